@@ -1,0 +1,65 @@
+//! Devices behind pointers.
+//!
+//! Owns: the [`Device`] contract for `Arc` and `Box`.
+//! Promises: each call is the same call on the device pointed to.
+//! Never: adds anything.
+
+use std::sync::Arc;
+
+use crate::{Block, Device, DeviceError, Geometry, Stream};
+
+macro_rules! forward_to_pointee {
+    ($pointer:ident) => {
+        impl<D: Device + ?Sized> Device for $pointer<D> {
+            fn geometry(&self) -> &Geometry {
+                (**self).geometry()
+            }
+
+            fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
+                (**self).read(address, buffer)
+            }
+
+            fn write(
+                &self,
+                address: u64,
+                parts: &[&[Block]],
+                stream: Stream,
+            ) -> Result<(), DeviceError> {
+                (**self).write(address, parts, stream)
+            }
+
+            fn flush(&self) -> Result<(), DeviceError> {
+                (**self).flush()
+            }
+
+            fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
+                (**self).discard(address, count)
+            }
+        }
+    };
+}
+
+forward_to_pointee!(Arc);
+forward_to_pointee!(Box);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RamDevice;
+
+    #[test]
+    fn pointers_forward() {
+        let shared = Arc::new(RamDevice::new(4));
+        let erased: Box<dyn Device> = Box::new(Arc::clone(&shared));
+        let block = Block([7; 4096]);
+        erased.write(2, &[std::slice::from_ref(&block)], Stream::default()).unwrap();
+        erased.flush().unwrap();
+        let mut found = [Block::ZERO];
+        shared.read(2, &mut found).unwrap();
+        assert_eq!(found, [block]);
+        erased.discard(2, 1).unwrap();
+        erased.read(2, &mut found).unwrap();
+        assert_eq!(found, [Block::ZERO]);
+        assert_eq!(erased.geometry().block_count, 4);
+    }
+}

@@ -1,0 +1,143 @@
+//! Calls to the system that the standard library does not make.
+//!
+//! Owns: all unsafe code of this crate.
+//! Promises: safe functions, whose errors are the system's own.
+//! Never: retries, or decides what an error means.
+
+#![warn(clippy::undocumented_unsafe_blocks)]
+
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
+
+use libc::{c_int, c_void, iovec, off_t};
+
+use crate::{BLOCK_SIZE, Block};
+
+/// Most parts that one call may gather (`IOV_MAX` of Linux).
+pub(crate) const GATHER_PARTS_MAX: usize = 1024;
+
+// From <linux/fs.h>.
+const BLKROGET: libc::Ioctl = libc::_IO(0x12, 94);
+const BLKGETSIZE64: libc::Ioctl = libc::_IOR::<usize>(0x12, 114);
+const BLKDISCARD: libc::Ioctl = libc::_IO(0x12, 119);
+
+/// Parts in memory that are yet to be written, one after the other.
+pub(crate) struct Gather<'a> {
+    vectors: Vec<iovec>,
+    /// Vectors before this one are written.
+    first: usize,
+    parts: PhantomData<&'a [Block]>,
+}
+
+impl<'a> Gather<'a> {
+    /// Parts that follow one another in memory become one.
+    pub(crate) fn new(parts: &[&'a [Block]]) -> Gather<'a> {
+        let mut vectors: Vec<iovec> = Vec::with_capacity(parts.len());
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            let start: *mut c_void = part.as_ptr().cast_mut().cast();
+            match vectors.last_mut() {
+                Some(last) if last.iov_base.addr() + last.iov_len == start.addr() => {
+                    last.iov_len += size_of_val(*part);
+                }
+                _ => vectors.push(iovec { iov_base: start, iov_len: size_of_val(*part) }),
+            }
+        }
+        Gather { vectors, first: 0, parts: PhantomData }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == self.vectors.len()
+    }
+
+    /// Forgets the first `count` bytes, which are written.
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer.
+    pub(crate) fn advance(&mut self, mut count: usize) {
+        while count > 0 {
+            let vector = &mut self.vectors[self.first];
+            let step = count.min(vector.iov_len);
+            vector.iov_base = vector.iov_base.wrapping_byte_add(step);
+            vector.iov_len -= step;
+            count -= step;
+            if vector.iov_len == 0 {
+                self.first += 1;
+            }
+        }
+    }
+
+    /// One `pwritev` at `offset` bytes, of at most [`GATHER_PARTS_MAX`] parts. Returns how many
+    /// bytes were written.
+    pub(crate) fn write_at(&self, file: &File, offset: u64) -> io::Result<usize> {
+        let pending = &self.vectors[self.first..];
+        let count = pending.len().min(GATHER_PARTS_MAX);
+        // SAFETY: `pending` holds at least `count` vectors. Each covers blocks that are borrowed
+        // for 'a, which `self` does not outlive, and the call only reads them.
+        let result = unsafe {
+            libc::pwritev(file.as_raw_fd(), pending.as_ptr(), count as c_int, signed(offset)?)
+        };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// What is yet to be written: bytes of each part.
+    #[cfg(test)]
+    pub(crate) fn lengths(&self) -> Vec<usize> {
+        self.vectors[self.first..].iter().map(|vector| vector.iov_len).collect()
+    }
+}
+
+/// Length of a block device in bytes.
+pub(crate) fn block_device_length(file: &File) -> io::Result<u64> {
+    let mut length = 0_u64;
+    // SAFETY: BLKGETSIZE64 writes one u64, to `length`, which outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut length) })?;
+    Ok(length)
+}
+
+/// Whether a block device is write-protected.
+pub(crate) fn block_device_is_read_only(file: &File) -> io::Result<bool> {
+    let mut flag: c_int = 0;
+    // SAFETY: BLKROGET writes one int, to `flag`, which outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKROGET, &raw mut flag) })?;
+    Ok(flag != 0)
+}
+
+/// Discards `length` bytes of a block device from byte `offset` on.
+pub(crate) fn block_device_discard(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let range = [offset, length];
+    // SAFETY: BLKDISCARD reads two u64, from `range`, which outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) })
+}
+
+/// Lets go of `length` bytes of a file from byte `offset` on; its length stays.
+pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (offset, length) = (signed(offset)?, signed(length)?);
+    // SAFETY: no memory is passed; the descriptor is open as long as `file` is borrowed.
+    check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) })
+}
+
+/// Makes I/O on `file` go through the page cache from now on.
+pub(crate) fn leave_direct_io(file: &File) -> io::Result<()> {
+    // SAFETY: no memory is passed; the descriptor is open as long as `file` is borrowed.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    check(flags)?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) })
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+fn signed(bytes: u64) -> io::Result<off_t> {
+    off_t::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+const _: () = assert!(align_of::<Block>() == BLOCK_SIZE && size_of::<Block>() == BLOCK_SIZE);
