@@ -1,0 +1,65 @@
+//! The bytes of a volume, as `docs/FORMAT.md` states them.
+//!
+//! Owns: every on-device structure, its encoding and its checks.
+//! Promises: what decodes has passed its checksum and its ranges; nothing here panics on bytes
+//! from a device.
+//! Never: reads a device, or knows what a structure is used for.
+
+mod checkpoint;
+mod chunk;
+pub mod codec;
+mod corruption;
+mod delta;
+mod inode;
+mod key;
+mod mapping;
+mod node;
+mod superblock;
+mod usage;
+
+pub use checkpoint::{CheckpointRecord, HeadRecord};
+pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
+pub use corruption::{Corruption, CorruptionKind, Structure};
+pub use delta::Change;
+pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
+pub use key::{ItemKind, Key};
+pub use mapping::{Mapping, MappingRun, RUN_BLOCKS, run_key};
+pub use node::{NodeHeader, NodePointer};
+pub use superblock::{Label, Layout, LayoutError, Superblock};
+pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
+
+/// Version that this code writes, and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Block of the superblock. The blocks before it stay zero: no other prober finds anything there.
+pub const SUPERBLOCK_ADDRESS: u64 = 4;
+
+/// Blocks of a checkpoint slot.
+pub const CHECKPOINT_SLOT_BLOCKS: u64 = 16;
+
+/// Inode number of the root directory.
+pub const ROOT_INO: u64 = 1;
+
+/// First inode number given to a file; the numbers before it are the volume's own.
+pub const FIRST_INO: u64 = 16;
+
+/// Longest name of a directory entry or extended attribute, in bytes.
+pub const NAME_LEN_MAX: usize = 255;
+
+/// Longest value of a tree item, in bytes: three items of this size fit in a node.
+pub const VALUE_LEN_MAX: usize = 1280;
+
+/// Longest file that lives in its tree item, in bytes.
+pub const INLINE_LEN_MAX: usize = 1024;
+
+/// Longest target of a symbolic link, in bytes.
+pub const SYMLINK_LEN_MAX: usize = 4095;
+
+/// Longest value of an extended attribute, in bytes (the kernel's limit).
+pub const XATTR_LEN_MAX: usize = 65_536;
+
+/// Blocks in the largest file: 16 TiB.
+pub const FILE_BLOCKS_MAX: u64 = 1 << 32;
+
+/// Largest number of open heads, the metadata head included.
+pub const HEADS_MAX: usize = 9;

@@ -1,0 +1,122 @@
+//! Checkpoint slots: a consistent root of the tree, and where the log goes on from there.
+
+use bincode::{Decode, Encode};
+use sfs_device::BLOCK_SIZE;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{CHECKPOINT_SLOT_BLOCKS, Corruption, CorruptionKind, NodePointer, Structure, codec};
+
+const MAGIC: [u8; 4] = *b"SFSp";
+const UNSUMMED: usize = 8;
+
+/// Where a head appends next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HeadRecord {
+    /// The head.
+    pub head: u8,
+    /// Its open segment.
+    pub segment: u32,
+    /// Next block in the segment.
+    pub next_block: u32,
+}
+
+/// The content of a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct CheckpointRecord {
+    /// Number of the checkpoint, ever growing. Odd ones go to slot 1, even ones to slot 0.
+    pub number: u64,
+    /// Sequence number of the first chunk that this checkpoint does not contain.
+    pub next_sequence: u64,
+    /// Checksum of the chunk before that.
+    pub previous: u32,
+    /// Block address of the tree's root.
+    pub root_address: u64,
+    /// Checksum of the root.
+    pub root_checksum: u32,
+    /// Level of the root.
+    pub root_level: u8,
+    /// Next inode number to give out.
+    pub next_ino: u64,
+    /// Open heads.
+    pub heads: Vec<HeadRecord>,
+    /// Volume time, quarter seconds since the volume was made.
+    pub time: u32,
+    /// Nothing was written after it: the volume was unmounted.
+    pub unmounted: bool,
+    /// Times the volume was mounted for writing.
+    pub mount_count: u64,
+    /// Bytes that users wrote, over the volume's life.
+    pub user_bytes_written: u64,
+    /// Bytes that SFS wrote to the device, over the volume's life.
+    pub device_bytes_written: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    checksum: U32,
+    volume: U64,
+    address: U64,
+    payload_len: U32,
+    reserved: U32,
+}
+
+const HEADER_LEN: usize = 32;
+const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
+
+impl CheckpointRecord {
+    /// Pointer to the root of the tree.
+    pub fn root(&self) -> NodePointer {
+        NodePointer { address: self.root_address, checksum: self.root_checksum }
+    }
+
+    /// The slot's bytes: whole blocks, as few as hold the record.
+    pub fn encode(&self, volume: u64, address: u64) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN];
+        codec::append(self, &mut bytes);
+        let payload_len = bytes.len() - HEADER_LEN;
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
+        assert!(bytes.len() <= CHECKPOINT_SLOT_BLOCKS as usize * BLOCK_SIZE);
+        let mut raw = RawHeader {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            volume: volume.into(),
+            address: address.into(),
+            payload_len: (payload_len as u32).into(),
+            reserved: U32::ZERO,
+        };
+        bytes[..HEADER_LEN].copy_from_slice(raw.as_bytes());
+        raw.checksum = crc32c::crc32c(&bytes[UNSUMMED..HEADER_LEN + payload_len]).into();
+        bytes[..HEADER_LEN].copy_from_slice(raw.as_bytes());
+        bytes
+    }
+
+    /// Verifies and decodes a slot of `CHECKPOINT_SLOT_BLOCKS` blocks, read at block `at`.
+    pub fn decode(bytes: &[u8], volume: u64, at: u64) -> Result<Self, Corruption> {
+        let wrong = |kind| Corruption::new(Structure::Checkpoint, at, kind);
+        let (raw, rest) =
+            RawHeader::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
+        if raw.magic != MAGIC {
+            return Err(wrong(CorruptionKind::Magic));
+        }
+        let payload_len = raw.payload_len.get() as usize;
+        if payload_len > rest.len() {
+            return Err(wrong(CorruptionKind::Length));
+        }
+        if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..HEADER_LEN + payload_len]) {
+            return Err(wrong(CorruptionKind::Checksum));
+        }
+        if raw.volume.get() != volume {
+            return Err(wrong(CorruptionKind::Volume));
+        }
+        if raw.address.get() != at {
+            return Err(wrong(CorruptionKind::Address));
+        }
+        match codec::decode(&rest[..payload_len]) {
+            Some((record, len)) if len == payload_len => Ok(record),
+            _ => Err(wrong(CorruptionKind::Value)),
+        }
+    }
+}

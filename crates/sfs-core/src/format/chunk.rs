@@ -1,0 +1,267 @@
+//! Chunks: one append to a head. Summary blocks, then the blocks they describe.
+//!
+//! The summary blocks hold the header, one entry for each block that follows, and a piece of the
+//! batch's delta. A *batch* is a run of chunks of consecutive sequence numbers, the last of which
+//! has the END flag; it takes effect whole or not at all.
+
+use sfs_device::BLOCK_SIZE;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Corruption, CorruptionKind, Structure};
+
+const MAGIC: [u8; 4] = *b"SFSc";
+const UNSUMMED: usize = 8;
+const FLAG_END: u8 = 1;
+
+const KIND_DATA: u8 = 1;
+const KIND_NODE: u8 = 2;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    checksum: U32,
+    volume: U64,
+    sequence: U64,
+    address: U64,
+    previous: U32,
+    entry_count: U32,
+    delta_len: U32,
+    time: U32,
+    head: u8,
+    flags: u8,
+    reserved: [u8; 14],
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawEntry {
+    ino: U64,
+    block: U32,
+    checksum: U32,
+    modified: U32,
+    write_count: U16,
+    kind: u8,
+    reserved: u8,
+}
+
+const HEADER_LEN: usize = 64;
+const ENTRY_LEN: usize = 24;
+const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
+const _: () = assert!(size_of::<RawEntry>() == ENTRY_LEN);
+
+/// Bytes of a summary with `entry_count` entries and no delta.
+pub fn summary_len(entry_count: usize) -> usize {
+    HEADER_LEN + entry_count * ENTRY_LEN
+}
+
+/// Blocks that the summary of a chunk with `entry_count` blocks and `delta_len` bytes takes.
+pub fn summary_blocks(entry_count: usize, delta_len: usize) -> usize {
+    (summary_len(entry_count) + delta_len).div_ceil(BLOCK_SIZE)
+}
+
+/// Who owns a block of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryEntry {
+    /// Block `block` of file `ino`.
+    Data {
+        /// The file.
+        ino: u64,
+        /// Block of the file.
+        block: u32,
+        /// CRC-32C of the block.
+        checksum: u32,
+        /// Write count, as in the mapping.
+        write_count: u16,
+        /// Modification time, as in the mapping.
+        modified: u32,
+    },
+    /// A tree node.
+    Node {
+        /// The checksum in its header.
+        checksum: u32,
+    },
+}
+
+impl SummaryEntry {
+    fn encode(&self) -> RawEntry {
+        let (ino, block, checksum, modified, write_count, kind) = match *self {
+            Self::Data { ino, block, checksum, write_count, modified } => {
+                (ino, block, checksum, modified, write_count, KIND_DATA)
+            }
+            Self::Node { checksum } => (0, 0, checksum, 0, 0, KIND_NODE),
+        };
+        RawEntry {
+            ino: ino.into(),
+            block: block.into(),
+            checksum: checksum.into(),
+            modified: modified.into(),
+            write_count: write_count.into(),
+            kind,
+            reserved: 0,
+        }
+    }
+
+    fn decode(raw: &RawEntry) -> Option<Self> {
+        match raw.kind {
+            KIND_DATA => Some(Self::Data {
+                ino: raw.ino.get(),
+                block: raw.block.get(),
+                checksum: raw.checksum.get(),
+                write_count: raw.write_count.get(),
+                modified: raw.modified.get(),
+            }),
+            KIND_NODE => Some(Self::Node { checksum: raw.checksum.get() }),
+            _ => None,
+        }
+    }
+}
+
+/// What the header of a chunk says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// First eight bytes of the volume's UUID.
+    pub volume: u64,
+    /// Position in the log; consecutive over all heads.
+    pub sequence: u64,
+    /// Block address of the chunk itself.
+    pub address: u64,
+    /// Checksum of the chunk before it in sequence: stale chunks of an earlier life do not match.
+    pub previous: u32,
+    /// When it was written, quarter seconds since the volume was made.
+    pub time: u32,
+    /// The head that wrote it.
+    pub head: u8,
+    /// Last chunk of its batch.
+    pub end: bool,
+}
+
+/// A verified summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkSummary {
+    /// The header.
+    pub header: ChunkHeader,
+    /// Who owns each block after the summary, in order.
+    pub entries: Vec<SummaryEntry>,
+    /// This chunk's piece of the batch's delta.
+    pub delta: Vec<u8>,
+    /// The chunk's checksum, which the next chunk repeats.
+    pub checksum: u32,
+}
+
+impl ChunkSummary {
+    /// Blocks of the whole chunk, summary included.
+    pub fn block_count(&self) -> u64 {
+        (self.summary_blocks() + self.entries.len()) as u64
+    }
+
+    /// Blocks of the summary.
+    pub fn summary_blocks(&self) -> usize {
+        summary_blocks(self.entries.len(), self.delta.len())
+    }
+
+    /// Writes a summary over `bytes`, whose length is that of [`summary_blocks`], and gives its
+    /// checksum.
+    pub fn encode(
+        header: &ChunkHeader,
+        entries: &[SummaryEntry],
+        delta: &[u8],
+        bytes: &mut [u8],
+    ) -> u32 {
+        assert_eq!(bytes.len(), summary_blocks(entries.len(), delta.len()) * BLOCK_SIZE);
+        let mut raw = RawHeader {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            volume: header.volume.into(),
+            sequence: header.sequence.into(),
+            address: header.address.into(),
+            previous: header.previous.into(),
+            entry_count: (entries.len() as u32).into(),
+            delta_len: (delta.len() as u32).into(),
+            time: header.time.into(),
+            head: header.head,
+            flags: if header.end { FLAG_END } else { 0 },
+            reserved: [0; 14],
+        };
+        let (head, rest) = bytes.split_at_mut(HEADER_LEN);
+        let (table, rest) = rest.split_at_mut(entries.len() * ENTRY_LEN);
+        for (slot, entry) in table.chunks_exact_mut(ENTRY_LEN).zip(entries) {
+            slot.copy_from_slice(entry.encode().as_bytes());
+        }
+        rest[..delta.len()].copy_from_slice(delta);
+        rest[delta.len()..].fill(0);
+        head.copy_from_slice(raw.as_bytes());
+        let checksum = crc32c::crc32c(&bytes[UNSUMMED..]);
+        raw.checksum = checksum.into();
+        bytes[..HEADER_LEN].copy_from_slice(raw.as_bytes());
+        checksum
+    }
+
+    /// Blocks of the summary whose first block is `first`, if it looks like one and fits in
+    /// `room` blocks. To be verified with [`ChunkSummary::decode`] once they have been read.
+    pub fn peek(first: &[u8], at: u64, room: u64) -> Result<usize, Corruption> {
+        let wrong = |kind| Corruption::new(Structure::Chunk, at, kind);
+        let (raw, _) =
+            RawHeader::read_from_prefix(first).map_err(|_| wrong(CorruptionKind::Length))?;
+        if raw.magic != MAGIC {
+            return Err(wrong(CorruptionKind::Magic));
+        }
+        let (entries, delta) = (u64::from(raw.entry_count.get()), u64::from(raw.delta_len.get()));
+        let len = HEADER_LEN as u64 + entries * ENTRY_LEN as u64 + delta;
+        let blocks = len.div_ceil(BLOCK_SIZE as u64);
+        if blocks + entries > room {
+            return Err(wrong(CorruptionKind::Length));
+        }
+        Ok(blocks as usize)
+    }
+
+    /// Verifies and decodes the summary blocks `bytes`, read at block `at` of volume `volume`.
+    /// The blocks that follow it are verified by their entries' checksums.
+    pub fn decode(bytes: &[u8], volume: u64, at: u64) -> Result<Self, Corruption> {
+        let wrong = |kind| Corruption::new(Structure::Chunk, at, kind);
+        let (raw, rest) =
+            RawHeader::read_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
+        if raw.magic != MAGIC {
+            return Err(wrong(CorruptionKind::Magic));
+        }
+        if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..]) {
+            return Err(wrong(CorruptionKind::Checksum));
+        }
+        if raw.volume.get() != volume {
+            return Err(wrong(CorruptionKind::Volume));
+        }
+        if raw.address.get() != at {
+            return Err(wrong(CorruptionKind::Address));
+        }
+        let (entry_count, delta_len) =
+            (raw.entry_count.get() as usize, raw.delta_len.get() as usize);
+        let table_len = entry_count.checked_mul(ENTRY_LEN).filter(|len| *len <= rest.len());
+        let (table, rest) = rest.split_at(table_len.ok_or(wrong(CorruptionKind::Length))?);
+        if delta_len > rest.len()
+            || summary_blocks(entry_count, delta_len) * BLOCK_SIZE != bytes.len()
+        {
+            return Err(wrong(CorruptionKind::Length));
+        }
+        if raw.flags & !FLAG_END != 0 {
+            return Err(wrong(CorruptionKind::Value));
+        }
+        let raws =
+            <[RawEntry]>::ref_from_bytes(table).map_err(|_| wrong(CorruptionKind::Length))?;
+        let entries = raws.iter().map(SummaryEntry::decode).collect::<Option<_>>();
+        Ok(Self {
+            header: ChunkHeader {
+                volume,
+                sequence: raw.sequence.get(),
+                address: at,
+                previous: raw.previous.get(),
+                time: raw.time.get(),
+                head: raw.head,
+                end: raw.flags & FLAG_END != 0,
+            },
+            entries: entries.ok_or(wrong(CorruptionKind::Value))?,
+            delta: rest[..delta_len].to_vec(),
+            checksum: raw.checksum.get(),
+        })
+    }
+}

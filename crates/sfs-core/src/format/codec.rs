@@ -1,0 +1,23 @@
+//! The one place where variable-length records are encoded: bincode, fixed-width, little-endian.
+//!
+//! Only bytes whose checksum has been verified come here; the limit still bounds what they can
+//! make us allocate.
+
+use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
+
+/// No record is longer than this, in bytes.
+pub const RECORD_LEN_MAX: usize = 128 * 1024;
+
+const CONFIG: Configuration<LittleEndian, Fixint, Limit<RECORD_LEN_MAX>> =
+    bincode::config::standard().with_little_endian().with_fixed_int_encoding().with_limit();
+
+/// Appends the encoding of `record` to `bytes`.
+pub fn append<T: bincode::Encode>(record: &T, bytes: &mut Vec<u8>) {
+    bincode::encode_into_std_write(record, bytes, CONFIG)
+        .expect("a record below the limit always encodes into memory");
+}
+
+/// Decodes one record from the start of `bytes`, and says how long it was.
+pub fn decode<T: bincode::Decode<()>>(bytes: &[u8]) -> Option<(T, usize)> {
+    bincode::decode_from_slice(bytes, CONFIG).ok()
+}

@@ -1,0 +1,247 @@
+//! Inode attributes.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Corruption, CorruptionKind, Structure};
+
+/// A point in time, as the kernel gives it: `nanos` (below 10^9) after `secs` since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Seconds since 1970, negative before.
+    pub secs: i64,
+    /// Nanoseconds, 0..10^9.
+    pub nanos: u32,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FileKind {
+    /// Regular file.
+    Regular = 1,
+    /// Directory.
+    Directory = 2,
+    /// Symbolic link.
+    Symlink = 3,
+    /// Named pipe.
+    Fifo = 4,
+    /// Character device.
+    CharDevice = 5,
+    /// Block device.
+    BlockDevice = 6,
+    /// Socket.
+    Socket = 7,
+}
+
+impl FileKind {
+    /// The kind in the type bits (`S_IFMT`) of `mode`.
+    pub fn from_mode(mode: u32) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o100_000 => Self::Regular,
+            0o040_000 => Self::Directory,
+            0o120_000 => Self::Symlink,
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o060_000 => Self::BlockDevice,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The kind that `byte` stands for in a directory entry.
+    pub fn decode(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Regular,
+            2 => Self::Directory,
+            3 => Self::Symlink,
+            4 => Self::Fifo,
+            5 => Self::CharDevice,
+            6 => Self::BlockDevice,
+            7 => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The type bits (`S_IFMT`) of a mode.
+    pub fn mode_bits(self) -> u32 {
+        match self {
+            Self::Regular => 0o100_000,
+            Self::Directory => 0o040_000,
+            Self::Symlink => 0o120_000,
+            Self::Fifo => 0o010_000,
+            Self::CharDevice => 0o020_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+}
+
+/// A set of flags of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InodeFlags(u32);
+
+impl InodeFlags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// The content is in `Inline` items and no block is mapped.
+    pub const INLINE: Self = Self(1);
+    /// There are extended attributes.
+    pub const XATTRS: Self = Self(2);
+    const ALL: u32 = 3;
+
+    /// Whether all of `flags` are set.
+    pub fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Sets or clears `flags`.
+    pub fn set(&mut self, flags: Self, on: bool) {
+        self.0 = if on { self.0 | flags.0 } else { self.0 & !flags.0 };
+    }
+}
+
+impl BitOr for InodeFlags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for InodeFlags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// Attributes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Names; for a directory 2 and one for each directory in it.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Flags.
+    pub flags: InodeFlags,
+    /// Length in bytes; for a directory the number of its entries.
+    pub size: u64,
+    /// Mapped blocks.
+    pub blocks: u64,
+    /// The directory that holds this directory; 0 for anything else.
+    pub parent: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of attributes.
+    pub ctime: Timestamp,
+    /// Birth.
+    pub btime: Timestamp,
+    /// Block writes since creation (SFS, section 3.2: W_f).
+    pub write_count: u64,
+    /// Last block write, quarter seconds since the volume was made (T_f^m).
+    pub modified: u32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawTimestamp {
+    secs: I64,
+    nanos: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawInode {
+    mode: U32,
+    links: U32,
+    uid: U32,
+    gid: U32,
+    rdev: U32,
+    flags: U32,
+    size: U64,
+    blocks: U64,
+    parent: U64,
+    atime: RawTimestamp,
+    mtime: RawTimestamp,
+    ctime: RawTimestamp,
+    btime: RawTimestamp,
+    write_count: U64,
+    modified: U32,
+    reserved: U32,
+}
+
+impl Inode {
+    /// Bytes of an encoded inode.
+    pub const LEN: usize = 112;
+
+    /// What the file is. The mode of a decoded inode always says.
+    pub fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.mode).expect("an inode's mode has a file type")
+    }
+
+    /// The item's value.
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let time = |t: Timestamp| RawTimestamp { secs: t.secs.into(), nanos: t.nanos.into() };
+        let raw = RawInode {
+            mode: self.mode.into(),
+            links: self.links.into(),
+            uid: self.uid.into(),
+            gid: self.gid.into(),
+            rdev: self.rdev.into(),
+            flags: self.flags.0.into(),
+            size: self.size.into(),
+            blocks: self.blocks.into(),
+            parent: self.parent.into(),
+            atime: time(self.atime),
+            mtime: time(self.mtime),
+            ctime: time(self.ctime),
+            btime: time(self.btime),
+            write_count: self.write_count.into(),
+            modified: self.modified.into(),
+            reserved: U32::ZERO,
+        };
+        zerocopy::transmute!(raw)
+    }
+
+    /// Decodes the attributes of `ino`.
+    pub fn decode(value: &[u8], ino: u64) -> Result<Self, Corruption> {
+        let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
+        let raw = RawInode::ref_from_bytes(value).map_err(|_| wrong(CorruptionKind::Length))?;
+        let time = |t: &RawTimestamp| Timestamp { secs: t.secs.get(), nanos: t.nanos.get() };
+        let inode = Self {
+            mode: raw.mode.get(),
+            links: raw.links.get(),
+            uid: raw.uid.get(),
+            gid: raw.gid.get(),
+            rdev: raw.rdev.get(),
+            flags: InodeFlags(raw.flags.get()),
+            size: raw.size.get(),
+            blocks: raw.blocks.get(),
+            parent: raw.parent.get(),
+            atime: time(&raw.atime),
+            mtime: time(&raw.mtime),
+            ctime: time(&raw.ctime),
+            btime: time(&raw.btime),
+            write_count: raw.write_count.get(),
+            modified: raw.modified.get(),
+        };
+        let times = [inode.atime, inode.mtime, inode.ctime, inode.btime];
+        let sound = FileKind::from_mode(inode.mode).is_some()
+            && inode.mode & !0o177_777 == 0
+            && inode.flags.0 & !InodeFlags::ALL == 0
+            && inode.size <= i64::MAX as u64
+            && times.iter().all(|t| t.nanos < 1_000_000_000);
+        if sound { Ok(inode) } else { Err(wrong(CorruptionKind::Value)) }
+    }
+}
+
+const _: () = assert!(size_of::<RawInode>() == Inode::LEN);

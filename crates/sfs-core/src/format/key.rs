@@ -1,0 +1,102 @@
+//! Keys of the tree: (inode, kind, offset), in this order.
+
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What an item of the tree is. The order is the order in the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ItemKind {
+    /// Attributes; offset 0.
+    Inode = 1,
+    /// Part of an extended attribute; offset: hash of the name << 32 | collision << 16 | part.
+    Xattr = 2,
+    /// Part of an inline file or symlink target; offset: part number.
+    Inline = 3,
+    /// A run of block mappings; offset: first block / `RUN_BLOCKS`.
+    Mapping = 4,
+    /// A directory entry; offset: hash of the name << 8 | collision, which is its cookie.
+    Dirent = 5,
+    /// Work that a crash must not forget; inode 0, offset: the inode number concerned.
+    Orphan = 6,
+    /// Usage of `USAGE_PER_ITEM` segments; inode 0, offset: first segment / `USAGE_PER_ITEM`.
+    Usage = 7,
+}
+
+impl ItemKind {
+    /// The kind that `byte` stands for.
+    pub fn decode(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Inode,
+            2 => Self::Xattr,
+            3 => Self::Inline,
+            4 => Self::Mapping,
+            5 => Self::Dirent,
+            6 => Self::Orphan,
+            7 => Self::Usage,
+            _ => return None,
+        })
+    }
+}
+
+/// Key of an item. `kind` is a byte and not an [`ItemKind`] because a key is compared long before
+/// anything is known of the item; zero is below and 255 above every kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The inode the item belongs to; 0 for the volume's own items.
+    pub ino: u64,
+    /// What the item is.
+    pub kind: u8,
+    /// Position among the items of its kind.
+    pub offset: u64,
+}
+
+impl Key {
+    /// Below every key.
+    pub const MIN: Self = Self { ino: 0, kind: 0, offset: 0 };
+    /// Above every key.
+    pub const MAX: Self = Self { ino: u64::MAX, kind: u8::MAX, offset: u64::MAX };
+    /// Bytes of an encoded key.
+    pub const LEN: usize = 17;
+
+    /// The key of an item.
+    pub fn new(ino: u64, kind: ItemKind, offset: u64) -> Self {
+        Self { ino, kind: kind as u8, offset }
+    }
+
+    /// The key of the attributes of `ino`.
+    pub fn inode(ino: u64) -> Self {
+        Self::new(ino, ItemKind::Inode, 0)
+    }
+
+    /// The key right after this one.
+    pub fn next(self) -> Self {
+        match self.offset.checked_add(1) {
+            Some(offset) => Self { offset, ..self },
+            None if self.kind < u8::MAX => Self { kind: self.kind + 1, offset: 0, ..self },
+            None => Self { ino: self.ino.saturating_add(1), kind: 0, offset: 0 },
+        }
+    }
+
+    /// The key that `bytes` hold, in the on-device form.
+    pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
+        let raw: RawKey = zerocopy::transmute!(*bytes);
+        Self { ino: raw.ino.get(), kind: raw.kind, offset: raw.offset.get() }
+    }
+
+    /// The on-device form.
+    pub fn encode(self) -> [u8; Self::LEN] {
+        let raw = RawKey { ino: self.ino.into(), kind: self.kind, offset: self.offset.into() };
+        zerocopy::transmute!(raw)
+    }
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawKey {
+    ino: U64,
+    kind: u8,
+    offset: U64,
+}
+
+const _: () = assert!(size_of::<RawKey>() == Key::LEN);

@@ -1,0 +1,138 @@
+//! What surrounds the items of a tree node: its header, its checksum, and pointers to it.
+//!
+//! A leaf is `header, slots ascending by key, free space, values growing from the end`; a slot is
+//! `key, offset of the value, its length`. An inner node is `header, entries ascending by key`; an
+//! entry is `smallest key of the child, pointer to it`.
+
+use sfs_device::BLOCK_SIZE;
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Corruption, CorruptionKind, Structure};
+
+const MAGIC: [u8; 4] = *b"SFSn";
+
+/// Bytes that the checksum does not cover: the magic number and itself.
+const UNSUMMED: usize = 8;
+
+/// Where a node is, and what its checksum must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodePointer {
+    /// Block address.
+    pub address: u64,
+    /// The checksum in the node's header.
+    pub checksum: u32,
+}
+
+impl NodePointer {
+    /// Bytes of an encoded pointer.
+    pub const LEN: usize = 12;
+
+    /// The on-device form.
+    pub fn encode(self) -> [u8; Self::LEN] {
+        let raw = RawPointer { address: self.address.into(), checksum: self.checksum.into() };
+        zerocopy::transmute!(raw)
+    }
+
+    /// The pointer that `bytes` hold.
+    pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
+        let raw: RawPointer = zerocopy::transmute!(*bytes);
+        Self { address: raw.address.get(), checksum: raw.checksum.get() }
+    }
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawPointer {
+    address: U64,
+    checksum: U32,
+}
+
+const _: () = assert!(size_of::<RawPointer>() == NodePointer::LEN);
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 4],
+    checksum: U32,
+    volume: U64,
+    address: U64,
+    checkpoint: U64,
+    item_count: U16,
+    level: u8,
+    reserved: [u8; 29],
+}
+
+/// The header of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeHeader {
+    /// 0 for a leaf; one more than its children otherwise.
+    pub level: u8,
+    /// Items or entries.
+    pub item_count: u16,
+}
+
+impl NodeHeader {
+    /// Bytes of the header.
+    pub const LEN: usize = 64;
+
+    /// Writes the header over the start of `bytes` and seals them with a checksum, which it gives.
+    pub fn seal(
+        self,
+        bytes: &mut [u8; BLOCK_SIZE],
+        volume: u64,
+        address: u64,
+        checkpoint: u64,
+    ) -> u32 {
+        let mut raw = RawHeader {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            volume: volume.into(),
+            address: address.into(),
+            checkpoint: checkpoint.into(),
+            item_count: self.item_count.into(),
+            level: self.level,
+            reserved: [0; 29],
+        };
+        bytes[..Self::LEN].copy_from_slice(raw.as_bytes());
+        let checksum = crc32c::crc32c(&bytes[UNSUMMED..]);
+        raw.checksum = checksum.into();
+        bytes[..Self::LEN].copy_from_slice(raw.as_bytes());
+        checksum
+    }
+
+    /// Verifies a node that was read through `pointer`: checksum (both), volume and address.
+    /// Nothing is said about the items.
+    pub fn verify(
+        bytes: &[u8; BLOCK_SIZE],
+        volume: u64,
+        pointer: NodePointer,
+    ) -> Result<Self, Corruption> {
+        let wrong = |kind| Err(Corruption::new(Structure::Node, pointer.address, kind));
+        let Ok((raw, _)) = RawHeader::ref_from_prefix(bytes) else {
+            return wrong(CorruptionKind::Length);
+        };
+        if raw.magic != MAGIC {
+            return wrong(CorruptionKind::Magic);
+        }
+        let checksum = crc32c::crc32c(&bytes[UNSUMMED..]);
+        if raw.checksum.get() != checksum || checksum != pointer.checksum {
+            return wrong(CorruptionKind::Checksum);
+        }
+        if raw.volume.get() != volume {
+            return wrong(CorruptionKind::Volume);
+        }
+        if raw.address.get() != pointer.address {
+            return wrong(CorruptionKind::Address);
+        }
+        Ok(Self { level: raw.level, item_count: raw.item_count.get() })
+    }
+
+    /// The checksum that the header of `bytes` carries, verified or not. What the cleaner uses to
+    /// name a node that it found through a summary instead of a parent.
+    pub fn checksum_of(bytes: &[u8; BLOCK_SIZE]) -> u32 {
+        RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checksum.get())
+    }
+}
+
+const _: () = assert!(size_of::<RawHeader>() == NodeHeader::LEN);

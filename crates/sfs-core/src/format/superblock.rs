@@ -1,0 +1,284 @@
+//! The superblock: what never changes after `sfs-mkfs`, in two copies.
+
+use std::fmt;
+
+use sfs_device::BLOCK_SIZE;
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{
+    CHECKPOINT_SLOT_BLOCKS, Corruption, CorruptionKind, FORMAT_VERSION, SUPERBLOCK_ADDRESS,
+    Structure, Timestamp,
+};
+
+const MAGIC: [u8; 8] = *b"SFS-log\n";
+
+/// First block of checkpoint slot 0.
+const SLOT_ADDRESS: u64 = 16;
+
+/// Bytes of a label.
+const LABEL_LEN: usize = 64;
+
+/// Fewest segments that a volume works with.
+const SEGMENTS_MIN: u64 = 24;
+
+/// Fewest blocks in a segment: 128 KiB.
+const SEGMENT_BLOCKS_MIN: u64 = 32;
+
+/// Most blocks in a segment: 1 GiB.
+const SEGMENT_BLOCKS_MAX: u64 = 1 << 18;
+
+/// A volume's name: at most 64 bytes of UTF-8 without control characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label([u8; LABEL_LEN]);
+
+impl Label {
+    /// No label.
+    pub const NONE: Self = Self([0; LABEL_LEN]);
+
+    /// The label `text`, unless it is too long or has control characters.
+    pub fn new(text: &str) -> Option<Self> {
+        let mut bytes = [0; LABEL_LEN];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        (!text.chars().any(char::is_control)).then_some(Self(bytes))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|b| *b == 0).unwrap_or(LABEL_LEN);
+        str::from_utf8(&self.0[..len]).unwrap_or("")
+    }
+}
+
+/// Where things are on the device, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks of the device that the volume uses.
+    pub block_count: u64,
+    /// First block of segment 0.
+    pub segment_first: u64,
+    /// Blocks in a segment.
+    pub segment_blocks: u32,
+    /// Number of segments.
+    pub segment_count: u32,
+    /// First block of each checkpoint slot.
+    pub slots: [u64; 2],
+    /// Block of the superblock's backup.
+    pub backup: u64,
+}
+
+/// Why no volume fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// The device is too small; bytes that would do with this segment size.
+    TooSmall {
+        /// Least device size, in bytes.
+        minimum: u64,
+    },
+    /// The segment size is not a power of two of blocks in range, 128 KiB to 1 GiB.
+    SegmentSize,
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall { minimum } => {
+                write!(f, "too small: this segment size needs at least {minimum} bytes")
+            }
+            Self::SegmentSize => {
+                write!(f, "segment size must be a power of two from 128K to 1G")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LayoutError {}
+
+impl Layout {
+    /// The layout of a device of `block_count` blocks whose first block is `partition_start` bytes
+    /// from the start of the medium. Segments are aligned on the medium.
+    pub fn new(
+        block_count: u64,
+        segment_blocks: u64,
+        partition_start: u64,
+    ) -> Result<Self, LayoutError> {
+        let in_range = (SEGMENT_BLOCKS_MIN..=SEGMENT_BLOCKS_MAX).contains(&segment_blocks);
+        if !in_range || !segment_blocks.is_power_of_two() {
+            return Err(LayoutError::SegmentSize);
+        }
+        // A partition at an odd sector (63, of old) cannot be aligned to a block; to a block is best.
+        let start = partition_start.div_ceil(BLOCK_SIZE as u64);
+        let head = SLOT_ADDRESS + CHECKPOINT_SLOT_BLOCKS;
+        let segment_first = (start + head).next_multiple_of(segment_blocks) - start;
+        let tail = CHECKPOINT_SLOT_BLOCKS + 1;
+        let minimum = segment_first + SEGMENTS_MIN * segment_blocks + tail;
+        if block_count < minimum {
+            return Err(LayoutError::TooSmall { minimum: minimum * BLOCK_SIZE as u64 });
+        }
+        let segment_count =
+            ((block_count - segment_first - tail) / segment_blocks).min(u64::from(u32::MAX) / 2);
+        let end = segment_first + segment_count * segment_blocks;
+        Ok(Self {
+            block_count,
+            segment_first,
+            segment_blocks: segment_blocks as u32,
+            segment_count: segment_count as u32,
+            slots: [SLOT_ADDRESS, end],
+            backup: block_count - 1,
+        })
+    }
+
+    /// First block of `segment`.
+    pub fn segment_address(&self, segment: u32) -> u64 {
+        self.segment_first + u64::from(segment) * u64::from(self.segment_blocks)
+    }
+
+    /// The segment that block `address` is in.
+    pub fn segment_of(&self, address: u64) -> Option<u32> {
+        let segment = address.checked_sub(self.segment_first)? / u64::from(self.segment_blocks);
+        (segment < u64::from(self.segment_count)).then_some(segment as u32)
+    }
+}
+
+/// The superblock of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// Name of the volume.
+    pub label: Label,
+    /// Where things are.
+    pub layout: Layout,
+    /// Key of the hash of names, so that nobody can choose names that collide.
+    pub hash_key: [u64; 2],
+    /// When the volume was made; volume time counts from here.
+    pub created: Timestamp,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: [u8; 8],
+    checksum: U32,
+    version: U32,
+    features: U64,
+    uuid: [u8; 16],
+    label: [u8; LABEL_LEN],
+    block_count: U64,
+    segment_first: U64,
+    segment_blocks: U32,
+    segment_count: U32,
+    slots: [U64; 2],
+    backup: U64,
+    hash_key: [U64; 2],
+    created_secs: I64,
+    created_nanos: U32,
+    reserved: U32,
+}
+
+const RAW_LEN: usize = 184;
+const _: () = assert!(size_of::<RawSuperblock>() == RAW_LEN);
+
+/// The checksum covers everything after itself.
+const UNSUMMED: usize = 12;
+
+impl Superblock {
+    /// First eight bytes of the UUID: what every structure of the volume repeats.
+    pub fn volume(&self) -> u64 {
+        u64::from_le_bytes(self.uuid[..8].try_into().expect("eight bytes"))
+    }
+
+    /// The block that holds it.
+    pub fn encode(&self) -> [u8; BLOCK_SIZE] {
+        let layout = &self.layout;
+        let mut raw = RawSuperblock {
+            magic: MAGIC,
+            checksum: U32::ZERO,
+            version: FORMAT_VERSION.into(),
+            features: U64::ZERO,
+            uuid: self.uuid,
+            label: self.label.0,
+            block_count: layout.block_count.into(),
+            segment_first: layout.segment_first.into(),
+            segment_blocks: layout.segment_blocks.into(),
+            segment_count: layout.segment_count.into(),
+            slots: layout.slots.map(U64::new),
+            backup: layout.backup.into(),
+            hash_key: self.hash_key.map(U64::new),
+            created_secs: self.created.secs.into(),
+            created_nanos: self.created.nanos.into(),
+            reserved: U32::ZERO,
+        };
+        let mut bytes = [0; BLOCK_SIZE];
+        bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
+        raw.checksum = crc32c::crc32c(&bytes[UNSUMMED..]).into();
+        bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
+        bytes
+    }
+
+    /// Whether `bytes` carry the magic number of SFS, sound or not.
+    pub fn recognize(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC)
+    }
+
+    /// The format version that `bytes` claim. Checked before the checksum, so that a newer format
+    /// is called newer and not corrupt.
+    pub fn version_of(bytes: &[u8]) -> Option<u32> {
+        let (raw, _) = RawSuperblock::ref_from_prefix(bytes).ok()?;
+        (raw.magic == MAGIC).then(|| raw.version.get())
+    }
+
+    /// Verifies and decodes the block read at `at`, which is [`SUPERBLOCK_ADDRESS`] or the last.
+    pub fn decode(bytes: &[u8; BLOCK_SIZE], at: u64) -> Result<Self, Corruption> {
+        let wrong = |kind| Corruption::new(Structure::Superblock, at, kind);
+        let (raw, _) =
+            RawSuperblock::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
+        if raw.magic != MAGIC {
+            return Err(wrong(CorruptionKind::Magic));
+        }
+        if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..]) {
+            return Err(wrong(CorruptionKind::Checksum));
+        }
+        let layout = Layout {
+            block_count: raw.block_count.get(),
+            segment_first: raw.segment_first.get(),
+            segment_blocks: raw.segment_blocks.get(),
+            segment_count: raw.segment_count.get(),
+            slots: raw.slots.map(U64::get),
+            backup: raw.backup.get(),
+        };
+        let sound = raw.version.get() == FORMAT_VERSION
+            && raw.features.get() == 0
+            && raw.created_nanos.get() < 1_000_000_000
+            && layout.is_sound();
+        if !sound {
+            return Err(wrong(CorruptionKind::Value));
+        }
+        Ok(Self {
+            uuid: raw.uuid,
+            label: Label(raw.label),
+            layout,
+            hash_key: raw.hash_key.map(U64::get),
+            created: Timestamp { secs: raw.created_secs.get(), nanos: raw.created_nanos.get() },
+        })
+    }
+}
+
+impl Layout {
+    /// Whether nothing overlaps and everything is on the device.
+    fn is_sound(&self) -> bool {
+        let blocks = u64::from(self.segment_blocks);
+        let end = self.segment_first.checked_add(u64::from(self.segment_count) * blocks);
+        (SEGMENT_BLOCKS_MIN..=SEGMENT_BLOCKS_MAX).contains(&blocks)
+            && self.block_count < 1 << 40
+            && u64::from(self.segment_count) >= SEGMENTS_MIN
+            && self.slots[0] == SLOT_ADDRESS
+            && SUPERBLOCK_ADDRESS < SLOT_ADDRESS
+            && self.slots[0] + CHECKPOINT_SLOT_BLOCKS <= self.segment_first
+            && end.is_some_and(|end| end <= self.slots[1])
+            && self.slots[1]
+                .checked_add(CHECKPOINT_SLOT_BLOCKS)
+                .is_some_and(|end| end <= self.backup)
+            && self.backup.checked_add(1) == Some(self.block_count)
+    }
+}

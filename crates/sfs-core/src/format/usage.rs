@@ -1,0 +1,130 @@
+//! The usage table: one entry a segment.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::{Corruption, CorruptionKind, ItemKind, Key, Structure};
+
+/// Segments whose entries share one item.
+pub const USAGE_PER_ITEM: u32 = 32;
+
+/// The item that holds the entry of `segment`.
+pub fn usage_key(segment: u32) -> Key {
+    Key::new(0, ItemKind::Usage, u64::from(segment / USAGE_PER_ITEM))
+}
+
+/// What a segment is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SegmentState {
+    /// Nothing in it; may be opened.
+    Clean = 1,
+    /// A head appends to it.
+    Open = 2,
+    /// Full, or closed; some of it may live.
+    Sealed = 3,
+    /// Nothing lives in it now, but the last durable checkpoint may still refer to it.
+    Drained = 4,
+    /// Never to be used again.
+    Bad = 5,
+}
+
+impl SegmentState {
+    fn decode(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Clean,
+            2 => Self::Open,
+            3 => Self::Sealed,
+            4 => Self::Drained,
+            5 => Self::Bad,
+            _ => return None,
+        })
+    }
+}
+
+/// Usage of one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsageEntry {
+    /// Blocks in it that the tree refers to, tree nodes included; summaries and deltas never live.
+    pub live_blocks: u32,
+    /// State.
+    pub state: SegmentState,
+    /// The head it was written by.
+    pub group: u8,
+    /// Sum of the write counts of its live data blocks.
+    pub write_count_sum: u64,
+    /// Sum of the modification times of its live data blocks (quarter seconds).
+    pub modified_sum: u64,
+    /// Sequence number of the chunk at which it was last freed (Clean, Drained) or opened (Open,
+    /// Sealed). Clean segments are opened in the order of this number, then of their own.
+    pub stamp: u64,
+}
+
+/// Bytes of an encoded entry.
+const RAW_LEN: usize = 32;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawUsage {
+    live_blocks: U32,
+    state: u8,
+    group: u8,
+    reserved: U16,
+    write_count_sum: U64,
+    modified_sum: U64,
+    stamp: U64,
+}
+
+const _: () = assert!(size_of::<RawUsage>() == RAW_LEN);
+const _: () = assert!(size_of::<UsageEntry>() <= 64);
+
+impl UsageEntry {
+    /// A segment that was never written.
+    pub const NEW: Self = Self {
+        live_blocks: 0,
+        state: SegmentState::Clean,
+        group: 0,
+        write_count_sum: 0,
+        modified_sum: 0,
+        stamp: 0,
+    };
+
+    /// The value of the item that holds `entries` (at most [`USAGE_PER_ITEM`]).
+    pub fn encode_item(entries: &[Self]) -> Vec<u8> {
+        let mut value = Vec::with_capacity(entries.len() * RAW_LEN);
+        for entry in entries {
+            let raw = RawUsage {
+                live_blocks: entry.live_blocks.into(),
+                state: entry.state as u8,
+                group: entry.group,
+                reserved: U16::ZERO,
+                write_count_sum: entry.write_count_sum.into(),
+                modified_sum: entry.modified_sum.into(),
+                stamp: entry.stamp.into(),
+            };
+            value.extend_from_slice(raw.as_bytes());
+        }
+        value
+    }
+
+    /// Decodes the item for the segments from `first` on.
+    pub fn decode_item(value: &[u8], first: u32) -> Result<Vec<Self>, Corruption> {
+        let wrong = |kind| Corruption::new(Structure::Usage, u64::from(first), kind);
+        let raws =
+            <[RawUsage]>::ref_from_bytes(value).map_err(|_| wrong(CorruptionKind::Length))?;
+        if raws.len() > USAGE_PER_ITEM as usize {
+            return Err(wrong(CorruptionKind::Length));
+        }
+        let decode = |raw: &RawUsage| {
+            Some(Self {
+                live_blocks: raw.live_blocks.get(),
+                state: SegmentState::decode(raw.state)?,
+                group: raw.group,
+                write_count_sum: raw.write_count_sum.get(),
+                modified_sum: raw.modified_sum.get(),
+                stamp: raw.stamp.get(),
+            })
+        };
+        raws.iter().map(decode).collect::<Option<_>>().ok_or(wrong(CorruptionKind::Value))
+    }
+}
