@@ -1,0 +1,240 @@
+//! Changes to the tree.
+//!
+//! Owns: how splitting and merging go from a leaf up to the root.
+//! Promises: the way down is complete before the first change; siblings are never waited for.
+//! Never: looks into the bytes of a node.
+
+use super::node::{MERGED_LEN_MAX, Node};
+use super::residents::is_dirty;
+use super::{Missing, Tree, VerifiedNode};
+use crate::format::{ItemKind, Key, NodePointer, VALUE_LEN_MAX};
+
+/// One node on the way down from the root.
+struct Step {
+    /// Its number among the residents.
+    number: u64,
+    /// The child that comes next; 0 in the last step.
+    index: usize,
+}
+
+impl Tree {
+    /// Inserts the item `key`, or replaces its value.
+    ///
+    /// # Panics
+    ///
+    /// If `key` is of no known kind, or `value` longer than [`VALUE_LEN_MAX`] bytes.
+    pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<(), Missing> {
+        assert!(ItemKind::decode(key.kind).is_some(), "{key:?} is of no known kind");
+        assert!(value.len() <= VALUE_LEN_MAX, "the value of {key:?} has {} bytes", value.len());
+        let (mut path, leaf) = self.path_to(key)?;
+        self.make_path_dirty(&mut path);
+        for step in &path[..leaf] {
+            if step.index == 0 {
+                self.residents.node_mut(step.number).lower_first_key(key);
+            }
+        }
+        if let Some(right) = self.residents.node_mut(path[leaf].number).put(key, value) {
+            self.grow(&path[..leaf], right);
+        }
+        Ok(())
+    }
+
+    /// The value of the item `key`, to change it in place; its leaf becomes dirty.
+    pub fn get_mut(&mut self, key: &Key) -> Result<Option<&mut [u8]>, Missing> {
+        let (mut path, leaf) = self.path_to(key)?;
+        let Ok(index) = self.residents.node(path[leaf].number).find(key) else {
+            return Ok(None);
+        };
+        self.make_path_dirty(&mut path);
+        Ok(Some(self.residents.node_mut(path[leaf].number).value_mut(index)))
+    }
+
+    /// Removes the item `key`, and says whether there was one.
+    pub fn remove(&mut self, key: &Key) -> Result<bool, Missing> {
+        let (mut path, leaf) = self.path_to(key)?;
+        let Ok(index) = self.residents.node(path[leaf].number).find(key) else {
+            return Ok(false);
+        };
+        self.make_path_dirty(&mut path);
+        self.residents.node_mut(path[leaf].number).remove_item(index);
+        if leaf > 0 && self.residents.node(path[leaf].number).len() == 0 {
+            self.emptied.push(*key);
+        } else {
+            self.shrink(&path);
+        }
+        Ok(true)
+    }
+
+    /// Takes empty leaves out of the tree: to be called after a set of changes. Within the set they
+    /// stay, because the leaf that takes over their keys may not be in memory, and what was
+    /// prepared has to stay prepared.
+    pub fn prune(&mut self) {
+        for key in std::mem::take(&mut self.emptied) {
+            let Ok((path, leaf)) = self.path_to(&key) else { continue };
+            let number = path[leaf].number;
+            // Where a leaf has gone already, its key leads to another, which may be a clean one.
+            if leaf > 0 && is_dirty(number) && self.residents.node(number).len() == 0 {
+                self.shrink(&path);
+            }
+        }
+    }
+
+    /// If the tree refers to `node` at `address`, makes it dirty, so that the next write-out moves
+    /// it, and says so. This is how the cleaner empties a segment.
+    pub fn touch(&mut self, node: &VerifiedNode, address: u64) -> Result<bool, Missing> {
+        if node.level() > self.level {
+            return Ok(false);
+        }
+        let key = node.first_key().unwrap_or(Key::MIN);
+        let (mut path, pointer) = self.path_above(&key, node.level())?;
+        if pointer.address != address {
+            return Ok(false);
+        }
+        if pointer == node.pointer() {
+            let (pointer, node) = node.clone().into_parts();
+            self.residents.add_clean(pointer, node);
+        }
+        self.residents.find(pointer, node.level())?;
+        path.push(Step { number: address, index: 0 });
+        self.make_path_dirty(&mut path);
+        Ok(true)
+    }
+
+    /// The way to the leaf of `key`, and the index of its last step.
+    fn path_to(&self, key: &Key) -> Result<(Vec<Step>, usize), Missing> {
+        let (mut path, leaf) = self.path_above(key, 0)?;
+        self.residents.find(leaf, 0)?;
+        path.push(Step { number: leaf.address, index: 0 });
+        let last = path.len() - 1;
+        Ok((path, last))
+    }
+
+    /// The way to the node of `key` at `level`, without its last step, and the pointer to it.
+    fn path_above(&self, key: &Key, level: u8) -> Result<(Vec<Step>, NodePointer), Missing> {
+        let mut path = Vec::with_capacity(usize::from(self.level) + 1);
+        let mut pointer = self.root;
+        for level in (level + 1..=self.level).rev() {
+            let node = self.residents.find(pointer, level)?;
+            let index = node.route(key);
+            path.push(Step { number: pointer.address, index });
+            pointer = node.child(index);
+        }
+        Ok((path, pointer))
+    }
+
+    fn make_path_dirty(&mut self, path: &mut [Step]) {
+        for depth in 0..path.len() {
+            if is_dirty(path[depth].number) {
+                continue;
+            }
+            let pointer = self.residents.make_dirty(path[depth].number);
+            path[depth].number = pointer.address;
+            match path[..depth].last() {
+                Some(parent) => {
+                    self.residents.node_mut(parent.number).set_child(parent.index, pointer);
+                }
+                None => self.root = pointer,
+            }
+        }
+    }
+
+    /// Puts `right` after the node that `parents` lead to, and divides those that are full.
+    fn grow(&mut self, parents: &[Step], mut right: Node) {
+        for parent in parents.iter().rev() {
+            let key = right.first_key().expect(DIVIDED);
+            let pointer = self.residents.add_dirty(right);
+            let node = self.residents.node_mut(parent.number);
+            match node.add_child(parent.index + 1, &key, pointer) {
+                Some(next) => right = next,
+                None => return,
+            }
+        }
+        let left_key = self.residents.node(self.root.address).first_key().expect(DIVIDED);
+        let right_key = right.first_key().expect(DIVIDED);
+        self.level = self.level.checked_add(1).expect("the tree is higher than any volume needs");
+        let mut root = Node::new(self.level);
+        root.add_child(0, &left_key, self.root);
+        root.add_child(1, &right_key, self.residents.add_dirty(right));
+        self.root = self.residents.add_dirty(root);
+    }
+
+    /// Removes or merges, from the last step of `path` up, the nodes that have become small.
+    fn shrink(&mut self, path: &[Step]) {
+        for depth in (1..path.len()).rev() {
+            let (parent, number) = (&path[depth - 1], path[depth].number);
+            if self.residents.node(number).len() == 0 {
+                self.residents.remove(number);
+                self.residents.node_mut(parent.number).remove_child(parent.index);
+            } else if !self.merge(parent, number) {
+                break;
+            }
+        }
+        self.lower_root();
+    }
+
+    /// Merges the dirty child of `parent`, which is `number`, with the one after or before it, if
+    /// that is in memory and both are small.
+    fn merge(&mut self, parent: &Step, number: u64) -> bool {
+        if self.residents.node(number).used_len() > MERGED_LEN_MAX {
+            return false;
+        }
+        let after = self.merge_pair(parent.number, parent.index);
+        after || parent.index > 0 && self.merge_pair(parent.number, parent.index - 1)
+    }
+
+    /// Merges the children `index` and `index + 1` of the dirty node `parent`.
+    fn merge_pair(&mut self, parent: u64, index: usize) -> bool {
+        let node = self.residents.node(parent);
+        if index + 1 >= node.len() {
+            return false;
+        }
+        let (left, right, key) = (node.child(index), node.child(index + 1), node.key(index + 1));
+        let level = node.level - 1;
+        match (self.residents.find(left, level), self.residents.find(right, level)) {
+            (Ok(left), Ok(right)) if can_merge(left, right, &key) => {}
+            _ => return false,
+        }
+        let right = self.residents.remove(right.address);
+        let left = self.residents.dirtied(left);
+        match level {
+            0 => self.residents.node_mut(left.address).absorb_items(&right),
+            _ => self.residents.node_mut(left.address).absorb_children(&right, &key),
+        }
+        let node = self.residents.node_mut(parent);
+        node.set_child(index, left);
+        node.remove_child(index + 1);
+        true
+    }
+
+    /// Takes away dirty roots that have no child, or one that is in memory. The new root is dirty:
+    /// whoever sees no dirty node may rely on the old root.
+    fn lower_root(&mut self) {
+        while self.level > 0 {
+            let root = self.residents.node(self.root.address);
+            let (level, child) = match root.len() {
+                0 => (0, None),
+                1 => (self.level - 1, Some(root.child(0))),
+                _ => return,
+            };
+            if child.is_some_and(|child| self.residents.find(child, level).is_err()) {
+                return;
+            }
+            self.residents.remove(self.root.address);
+            self.level = level;
+            self.root = match child {
+                Some(child) => self.residents.dirtied(child),
+                None => self.residents.add_dirty(Node::new(0)),
+            };
+        }
+    }
+}
+
+/// Whether one node has room for both, and the keys of a forged tree do not forbid it.
+fn can_merge(left: &Node, right: &Node, key: &Key) -> bool {
+    left.used_len() + right.used_len() <= MERGED_LEN_MAX
+        && left.last_key() < Some(*key)
+        && Some(*key) <= right.first_key()
+}
+
+/// Why a node has a first key.
+const DIVIDED: &str = "both parts of a divided node have items";

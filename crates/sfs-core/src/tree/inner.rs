@@ -1,0 +1,115 @@
+//! An inner node: routing keys to children, and adding and removing children.
+//!
+//! Owns: the entries of an inner node.
+//! Promises: every key is routed to some child, the keys below the first entry to the first.
+//! Never: touches another node than those it is given.
+
+use super::node::{Entry, Node, ROOM, count_first};
+use super::residents::is_dirty;
+use crate::format::{Key, NodePointer};
+
+/// Children that an inner node can have.
+pub(super) const CHILDREN_MAX: usize = ROOM / size_of::<Entry>();
+
+impl Node {
+    /// Index of the child that `key` belongs to.
+    pub(super) fn route(&self, key: &Key) -> usize {
+        count_first(self.entries(), |entry| entry.key() <= *key).saturating_sub(1)
+    }
+
+    /// Index of the child that the keys right below `key` belong to.
+    pub(super) fn route_below(&self, key: &Key) -> usize {
+        count_first(self.entries(), |entry| entry.key() < *key).saturating_sub(1)
+    }
+
+    /// The child at `index`.
+    pub(super) fn child(&self, index: usize) -> NodePointer {
+        self.entries()[index].pointer()
+    }
+
+    /// The key of the child at `index`.
+    pub(super) fn key(&self, index: usize) -> Key {
+        self.entries()[index].key()
+    }
+
+    /// The dirty children: index and number of each.
+    pub(super) fn dirty_children(&self) -> Vec<(usize, u64)> {
+        if self.level == 0 {
+            return Vec::new();
+        }
+        let numbers = self.entries().iter().map(|entry| entry.pointer().address).enumerate();
+        numbers.filter(|(_, number)| is_dirty(*number)).collect()
+    }
+
+    /// Makes `pointer` the way to the child at `index`.
+    pub(super) fn set_child(&mut self, index: usize, pointer: NodePointer) {
+        let count = self.len();
+        self.entries_mut(count)[index].pointer = pointer.encode();
+    }
+
+    /// Lowers the first key so that it is not above `key`.
+    pub(super) fn lower_first_key(&mut self, key: &Key) {
+        let first = &mut self.entries_mut(1)[0];
+        if *key < first.key() {
+            first.key = key.encode();
+        }
+    }
+
+    /// Adds a child at `index`. If there is no room, some children go to a new node after this
+    /// one: only the new child if it is the last, so that what is written in order fills nodes.
+    pub(super) fn add_child(
+        &mut self,
+        index: usize,
+        key: &Key,
+        pointer: NodePointer,
+    ) -> Option<Node> {
+        let count = self.len();
+        if count < CHILDREN_MAX {
+            self.insert_entry(index, key, pointer);
+            return None;
+        }
+        let mut right = Node::new(self.level);
+        if index == count {
+            right.insert_entry(0, key, pointer);
+            return Some(right);
+        }
+        let kept = count / 2;
+        right.append_entries(&self.entries()[kept..]);
+        self.item_count = kept as u16;
+        if index <= kept {
+            self.insert_entry(index, key, pointer);
+        } else {
+            right.insert_entry(index - kept, key, pointer);
+        }
+        Some(right)
+    }
+
+    /// Removes the child at `index`.
+    pub(super) fn remove_child(&mut self, index: usize) {
+        let count = self.len();
+        self.entries_mut(count).copy_within(index + 1.., index);
+        self.item_count -= 1;
+    }
+
+    /// Takes the children of the node after this one, whose key in the parent is `key`.
+    pub(super) fn absorb_children(&mut self, right: &Node, key: &Key) {
+        let joint = self.len();
+        self.append_entries(right.entries());
+        let count = self.len();
+        self.entries_mut(count)[joint].key = key.encode();
+    }
+
+    fn append_entries(&mut self, entries: &[Entry]) {
+        let count = self.len();
+        self.entries_mut(count + entries.len())[count..].copy_from_slice(entries);
+        self.item_count += entries.len() as u16;
+    }
+
+    fn insert_entry(&mut self, index: usize, key: &Key, pointer: NodePointer) {
+        let count = self.len();
+        let entries = self.entries_mut(count + 1);
+        entries.copy_within(index..count, index + 1);
+        entries[index] = Entry { key: key.encode(), pointer: pointer.encode() };
+        self.item_count += 1;
+    }
+}

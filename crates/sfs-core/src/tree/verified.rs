@@ -1,0 +1,155 @@
+//! Nodes from a device, and what must be true of them.
+//!
+//! Owns: the checks between a node's bytes and the tree.
+//! Promises: the items of a [`VerifiedNode`] are inside it, apart from each other, and ascending.
+//! Never: believes a byte that it has not checked.
+
+use std::borrow::Borrow;
+use std::ops::Range;
+
+use sfs_device::{BLOCK_SIZE, Block};
+
+use super::Missing;
+use super::inner::CHILDREN_MAX;
+use super::node::{Entry, Node, ROOM, Slot};
+use super::residents::is_on_device;
+use crate::format::{
+    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure, VALUE_LEN_MAX,
+};
+
+/// The highest level that a node from a device may have. No volume has a need for 8.
+const LEVEL_MAX: u8 = 32;
+
+/// A node that passed its checksum and whose items are well-formed.
+///
+/// Whether its keys are where they belong, only its parents can say.
+#[derive(Clone)]
+pub struct VerifiedNode {
+    pointer: NodePointer,
+    node: Node,
+}
+
+impl VerifiedNode {
+    /// The node in `bytes`, which were read for `missing` from the volume `volume`.
+    ///
+    /// A leaf without items passes: the root may be one.
+    ///
+    /// # Errors
+    ///
+    /// [`CorruptionKind::Value`] for a wrong level, kind or child, `Length` for a count or value
+    /// out of range, `Order`, and those of [`NodeHeader::verify`].
+    pub fn decode(
+        bytes: impl Borrow<Block>,
+        volume: u64,
+        missing: &Missing,
+    ) -> Result<Self, Corruption> {
+        let (pointer, Block(bytes)) = (missing.pointer, bytes.borrow());
+        let header = NodeHeader::verify(bytes, volume, pointer)?;
+        let wrong = |kind| Corruption::new(Structure::Node, pointer.address, kind);
+        check_header(header, missing).map_err(wrong)?;
+        let mut node = Node::from_bytes(Box::new(*bytes), header, pointer.checksum);
+        if header.level == 0 {
+            check_slots(node.slots()).map_err(wrong)?;
+            node.measure_values();
+        } else {
+            check_entries(node.entries()).map_err(wrong)?;
+        }
+        Ok(Self { pointer, node })
+    }
+
+    /// Where the node is.
+    pub fn pointer(&self) -> NodePointer {
+        self.pointer
+    }
+
+    /// 0 for a leaf.
+    pub fn level(&self) -> u8 {
+        self.node.level
+    }
+
+    /// The first key in it; a leaf may have none.
+    pub fn first_key(&self) -> Option<Key> {
+        self.node.first_key()
+    }
+
+    /// The children of an inner node, as they are on the device; none of a leaf.
+    pub fn children(&self) -> impl Iterator<Item = Missing> {
+        let entries = if self.level() == 0 { &[] } else { self.node.entries() };
+        entries.iter().map(|entry| Missing { pointer: entry.pointer(), level: self.level() - 1 })
+    }
+
+    pub(super) fn into_parts(self) -> (NodePointer, Node) {
+        (self.pointer, self.node)
+    }
+}
+
+fn check_header(header: NodeHeader, missing: &Missing) -> Result<(), CorruptionKind> {
+    if header.level != missing.level || header.level > LEVEL_MAX {
+        return Err(CorruptionKind::Value);
+    }
+    if !is_on_device(missing.pointer.address) {
+        return Err(CorruptionKind::Address);
+    }
+    let counts = if header.level == 0 { 0..=ROOM / size_of::<Slot>() } else { 1..=CHILDREN_MAX };
+    if !counts.contains(&header.item_count.into()) {
+        return Err(CorruptionKind::Length);
+    }
+    Ok(())
+}
+
+fn check_slots(slots: &[Slot]) -> Result<(), CorruptionKind> {
+    check_keys(slots.iter().map(Slot::key))?;
+    let mut taken = Taken([0; BLOCK_SIZE / 64]);
+    taken.take(0..NodeHeader::LEN + size_of_val(slots))?;
+    for slot in slots {
+        if slot.value().len() > VALUE_LEN_MAX {
+            return Err(CorruptionKind::Length);
+        }
+        taken.take(slot.value())?;
+    }
+    Ok(())
+}
+
+fn check_entries(entries: &[Entry]) -> Result<(), CorruptionKind> {
+    check_keys(entries.iter().map(Entry::key))?;
+    let is_sound = |entry: &Entry| is_on_device(entry.pointer().address);
+    if entries.iter().all(is_sound) { Ok(()) } else { Err(CorruptionKind::Value) }
+}
+
+fn check_keys(keys: impl Iterator<Item = Key>) -> Result<(), CorruptionKind> {
+    let mut last = None;
+    for key in keys {
+        if ItemKind::decode(key.kind).is_none() {
+            return Err(CorruptionKind::Value);
+        }
+        if last >= Some(key) {
+            return Err(CorruptionKind::Order);
+        }
+        last = Some(key);
+    }
+    Ok(())
+}
+
+/// Which bytes of a node something has, a bit each.
+struct Taken([u64; BLOCK_SIZE / 64]);
+
+impl Taken {
+    /// Takes the bytes of `range`, or says that they are not in the node or not free.
+    fn take(&mut self, range: Range<usize>) -> Result<(), CorruptionKind> {
+        if range.end > BLOCK_SIZE {
+            return Err(CorruptionKind::Length);
+        }
+        let mut at = range.start;
+        while at < range.end {
+            let (word, bit) = (at / 64, at % 64);
+            let len = (64 - bit).min(range.end - at);
+            let mask = (u64::MAX >> (64 - len)) << bit;
+            if self.0[word] & mask != 0 {
+                return Err(CorruptionKind::Length);
+            }
+            self.0[word] |= mask;
+            at += len;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,365 @@
+//! The tree against an ordered map, over a device that is a map too.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sfs_core::format::{ItemKind, Key, NodeHeader, NodePointer, VALUE_LEN_MAX};
+use sfs_core::tree::{Missing, Tree, VerifiedNode};
+use sfs_device::{BLOCK_SIZE, Block};
+
+const VOLUME: u64 = 7;
+
+fn key(n: u64) -> Key {
+    Key::new(n >> 7, ItemKind::decode((n >> 5 & 3) as u8 + 1).unwrap(), n & 31)
+}
+
+fn value(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| seed.wrapping_add(at as u8)).collect()
+}
+
+/// Where nodes are written; addresses that were let go come back, the oldest first.
+struct Flash {
+    blocks: HashMap<u64, Arc<Block>>,
+    free: Vec<u64>,
+    end: u64,
+    loads: usize,
+}
+
+impl Flash {
+    fn new() -> Self {
+        Self { blocks: HashMap::new(), free: Vec::new(), end: 100, loads: 0 }
+    }
+
+    fn load(&mut self, tree: &mut Tree, missing: Missing) {
+        self.loads += 1;
+        assert!(self.loads < 1_000_000, "the tree asks for ever for {missing:?}");
+        let block = self.blocks.get(&missing.pointer.address).expect("a node that was let go");
+        let node = VerifiedNode::decode(&**block, VOLUME, &missing).expect("a sound node");
+        tree.insert(&missing, node);
+    }
+
+    /// Does `act` until nothing is missing.
+    fn run<T>(&mut self, tree: &mut Tree, act: impl Fn(&mut Tree) -> Result<T, Missing>) -> T {
+        loop {
+            let before = (tree.dirty_count(), tree.node_count(), tree.height());
+            match act(tree) {
+                Ok(result) => return result,
+                Err(missing) => {
+                    assert_eq!(before, (tree.dirty_count(), tree.node_count(), tree.height()));
+                    self.load(tree, missing);
+                }
+            }
+        }
+    }
+
+    fn write_out(&mut self, tree: &mut Tree, checkpoint: u64) -> (NodePointer, u8) {
+        let old: Vec<u64> = tree.old_addresses().collect();
+        let dirty_count = tree.dirty_count();
+        let written = tree.write_out(VOLUME, checkpoint, || {
+            self.free.pop().unwrap_or_else(|| {
+                self.end += 1;
+                self.end
+            })
+        });
+        assert_eq!(written.nodes.len(), dirty_count);
+        assert_eq!((tree.dirty_count(), tree.old_addresses().count()), (0, 0));
+        for address in old {
+            self.blocks.remove(&address).expect("an address is let go once");
+            self.free.insert(0, address);
+        }
+        for (pointer, block) in written.nodes {
+            assert!(self.blocks.insert(pointer.address, block).is_none());
+        }
+        assert_eq!(
+            self.reachable(written.root, written.level),
+            self.blocks.keys().copied().collect()
+        );
+        (written.root, written.level)
+    }
+
+    fn reachable(&self, root: NodePointer, level: u8) -> BTreeSet<u64> {
+        let mut found = BTreeSet::new();
+        let mut todo = vec![Missing { pointer: root, level }];
+        while let Some(missing) = todo.pop() {
+            let address = missing.pointer.address;
+            let node = VerifiedNode::decode(&*self.blocks[&address], VOLUME, &missing).unwrap();
+            assert!(found.insert(address), "two ways lead to {missing:?}");
+            assert!(level == 0 || node.first_key().is_some(), "{missing:?} is empty");
+            todo.extend(node.children());
+        }
+        found
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { n: u64, len: usize, seed: u8 },
+    PutRun { n: u64, count: u64, len: usize },
+    GetMut { n: u64, seed: u8 },
+    Remove { n: u64 },
+    RemoveRun { n: u64, count: u64 },
+    Look { n: u64 },
+    Scan { n: u64, count: usize },
+    Touch { nth: usize },
+    Prune,
+    WriteOut,
+    Evict { budget: usize },
+    Reopen,
+}
+
+const SPAN: u64 = 6000;
+
+fn any_len() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0), Just(16), 1..80usize, 200..400usize, 1000..=VALUE_LEN_MAX]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let n = || 0..SPAN;
+    prop_oneof![
+        8 => (n(), any_len(), any::<u8>()).prop_map(|(n, len, seed)| Step::Put { n, len, seed }),
+        4 => (n(), 1..400u64, any_len()).prop_map(|(n, count, len)| Step::PutRun { n, count, len }),
+        3 => (n(), any::<u8>()).prop_map(|(n, seed)| Step::GetMut { n, seed }),
+        6 => n().prop_map(|n| Step::Remove { n }),
+        3 => (n(), 1..600u64).prop_map(|(n, count)| Step::RemoveRun { n, count }),
+        8 => n().prop_map(|n| Step::Look { n }),
+        1 => (n(), 1..300usize).prop_map(|(n, count)| Step::Scan { n, count }),
+        2 => any::<usize>().prop_map(|nth| Step::Touch { nth }),
+        3 => Just(Step::Prune),
+        2 => Just(Step::WriteOut),
+        3 => (0..12usize).prop_map(|budget| Step::Evict { budget }),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// The tree, the device, and what both must be equal to.
+struct Trial {
+    tree: Tree,
+    flash: Flash,
+    model: BTreeMap<Key, Vec<u8>>,
+    checkpoint: u64,
+}
+
+impl Trial {
+    fn new() -> Self {
+        let (tree, flash, model) = (Tree::new(), Flash::new(), BTreeMap::new());
+        Self { tree, flash, model, checkpoint: 0 }
+    }
+
+    fn put(&mut self, n: u64, value: Vec<u8>) {
+        self.flash.run(&mut self.tree, |tree| tree.prepare(&key(n)));
+        self.tree.put(&key(n), &value).expect("prepared");
+        self.model.insert(key(n), value);
+    }
+
+    fn remove(&mut self, n: u64) {
+        let was = self.flash.run(&mut self.tree, |tree| tree.remove(&key(n)));
+        assert_eq!(was, self.model.remove(&key(n)).is_some());
+    }
+
+    fn look(&mut self, n: u64) {
+        let (tree, key) = (&mut self.tree, key(n));
+        let owned = |item: Option<(Key, &[u8])>| item.map(|(key, value)| (key, value.to_vec()));
+        let got = self.flash.run(tree, |tree| Ok(tree.get(&key)?.map(<[u8]>::to_vec)));
+        assert_eq!(got.as_ref(), self.model.get(&key));
+        let got = self.flash.run(tree, |tree| Ok(owned(tree.first_from(&key)?)));
+        assert_eq!(got, self.model.range(key..).next().map(|(key, value)| (*key, value.clone())));
+        let got = self.flash.run(tree, |tree| Ok(owned(tree.last_before(&key)?)));
+        let expected = self.model.range(..key).next_back();
+        assert_eq!(got, expected.map(|(key, value)| (*key, value.clone())));
+    }
+
+    fn scan(&mut self, from: Key, count: usize) {
+        let mut next = from;
+        for (key, value) in self.model.range(from..).take(count) {
+            let found = |tree: &mut Tree| {
+                Ok(tree.first_from(&next)?.map(|(key, value)| (key, value.to_vec())))
+            };
+            let found = self.flash.run(&mut self.tree, found);
+            assert_eq!(found.as_ref().map(|(key, value)| (key, value)), Some((key, value)));
+            next = key.next();
+        }
+    }
+
+    fn get_mut(&mut self, n: u64, seed: u8) {
+        let (key, model) = (key(n), &mut self.model);
+        let len = self.flash.run(&mut self.tree, |tree| {
+            Ok(tree.get_mut(&key)?.map(|value| {
+                value.fill(seed);
+                value.len()
+            }))
+        });
+        assert_eq!(len, model.get(&key).map(Vec::len));
+        if let Some(value) = model.get_mut(&key) {
+            value.fill(seed);
+        }
+    }
+
+    /// What the cleaner does with a node that it finds in a segment.
+    fn touch(&mut self, nth: usize) {
+        let mut addresses: Vec<u64> = self.flash.blocks.keys().copied().collect();
+        addresses.sort_unstable();
+        if addresses.is_empty() {
+            return;
+        }
+        let address = addresses[nth % addresses.len()];
+        let block = Arc::clone(&self.flash.blocks[&address]);
+        let pointer = NodePointer { address, checksum: NodeHeader::checksum_of(&block.0) };
+        let header = NodeHeader::verify(&block.0, VOLUME, pointer).unwrap();
+        let missing = Missing { pointer, level: header.level };
+        let node = VerifiedNode::decode(&*block, VOLUME, &missing).unwrap();
+        let is_live = !self.tree.old_addresses().any(|old| old == address);
+        let touched = self.flash.run(&mut self.tree, |tree| tree.touch(&node, address));
+        assert_eq!(touched, is_live);
+        assert!(self.tree.old_addresses().any(|old| old == address));
+    }
+
+    fn write_out(&mut self) -> (NodePointer, u8) {
+        self.tree.prune();
+        self.checkpoint += 1;
+        self.flash.write_out(&mut self.tree, self.checkpoint)
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Put { n, len, seed } => self.put(n, value(len, seed)),
+            Step::PutRun { n, count, len } => {
+                (n..n + count).for_each(|n| self.put(n, value(len, n as u8)));
+            }
+            Step::GetMut { n, seed } => self.get_mut(n, seed),
+            Step::Remove { n } => self.remove(n),
+            Step::RemoveRun { n, count } => (n..n + count).for_each(|n| self.remove(n)),
+            Step::Look { n } => self.look(n),
+            Step::Scan { n, count } => self.scan(key(n), count),
+            Step::Touch { nth } => self.touch(nth),
+            Step::Prune => self.tree.prune(),
+            Step::WriteOut => drop(self.write_out()),
+            Step::Evict { budget } => {
+                self.tree.evict(budget);
+                let kept = budget.max(self.tree.dirty_count() + 1);
+                assert!(self.tree.node_count() <= kept);
+            }
+            Step::Reopen => {
+                let (root, level) = self.write_out();
+                self.tree = Tree::open(root, level);
+                assert_eq!((self.tree.node_count(), self.tree.height()), (0, level));
+            }
+        }
+    }
+
+    fn finish(mut self) {
+        self.scan(Key::MIN, usize::MAX);
+        self.step(&Step::Reopen);
+        self.scan(Key::MIN, usize::MAX);
+        assert!(!self.flash.run(&mut self.tree, |tree| Ok(tree.get(&Key::MAX)?.is_some())));
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn equals_an_ordered_map(steps in prop::collection::vec(any_step(), 1..150)) {
+        let mut trial = Trial::new();
+        steps.iter().for_each(|step| trial.step(step));
+        trial.finish();
+    }
+}
+
+#[test]
+fn sequential_items_fill_their_nodes() {
+    let mut trial = Trial::new();
+    (0..20_000).for_each(|n| trial.put(n, value(16, 0)));
+    // 109 items of 37 bytes fill a leaf, and 139 leaves an inner node.
+    let leaves = 20_000_usize.div_ceil((BLOCK_SIZE - NodeHeader::LEN) / 37);
+    assert_eq!(trial.tree.node_count(), leaves + leaves.div_ceil(139) + 1);
+    assert_eq!(trial.tree.height(), 2);
+    trial.finish();
+}
+
+#[test]
+fn an_emptied_tree_is_one_leaf() {
+    let mut trial = Trial::new();
+    (0..20_000).for_each(|n| trial.put(n * 7919 % 20_000, value(40, 0)));
+    trial.write_out();
+    (0..20_000).for_each(|n| trial.remove(n * 4391 % 20_000));
+    trial.tree.prune();
+    assert_eq!((trial.tree.height(), trial.tree.node_count()), (0, 1));
+    trial.write_out();
+    assert_eq!(trial.flash.blocks.len(), 1);
+    trial.finish();
+}
+
+#[test]
+fn what_is_prepared_stays_prepared_until_prune() {
+    let mut trial = Trial::new();
+    // A leaf has room for three of these, so every third item begins one.
+    (0..90).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    let (root, level) = trial.write_out();
+    trial.tree = Tree::open(root, level);
+    trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(31)));
+    let resident = trial.tree.node_count();
+    for n in 30..33 {
+        assert_eq!(trial.tree.remove(&key(n)), Ok(true));
+        trial.model.remove(&key(n));
+    }
+    assert_eq!(trial.tree.get(&key(31)), Ok(None));
+    assert_eq!(trial.tree.remove(&key(31)), Ok(false));
+    assert_eq!(trial.tree.put(&key(31), b"again"), Ok(()));
+    trial.model.insert(key(31), b"again".to_vec());
+    assert_eq!(trial.tree.node_count(), resident);
+    trial.finish();
+}
+
+#[test]
+fn searches_pass_all_leaves_that_wait_for_prune() {
+    let mut trial = Trial::new();
+    (0..900).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    (3..897).for_each(|n| trial.remove(n));
+    assert!(trial.tree.node_count() > 300, "the empty leaves are still there");
+    (0..900).step_by(50).for_each(|n| trial.look(n));
+    trial.tree.prune();
+    assert!(trial.tree.node_count() < 10);
+    trial.finish();
+}
+
+#[test]
+#[should_panic(expected = "a tree is pruned before it is written out")]
+fn a_tree_that_waits_for_prune_is_not_written_out() {
+    let mut tree = Tree::new();
+    (0..9).for_each(|n| tree.put(&key(n), &[0; VALUE_LEN_MAX]).unwrap());
+    (0..3).for_each(|n| assert_eq!(tree.remove(&key(n)), Ok(true)));
+    tree.write_out(VOLUME, 1, || panic!("an address is asked for"));
+}
+
+#[test]
+fn a_tree_without_dirty_nodes_is_written_as_nothing() {
+    let mut trial = Trial::new();
+    (0..5000).for_each(|n| trial.put(n, value(40, 0)));
+    let root = trial.write_out();
+    let written = trial.tree.write_out(VOLUME, 2, || panic!("no node needs an address"));
+    assert_eq!((written.root, written.level, written.nodes.len()), (root.0, root.1, 0));
+}
+
+#[test]
+fn a_late_node_does_no_harm() {
+    let mut trial = Trial::new();
+    (0..5000).for_each(|n| trial.put(n, value(40, 1)));
+    let (pointer, level) = trial.write_out();
+    let missing = Missing { pointer, level };
+    let late = VerifiedNode::decode(&*trial.flash.blocks[&pointer.address], VOLUME, &missing);
+    (0..5000).for_each(|n| trial.put(n, value(40, 2)));
+    trial.write_out();
+    // The address of the old root is used again, for a node that is not in memory.
+    trial.flash.free.sort_by_key(|address| *address == pointer.address);
+    trial.put(4000, value(40, 3));
+    let (root, level) = trial.write_out();
+    assert!(trial.flash.blocks.contains_key(&pointer.address));
+    trial.tree = Tree::open(root, level);
+    trial.tree.insert(&missing, late.unwrap());
+    trial.scan(Key::MIN, usize::MAX);
+}

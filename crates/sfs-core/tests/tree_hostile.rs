@@ -1,0 +1,276 @@
+//! Forged trees: every checksum is right, and nothing else needs to be.
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use sfs_core::format::{Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer};
+use sfs_core::tree::{Missing, Tree, VerifiedNode};
+use sfs_device::{BLOCK_SIZE, Block};
+
+const VOLUME: u64 = 7;
+const CHECKPOINT: u64 = 1;
+const SLOT_LEN: usize = Key::LEN + 4;
+const ENTRY_LEN: usize = Key::LEN + NodePointer::LEN;
+
+type Blocks = HashMap<u64, Box<Block>>;
+
+fn key(n: u64) -> Key {
+    Key::new(n, ItemKind::Mapping, n)
+}
+
+/// One way to spoil a node; `nth` says which.
+#[derive(Clone, Debug)]
+struct Forgery {
+    nth: usize,
+    act: Act,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    /// Other bytes among the items.
+    Bytes { at: usize, bytes: Vec<u8> },
+    /// Another number of items.
+    Count { count: u16 },
+    /// Another level.
+    Level { level: u8 },
+    /// Another key for one item.
+    Rename { item: usize, n: u64 },
+    /// All keys moved, still in order.
+    Shift { by: u64 },
+    /// Two ways to one child, or two items with one value.
+    Alias { from: usize, to: usize },
+    /// Empty, which no leaf below another node may be.
+    Empty,
+}
+
+impl Act {
+    fn spoil(&self, bytes: &mut [u8; BLOCK_SIZE], header: &mut NodeHeader) {
+        let item_len = if header.level == 0 { SLOT_LEN } else { ENTRY_LEN };
+        let count = usize::from(header.item_count);
+        let start = |item: usize| NodeHeader::LEN + item % count * item_len;
+        match self {
+            Self::Bytes { at, bytes: new } => {
+                let at = NodeHeader::LEN + at % (BLOCK_SIZE - NodeHeader::LEN - new.len());
+                bytes[at..at + new.len()].copy_from_slice(new);
+            }
+            Self::Count { count } => header.item_count = *count,
+            Self::Level { level } => header.level = *level,
+            Self::Rename { item, n } => {
+                bytes[start(*item)..][..Key::LEN].copy_from_slice(&key(*n).encode());
+            }
+            Self::Shift { by } => {
+                for ino in (0..count).map(start) {
+                    let old = u64::from_le_bytes(bytes[ino..ino + 8].try_into().unwrap());
+                    bytes[ino..ino + 8].copy_from_slice(&old.wrapping_add(*by).to_le_bytes());
+                }
+            }
+            Self::Alias { from, to } => {
+                let from = start(*from) + Key::LEN;
+                let to = start(*to) + Key::LEN;
+                bytes.copy_within(from..from + item_len - Key::LEN, to);
+            }
+            Self::Empty => header.item_count = 0,
+        }
+    }
+}
+
+fn any_forgery() -> impl Strategy<Value = Forgery> {
+    let small = || any::<usize>();
+    let act = prop_oneof![
+        4 => (small(), prop::collection::vec(any::<u8>(), 1..24))
+            .prop_map(|(at, bytes)| Act::Bytes { at, bytes }),
+        1 => (0..300u16).prop_map(|count| Act::Count { count }),
+        1 => any::<u8>().prop_map(|level| Act::Level { level: level % 40 }),
+        2 => (small(), 0..40_000u64).prop_map(|(item, n)| Act::Rename { item, n }),
+        3 => (0..80_000u64).prop_map(|by| Act::Shift { by: by.wrapping_sub(40_000) }),
+        3 => (small(), small()).prop_map(|(from, to)| Act::Alias { from, to }),
+        1 => Just(Act::Empty),
+    ];
+    // Few nodes are not leaves; half of the forgeries are for them.
+    let nth =
+        prop_oneof![(0..1_000_000usize).prop_map(|n| n * 2), (0..8usize).prop_map(|n| n * 2 + 1)];
+    (nth, act).prop_map(|(nth, act)| Forgery { nth, act })
+}
+
+/// A sound tree of three levels.
+fn sound_tree() -> (Blocks, Missing) {
+    let mut tree = Tree::new();
+    for n in 0..7000 {
+        tree.put(&key(n * 5 % 35_000), &[n as u8; 60]).unwrap();
+    }
+    let mut end = 100;
+    let written = tree.write_out(VOLUME, CHECKPOINT, || {
+        end += 1;
+        end
+    });
+    assert_eq!(written.level, 2);
+    let owned = |(pointer, block): (NodePointer, std::sync::Arc<Block>)| {
+        (pointer.address, Box::new(Block(block.0)))
+    };
+    let blocks = written.nodes.into_iter().map(owned).collect();
+    (blocks, Missing { pointer: written.root, level: written.level })
+}
+
+/// Spoils the nodes at and below `missing`, children first, and seals them again.
+fn forge(blocks: &mut Blocks, missing: Missing, forgeries: &[Forgery]) -> Missing {
+    let address = missing.pointer.address;
+    let node = VerifiedNode::decode(&*blocks[&address], VOLUME, &missing).unwrap();
+    let mut header = NodeHeader::verify(&blocks[&address].0, VOLUME, missing.pointer).unwrap();
+    for (index, child) in node.children().enumerate() {
+        let child = forge(blocks, child, forgeries);
+        let at = NodeHeader::LEN + index * ENTRY_LEN + Key::LEN;
+        let bytes = &mut blocks.get_mut(&address).unwrap().0;
+        bytes[at..at + NodePointer::LEN].copy_from_slice(&child.pointer.encode());
+    }
+    let nodes_count = blocks.len();
+    let bytes = &mut blocks.get_mut(&address).unwrap().0;
+    let mut spoilt = false;
+    for forgery in forgeries {
+        let is_inner = forgery.nth % 2 == 1;
+        // The last nodes that were written are not leaves, and there are few of them.
+        let nth = match is_inner {
+            true => nodes_count - 1 - forgery.nth / 2 % 4,
+            false => forgery.nth / 2 % nodes_count,
+        };
+        if address == 101 + nth as u64 && !spoilt {
+            forgery.act.spoil(bytes, &mut header);
+            spoilt = true;
+        }
+    }
+    let checksum = header.seal(bytes, VOLUME, address, CHECKPOINT);
+    Missing { pointer: NodePointer { address, checksum }, level: missing.level }
+}
+
+/// Does `act` until it has what it needs or finds a node that is not sound.
+fn run<T>(
+    tree: &mut Tree,
+    blocks: &Blocks,
+    act: impl Fn(&mut Tree) -> Result<T, Missing>,
+) -> Result<T, Corruption> {
+    for _ in 0..20 {
+        let missing = match act(tree) {
+            Ok(result) => return Ok(result),
+            Err(missing) => missing,
+        };
+        let dangling = Block([0; BLOCK_SIZE]);
+        let block = blocks.get(&missing.pointer.address).map_or(&dangling, |block| block);
+        let node = VerifiedNode::decode(block, VOLUME, &missing)?;
+        tree.insert(&missing, node);
+    }
+    panic!("twenty nodes are not enough for one look into a tree of three levels");
+}
+
+/// Uses the tree in every way around `n`.
+fn use_tree(tree: &mut Tree, blocks: &Blocks, n: u64, len: usize) {
+    let key = key(n);
+    let _ = run(tree, blocks, |tree| Ok(tree.get(&key)?.map(<[u8]>::len)));
+    let _ = run(tree, blocks, |tree| {
+        let found = tree.first_from(&key)?.map(|(found, _)| found);
+        assert!(found.is_none_or(|found| found >= key));
+        Ok(())
+    });
+    let _ = run(tree, blocks, |tree| {
+        let found = tree.last_before(&key)?.map(|(found, _)| found);
+        assert!(found.is_none_or(|found| found < key));
+        Ok(())
+    });
+    let _ = run(tree, blocks, |tree| Ok(tree.get_mut(&key)?.map(|value| value.fill(1))));
+    match n % 3 {
+        0 => drop(run(tree, blocks, |tree| tree.remove(&key))),
+        1 => drop(run(tree, blocks, |tree| tree.put(&key, &vec![2; len]))),
+        _ => {}
+    }
+}
+
+/// Lets the cleaner try every node.
+fn touch_all(tree: &mut Tree, blocks: &Blocks) {
+    for (address, block) in blocks {
+        let pointer =
+            NodePointer { address: *address, checksum: NodeHeader::checksum_of(&block.0) };
+        let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
+        let missing = Missing { pointer, level: header.level };
+        if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing) {
+            let _ = run(tree, blocks, |tree| tree.touch(&node, *address));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, cases: 128, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn forged_nodes_never_panic(
+        forgeries in prop::collection::vec(any_forgery(), 1..12),
+        uses in prop::collection::vec((0..40_000u64, 0..=1280usize), 1..60),
+        run_start in 0..40_000u64,
+        budget in 0..60usize,
+    ) {
+        let (mut blocks, root) = sound_tree();
+        let root = forge(&mut blocks, root, &forgeries);
+        let mut tree = Tree::open(root.pointer, root.level);
+        let mut end = 1_000_000;
+        for (n, len) in &uses {
+            use_tree(&mut tree, &blocks, *n, *len);
+        }
+        (run_start..run_start + 1500).step_by(3).for_each(|n| use_tree(&mut tree, &blocks, n, 100));
+        tree.prune();
+        touch_all(&mut tree, &blocks);
+        tree.evict(budget);
+        for (pointer, block) in tree.write_out(VOLUME, 2, || { end += 1; end }).nodes {
+            blocks.insert(pointer.address, Box::new(Block(block.0)));
+        }
+        tree.evict(budget);
+        for (n, len) in &uses {
+            use_tree(&mut tree, &blocks, n + 1, *len);
+        }
+        (0..35_000).step_by(30).for_each(|n| use_tree(&mut tree, &blocks, n, 0));
+        tree.prune();
+        tree.write_out(VOLUME, 3, || { end += 1; end });
+    }
+
+    #[test]
+    fn any_bytes_decode_or_are_refused(
+        mut bytes in prop::collection::vec(any::<u8>(), BLOCK_SIZE),
+        level in 0..3u8,
+        item_count in 0..4u16,
+    ) {
+        let bytes: &mut [u8; BLOCK_SIZE] = bytes.as_mut_slice().try_into().unwrap();
+        let checksum = NodeHeader { level, item_count }.seal(bytes, VOLUME, 9, CHECKPOINT);
+        let missing = Missing { pointer: NodePointer { address: 9, checksum }, level };
+        let _ = VerifiedNode::decode(Block(*bytes), VOLUME, &missing);
+    }
+}
+
+#[test]
+fn a_child_of_another_level_is_refused() {
+    let (blocks, root) = sound_tree();
+    let node = VerifiedNode::decode(&*blocks[&root.pointer.address], VOLUME, &root).unwrap();
+    let inner = node.children().next().unwrap();
+    // The root and its child are in memory; a pointer that takes the child for the root is not
+    // answered with it, and neither is one that takes the root for its own child.
+    let mut tree = Tree::open(inner.pointer, 2);
+    let wanted = Missing { pointer: inner.pointer, level: 2 };
+    let sound = VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &inner).unwrap();
+    tree.insert(&inner, sound);
+    assert_eq!(tree.get(&key(0)), Err(wanted));
+    let refused = VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &wanted);
+    let kind = refused.err().map(|corruption| corruption.kind);
+    assert_eq!(kind, Some(CorruptionKind::Value));
+}
+
+#[test]
+fn a_root_where_no_device_has_blocks_stays_missing() {
+    let pointer = NodePointer { address: u64::MAX, checksum: 0 };
+    let mut tree = Tree::open(pointer, 0);
+    let missing = Missing { pointer, level: 0 };
+    assert_eq!(tree.put(&key(1), b"x"), Err(missing));
+    let mut bytes = [0; BLOCK_SIZE];
+    let header = NodeHeader { level: 0, item_count: 0 };
+    let checksum = header.seal(&mut bytes, VOLUME, u64::MAX, CHECKPOINT);
+    let missing = Missing { pointer: NodePointer { checksum, ..pointer }, level: 0 };
+    let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing);
+    assert_eq!(refused.err().map(|corruption| corruption.kind), Some(CorruptionKind::Address));
+    assert_eq!(tree.write_out(VOLUME, 2, || panic!("nothing is dirty")).root, pointer);
+}
