@@ -1,0 +1,19 @@
+//! The SFS filesystem: a log of segments and one tree, without threads, clock, entropy or FUSE.
+//!
+//! `docs/DESIGN.md` explains it, `docs/FORMAT.md` states the bytes, `docs/SEMANTICS.md` the promises.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod counters;
+mod error;
+pub mod format;
+mod log;
+mod meta;
+pub mod policy;
+pub mod request;
+pub mod tree;
+mod usage;
+mod volume;
+
+pub use error::{Error, Result};
+pub use volume::{Volume, make, root_directory};

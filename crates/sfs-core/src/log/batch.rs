@@ -1,0 +1,268 @@
+//! Batches: the chunks of one write-out, laid out over the heads.
+
+use std::sync::Arc;
+
+use sfs_device::{BLOCK_SIZE, Block, Stream};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Log;
+use crate::buffer::BlockRef;
+use crate::format::{ChunkHeader, ChunkSummary, Layout, SummaryEntry, summary_blocks, summary_len};
+use crate::usage::UsageTable;
+
+/// The memory of a block to append.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    /// File data.
+    Data(BlockRef),
+    /// A tree node.
+    Node(Arc<Block>),
+}
+
+impl Payload {
+    pub(crate) fn block(&self) -> &Block {
+        match self {
+            Self::Data(block) => block.block(),
+            Self::Node(block) => block,
+        }
+    }
+}
+
+/// A block to append, and who owns it.
+#[derive(Clone, Debug)]
+pub(crate) struct Append {
+    pub(crate) entry: SummaryEntry,
+    pub(crate) payload: Payload,
+}
+
+/// A chunk that is ready to be written.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) address: u64,
+    pub(crate) head: u8,
+    pub(crate) summary: Vec<Block>,
+    pub(crate) appends: Vec<Append>,
+}
+
+impl Chunk {
+    pub(crate) fn stream(&self) -> Stream {
+        Stream(self.head)
+    }
+
+    pub(crate) fn block_count(&self) -> usize {
+        self.summary.len() + self.appends.len()
+    }
+
+    /// The chunk's memory, in order, neighbours joined.
+    pub(crate) fn parts(&self) -> Vec<&[Block]> {
+        let mut parts: Vec<&[Block]> = vec![&self.summary];
+        let mut rest = self.appends.as_slice();
+        while let Some((first, tail)) = rest.split_first() {
+            let run = match &first.payload {
+                Payload::Node(block) => {
+                    parts.push(std::slice::from_ref(&**block));
+                    0
+                }
+                Payload::Data(block) => {
+                    let run = run_after(block, tail);
+                    parts.push(block.run(run + 1));
+                    run
+                }
+            };
+            rest = &tail[run..];
+        }
+        parts
+    }
+}
+
+/// How many of `tail` follow `block` in memory.
+fn run_after(block: &BlockRef, tail: &[Append]) -> usize {
+    let mut last = block;
+    let mut run = 0;
+    while let Some(Append { payload: Payload::Data(next), .. }) = tail.get(run) {
+        if !last.precedes(next) {
+            break;
+        }
+        last = next;
+        run += 1;
+    }
+    run
+}
+
+/// One chunk's share of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    /// It begins a segment.
+    opens: bool,
+    entry_count: usize,
+    delta_len: usize,
+}
+
+/// Splits `entry_count` blocks and `delta_len` bytes into chunks for a head with `room` blocks left.
+fn extents(
+    mut room: u32,
+    segment_blocks: u32,
+    mut entry_count: usize,
+    mut delta_len: usize,
+) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    while entry_count > 0 || delta_len > 0 {
+        let opens = room < 2;
+        if opens {
+            room = segment_blocks;
+        }
+        let entries = entry_count.min(entries_max(room as usize));
+        entry_count -= entries;
+        let delta_room = (room as usize - entries) * BLOCK_SIZE - summary_len(entries);
+        let delta = if entry_count == 0 { delta_len.min(delta_room) } else { 0 };
+        delta_len -= delta;
+        room -= (entries + summary_blocks(entries, delta)) as u32;
+        extents.push(Extent { opens, entry_count: entries, delta_len: delta });
+    }
+    extents
+}
+
+/// Most blocks that a chunk of `room` blocks describes.
+fn entries_max(room: usize) -> usize {
+    let mut count = room - 1;
+    while count + summary_blocks(count, 0) > room {
+        count = room - summary_blocks(count, 0);
+    }
+    count
+}
+
+struct Planned {
+    head: u8,
+    address: u64,
+    entry_count: usize,
+    delta: Vec<u8>,
+    appends: Vec<Append>,
+}
+
+/// Chunks in the making.
+#[derive(Default)]
+pub(crate) struct Batch {
+    planned: Vec<Planned>,
+    filled: usize,
+}
+
+impl Batch {
+    /// The segments that `head` would open to append `entry_count` blocks and `delta_len` bytes.
+    pub(crate) fn opens(
+        log: &Log,
+        layout: &Layout,
+        head: u8,
+        entry_count: usize,
+        delta_len: usize,
+    ) -> usize {
+        let room = log.heads.room(head, layout);
+        extents(room, layout.segment_blocks, entry_count, delta_len)
+            .iter()
+            .filter(|extent| extent.opens)
+            .count()
+    }
+
+    /// Takes room at `head` for `entry_count` blocks, whose addresses it gives, and for `delta`.
+    /// To be followed by [`Batch::fill`]. Panics if too few segments are Clean: see
+    /// [`Batch::opens`].
+    pub(crate) fn reserve(
+        &mut self,
+        log: &mut Log,
+        layout: &Layout,
+        usage: &mut UsageTable,
+        head: u8,
+        entry_count: usize,
+        mut delta: &[u8],
+    ) -> Vec<u64> {
+        let room = log.heads.room(head, layout);
+        let mut addresses = Vec::with_capacity(entry_count);
+        for extent in extents(room, layout.segment_blocks, entry_count, delta.len()) {
+            let sequence = log.next_sequence + self.planned.len() as u64;
+            let (address, _) = log
+                .heads
+                .ready(head, layout, usage, sequence)
+                .expect("the number of Clean segments was checked");
+            let (piece, rest) = delta.split_at(extent.delta_len);
+            delta = rest;
+            let summary = summary_blocks(extent.entry_count, piece.len());
+            log.heads.advance(head, (summary + extent.entry_count) as u32, layout);
+            let first = address + summary as u64;
+            addresses.extend(first..first + extent.entry_count as u64);
+            self.planned.push(Planned {
+                head,
+                address,
+                entry_count: extent.entry_count,
+                delta: piece.to_vec(),
+                appends: Vec::new(),
+            });
+        }
+        addresses
+    }
+
+    /// The blocks for which room was taken, in the order of their addresses.
+    pub(crate) fn fill(&mut self, appends: Vec<Append>) {
+        let mut appends = appends.into_iter();
+        for planned in &mut self.planned[self.filled..] {
+            planned.appends = appends.by_ref().take(planned.entry_count).collect();
+            assert_eq!(planned.appends.len(), planned.entry_count);
+        }
+        assert!(appends.next().is_none());
+        self.filled = self.planned.len();
+    }
+
+    /// Numbers the chunks and seals their summaries.
+    pub(crate) fn finish(self, log: &mut Log, volume: u64, time: u32) -> Vec<Chunk> {
+        assert_eq!(self.filled, self.planned.len());
+        let last = self.planned.len().saturating_sub(1);
+        let mut chunks = Vec::with_capacity(self.planned.len());
+        for (index, planned) in self.planned.into_iter().enumerate() {
+            let header = ChunkHeader {
+                volume,
+                sequence: log.next_sequence,
+                address: planned.address,
+                previous: log.previous,
+                time,
+                head: planned.head,
+                end: index == last,
+            };
+            let entries: Vec<SummaryEntry> = planned.appends.iter().map(|a| a.entry).collect();
+            let count = summary_blocks(entries.len(), planned.delta.len());
+            let mut summary = Block::new_vec_zeroed(count).expect("memory for a summary");
+            let bytes = summary.as_mut_bytes();
+            log.previous = ChunkSummary::encode(&header, &entries, &planned.delta, bytes);
+            log.next_sequence += 1;
+            log.blocks_since_checkpoint += (count + entries.len()) as u64;
+            let Planned { head, address, appends, .. } = planned;
+            chunks.push(Chunk { address, head, summary, appends });
+        }
+        chunks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_fill_segments_and_keep_everything() {
+        for room in [0, 1, 2, 3, 31, 32] {
+            for entries in [0, 1, 29, 30, 31, 32, 33, 200, 5000] {
+                for delta in [0, 1, 3000, 4032, 4033, 9000, 300_000] {
+                    let extents = extents(room, 2048, entries, delta);
+                    let sum = |f: fn(&Extent) -> usize| extents.iter().map(f).sum::<usize>();
+                    assert_eq!(sum(|e| e.entry_count), entries);
+                    assert_eq!(sum(|e| e.delta_len), delta);
+                    let mut left = room as usize;
+                    for extent in &extents {
+                        left = if extent.opens { 2048 } else { left };
+                        let used = extent.entry_count
+                            + summary_blocks(extent.entry_count, extent.delta_len);
+                        assert!(used >= 1 && used <= left, "{extent:?} in {left}");
+                        assert!(extent.entry_count + extent.delta_len > 0);
+                        left -= used;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Heads: one open segment for each group, and one for metadata.
+
+use crate::format::{HEADS_MAX, HeadRecord, Layout};
+use crate::usage::UsageTable;
+
+/// A chunk has at least a summary block and something more to say.
+const ROOM_MIN: u32 = 2;
+
+/// Where a head appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The open segment.
+    pub(crate) segment: u32,
+    /// Next block in it.
+    pub(crate) next_block: u32,
+}
+
+/// All heads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heads([Option<Head>; HEADS_MAX]);
+
+impl Heads {
+    pub(crate) fn get(&self, head: u8) -> Option<Head> {
+        self.0[usize::from(head)]
+    }
+
+    pub(crate) fn set(&mut self, head: u8, position: Head) {
+        self.0[usize::from(head)] = Some(position);
+    }
+
+    /// The heads that are open.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, Head)> {
+        (0u8..).zip(self.0).filter_map(|(no, head)| head.map(|head| (no, head)))
+    }
+
+    pub(crate) fn records(&self) -> Vec<HeadRecord> {
+        self.iter()
+            .map(|(head, at)| HeadRecord { head, segment: at.segment, next_block: at.next_block })
+            .collect()
+    }
+
+    /// Blocks that `head` can append before it needs another segment.
+    pub(crate) fn room(&self, head: u8, layout: &Layout) -> u32 {
+        self.get(head).map_or(0, |at| layout.segment_blocks - at.next_block)
+    }
+
+    /// Makes sure that `head` can append a chunk, opening a segment if it must: address of the
+    /// chunk and blocks there is room for. `None` when no segment is Clean.
+    pub(crate) fn ready(
+        &mut self,
+        head: u8,
+        layout: &Layout,
+        usage: &mut UsageTable,
+        sequence: u64,
+    ) -> Option<(u64, u32)> {
+        if self.room(head, layout) < ROOM_MIN {
+            let segment = usage.open(head, sequence)?;
+            self.switch(head, segment, usage);
+        }
+        let at = self.get(head)?;
+        let address = layout.segment_address(at.segment) + u64::from(at.next_block);
+        Some((address, layout.segment_blocks - at.next_block))
+    }
+
+    /// Seals the segment that `head` was writing to and goes on at the start of `segment`.
+    pub(crate) fn switch(&mut self, head: u8, segment: u32, usage: &mut UsageTable) {
+        if let Some(old) = self.get(head) {
+            usage.seal(old.segment);
+        }
+        self.set(head, Head { segment, next_block: 0 });
+    }
+
+    /// `head` has appended `blocks`.
+    pub(crate) fn advance(&mut self, head: u8, blocks: u32, layout: &Layout) {
+        let at = self.0[usize::from(head)].as_mut().expect("an appending head is open");
+        at.next_block += blocks;
+        assert!(at.next_block <= layout.segment_blocks);
+    }
+}

@@ -1,0 +1,228 @@
+//! Metadata in memory: the tree, the usage table, and what the next delta has to say.
+//!
+//! Owns: everything that one lock guards while an operation takes effect.
+//! Promises: a set of changes takes effect whole or not at all; what changed is remembered until a
+//! delta or checkpoint has said it.
+//! Never: waits for the device; a node that is not in memory is reported as [`Missing`].
+
+use rustc_hash::FxHashMap;
+
+use crate::format::{Change, Corruption, Key, Mapping, MappingRun, codec, run_key};
+use crate::tree::{Missing, Tree};
+use crate::usage::UsageTable;
+
+/// Why an operation could not be done right away.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// A node is needed; load it and try again.
+    Missing(Missing),
+    /// It cannot be done.
+    Error(crate::Error),
+}
+
+impl From<Missing> for Fault {
+    fn from(missing: Missing) -> Self {
+        Self::Missing(missing)
+    }
+}
+
+impl From<crate::Error> for Fault {
+    fn from(error: crate::Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Corruption> for Fault {
+    fn from(corruption: Corruption) -> Self {
+        Self::Error(corruption.into())
+    }
+}
+
+/// Blocks of a file that lost their mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unmap {
+    pub(crate) ino: u64,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+/// What a transaction does.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// New value of each item, or that it is gone. No mappings.
+    pub(crate) items: Vec<(Key, Option<Vec<u8>>)>,
+    /// Mapping runs, as the unmaps leave them.
+    pub(crate) runs: Vec<(Key, Option<Vec<u8>>)>,
+    pub(crate) unmaps: Vec<Unmap>,
+    /// Mappings that the unmaps let go.
+    pub(crate) freed: Vec<Mapping>,
+    pub(crate) next_ino: u64,
+}
+
+/// The metadata of a volume.
+pub(crate) struct Meta {
+    pub(crate) tree: Tree,
+    pub(crate) usage: UsageTable,
+    pub(crate) next_ino: u64,
+    /// Items that changed since the last delta, and whether they exist.
+    changed: FxHashMap<Key, bool>,
+    /// Blocks unmapped since the last delta, in order.
+    unmaps: Vec<Unmap>,
+    /// Inode number at the last delta.
+    said_ino: u64,
+}
+
+impl Meta {
+    pub(crate) fn new(tree: Tree, usage: UsageTable, next_ino: u64) -> Self {
+        Self {
+            tree,
+            usage,
+            next_ino,
+            changed: FxHashMap::default(),
+            unmaps: Vec::new(),
+            said_ino: next_ino,
+        }
+    }
+
+    /// Whether the next delta has anything to say.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changed.is_empty() || !self.unmaps.is_empty() || self.next_ino != self.said_ino
+    }
+
+    /// Items that the next delta will name.
+    pub(crate) fn change_count(&self) -> usize {
+        self.changed.len() + self.unmaps.len()
+    }
+
+    /// Carries out a transaction whose chunk will have sequence number `sequence` or a later one.
+    pub(crate) fn apply(&mut self, effects: Effects, sequence: u64) -> Result<(), Missing> {
+        for (key, _) in effects.items.iter().chain(&effects.runs) {
+            self.tree.prepare(key)?;
+        }
+        for (key, value) in &effects.items {
+            self.write_item(key, value.as_deref());
+            self.changed.insert(*key, value.is_some());
+        }
+        for (key, value) in &effects.runs {
+            self.write_item(key, value.as_deref());
+        }
+        for unmap in effects.unmaps {
+            self.note_unmap(unmap);
+        }
+        for mapping in &effects.freed {
+            self.usage.remove(mapping, sequence);
+        }
+        self.next_ino = self.next_ino.max(effects.next_ino);
+        self.tree.prune();
+        Ok(())
+    }
+
+    /// Sets or removes a prepared item.
+    fn write_item(&mut self, key: &Key, value: Option<&[u8]>) {
+        match value {
+            Some(value) => self.tree.put(key, value),
+            None => self.tree.remove(key).map(drop),
+        }
+        .expect("a prepared item is in memory");
+    }
+
+    /// Sets a prepared item that the next delta will say.
+    pub(crate) fn put_item(&mut self, key: &Key, value: &[u8]) {
+        self.write_item(key, Some(value));
+        self.changed.insert(*key, true);
+    }
+
+    /// Removes a prepared item; the next delta will say so.
+    pub(crate) fn remove_item(&mut self, key: &Key) {
+        self.write_item(key, None);
+        self.changed.insert(*key, false);
+    }
+
+    fn note_unmap(&mut self, unmap: Unmap) {
+        match self.unmaps.last_mut() {
+            Some(last)
+                if last.ino == unmap.ino && unmap.last.checked_add(1) == Some(last.first) =>
+            {
+                last.first = unmap.first;
+            }
+            _ => self.unmaps.push(unmap),
+        }
+    }
+
+    /// The delta since the last one. Deterministic: items in the order of their keys.
+    pub(crate) fn delta(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.next_ino != self.said_ino {
+            codec::append(&Change::NextIno(self.next_ino), &mut bytes);
+        }
+        for unmap in &self.unmaps {
+            let Unmap { ino, first, last } = *unmap;
+            codec::append(&Change::Unmap { ino, first, last }, &mut bytes);
+        }
+        let mut changed: Vec<(&Key, &bool)> = self.changed.iter().collect();
+        changed.sort_unstable();
+        for (key, exists) in changed {
+            let change = if *exists {
+                // Its leaf has been dirty since it was put there, and dirty nodes stay in memory.
+                let value = self.tree.get(key).expect("a changed item is in memory");
+                let value = value.expect("a changed item is in the tree").to_vec();
+                Change::Put { key: key.encode(), value }
+            } else {
+                Change::Delete { key: key.encode() }
+            };
+            codec::append(&change, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Roll-forward found that inode numbers below `next` have been given out.
+    pub(crate) fn restore_next_ino(&mut self, next: u64) {
+        self.next_ino = self.next_ino.max(next);
+        self.said_ino = self.next_ino;
+    }
+
+    /// The delta has been said.
+    pub(crate) fn clear_changes(&mut self) {
+        self.changed.clear();
+        self.unmaps.clear();
+        self.said_ino = self.next_ino;
+    }
+
+    /// Where block `block` of `ino` is.
+    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+        mapping(&self.tree, ino, block)
+    }
+
+    /// Maps blocks of one run of `ino` (prepared), and keeps the usage table in step.
+    pub(crate) fn map_run(
+        &mut self,
+        ino: u64,
+        blocks: &[(u32, Mapping)],
+        sequence: u64,
+    ) -> Result<(), Corruption> {
+        let key = run_key(ino, blocks[0].0);
+        let value = self.tree.get(&key).expect("a prepared run is in memory");
+        let mut run = value
+            .map_or_else(|| Ok(MappingRun::default()), |value| MappingRun::decode(value, &key))?;
+        for (block, mapping) in blocks {
+            debug_assert_eq!(run_key(ino, *block), key);
+            if let Some(old) = run.set(*block, Some(*mapping)) {
+                self.usage.remove(&old, sequence);
+            }
+            self.usage.add(mapping);
+        }
+        let mut value = Vec::new();
+        run.encode(&mut value);
+        self.write_item(&key, Some(&value));
+        Ok(())
+    }
+}
+
+/// Where block `block` of `ino` is.
+pub(crate) fn mapping(tree: &Tree, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+    let key = run_key(ino, block);
+    match tree.get(&key)? {
+        Some(value) => Ok(MappingRun::find(value, &key, block)?),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,211 @@
+//! What callers of a volume say and get: arguments and answers of its operations.
+//!
+//! Owns: plain data.
+//! Promises: nothing refers to FUSE.
+//! Never: decides anything.
+
+use std::time::Duration;
+
+use sfs_device::{BLOCK_SIZE, Block};
+use zerocopy::IntoBytes;
+
+use crate::format::{FileKind, Inode, Timestamp};
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Never write to the device.
+    pub read_only: bool,
+    /// Budget of the write buffer, in bytes.
+    pub write_buffer: usize,
+    /// Budget of the caches, in bytes.
+    pub cache: usize,
+    /// Longest time that written data waits in memory.
+    pub commit_interval: Duration,
+    /// Longest time between checkpoints.
+    pub checkpoint_interval: Duration,
+    /// Discard segments that have become Clean.
+    pub discard: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            write_buffer: 64 << 20,
+            cache: 128 << 20,
+            commit_interval: Duration::from_secs(5),
+            checkpoint_interval: Duration::from_secs(30),
+            discard: true,
+        }
+    }
+}
+
+/// Who asks, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Time of the request.
+    pub now: Timestamp,
+}
+
+/// A file and its attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Inode number.
+    pub ino: u64,
+    /// Attributes.
+    pub inode: Inode,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectoryEntry<'a> {
+    /// Inode number.
+    pub ino: u64,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its name.
+    pub name: &'a [u8],
+    /// Where reading goes on after this entry. Stays valid while entries come and go.
+    pub cookie: u64,
+    /// Attributes, where they were asked for; a reference was taken as by `lookup` (never for "."
+    /// and "..", which have none).
+    pub inode: Option<Inode>,
+}
+
+/// Attributes to change; `None` leaves one as it is. `ctime` becomes the caller's time unless given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttributeChanges {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length: truncation or extension.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of content.
+    pub mtime: Option<Timestamp>,
+    /// Last change of attributes.
+    pub ctime: Option<Timestamp>,
+    /// Birth.
+    pub btime: Option<Timestamp>,
+    /// Clear suid, sgid and `security.capability`, as a truncation by someone else than root does.
+    pub kill_privileges: bool,
+}
+
+/// How a write is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteMode {
+    /// The kernel's cache writes back: it keeps the times itself.
+    pub keep_times: bool,
+    /// Clear suid, sgid and `security.capability`.
+    pub kill_privileges: bool,
+}
+
+/// What `rename` does when the new name exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replace it.
+    Replace,
+    /// Fail with [`crate::Error::Exists`].
+    NoReplace,
+    /// Exchange the two; both have to exist.
+    Exchange,
+}
+
+/// What `set_xattr` does depending on whether the attribute exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Create or replace.
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// What `seek` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next data.
+    Data,
+    /// The next hole; the end of the file is one.
+    Hole,
+}
+
+/// Bytes of a file.
+#[derive(Debug, Default)]
+pub struct ReadBuffer {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl ReadBuffer {
+    /// A buffer for `len` bytes at `offset` of a file: the blocks that hold them, zeroed.
+    pub(crate) fn new(offset: u64, len: usize) -> Self {
+        let start = (offset % BLOCK_SIZE as u64) as usize;
+        let count = (start + len).div_ceil(BLOCK_SIZE);
+        let blocks = zerocopy::FromZeros::new_vec_zeroed(count).expect("memory for a read");
+        Self { blocks, start, len }
+    }
+
+    /// The bytes; fewer than asked for at the end of the file.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.blocks.as_bytes()[self.start..self.start + self.len]
+    }
+}
+
+/// How full the volume is, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Blocks that files and metadata can have in all.
+    pub total_blocks: u64,
+    /// Blocks that are still to be had.
+    pub free_blocks: u64,
+    /// Files that exist, roughly: inode numbers given out.
+    pub files: u64,
+}
+
+/// When background work is wanted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// There is more to do now.
+    More,
+    /// Nothing to do for so long, unless something is written.
+    Idle(Duration),
+}
+
+/// What happened since the volume was opened. Bytes unless the name says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Written by users.
+    pub user_bytes_written: u64,
+    /// Written to the device, everything included.
+    pub device_bytes_written: u64,
+    /// File data written for users.
+    pub data_bytes: u64,
+    /// File data moved by the cleaner.
+    pub cleaning_bytes: u64,
+    /// Tree nodes and checkpoints.
+    pub metadata_bytes: u64,
+    /// Summaries and deltas.
+    pub summary_bytes: u64,
+    /// Commits: flushes that made something durable.
+    pub commits: u64,
+    /// Requests to make something durable; several may share one commit.
+    pub syncs: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Segments cleaned.
+    pub segments_cleaned: u64,
+    /// Tree nodes read from the device.
+    pub nodes_read: u64,
+}

@@ -1,0 +1,226 @@
+//! The usage table: what is in each segment, and which segments may be opened.
+//!
+//! Owns: every segment's state and sums, and the queue of Clean segments.
+//! Promises: the states of `design.md`, no others; a segment leaves Drained only when told that a
+//! checkpoint without it is durable; Clean segments are opened least recently freed first.
+//! Never: looks into a segment.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::format::{
+    Corruption, CorruptionKind, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
+    UsageEntry,
+};
+
+/// Usage of all segments.
+pub(crate) struct UsageTable {
+    layout: Layout,
+    entries: Vec<UsageEntry>,
+    /// Clean segments in the order in which they will be opened.
+    clean: VecDeque<u32>,
+    /// Items (pages of the table) that differ from what the tree holds.
+    dirty_items: BTreeSet<u32>,
+    live_blocks: u64,
+    /// Segments sealed since the last [`UsageTable::settle`].
+    unsettled: Vec<u32>,
+}
+
+impl UsageTable {
+    /// The table of a volume on which nothing was ever written.
+    pub(crate) fn new(layout: Layout) -> Self {
+        Self::from_entries(layout, vec![UsageEntry::NEW; layout.segment_count as usize])
+    }
+
+    /// The table as a checkpoint has it, one entry a segment. The checkpoint is durable, so what
+    /// it calls Drained is Clean.
+    pub(crate) fn from_entries(layout: Layout, mut entries: Vec<UsageEntry>) -> Self {
+        for entry in &mut entries {
+            if entry.state == SegmentState::Drained {
+                entry.state = SegmentState::Clean;
+            }
+        }
+        let mut clean: Vec<u32> = (0..layout.segment_count)
+            .filter(|segment| entries[*segment as usize].state == SegmentState::Clean)
+            .collect();
+        clean.sort_by_key(|segment| (entries[*segment as usize].stamp, *segment));
+        let live_blocks = entries.iter().map(|entry| u64::from(entry.live_blocks)).sum();
+        Self {
+            layout,
+            entries,
+            clean: clean.into(),
+            dirty_items: BTreeSet::new(),
+            live_blocks,
+            unsettled: Vec::new(),
+        }
+    }
+
+    /// Whether entries that a device gave agree with themselves.
+    pub(crate) fn check(layout: &Layout, entries: &[UsageEntry]) -> Result<(), Corruption> {
+        let wrong = |at| Corruption::new(Structure::Usage, at, CorruptionKind::Count);
+        if entries.len() != layout.segment_count as usize {
+            return Err(wrong(entries.len() as u64));
+        }
+        let sound = |entry: &UsageEntry| match entry.state {
+            SegmentState::Open | SegmentState::Sealed => entry.live_blocks <= layout.segment_blocks,
+            SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
+                entry.live_blocks == 0
+            }
+        };
+        match entries.iter().position(|entry| !sound(entry)) {
+            Some(segment) => Err(wrong(segment as u64)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn entry(&self, segment: u32) -> &UsageEntry {
+        &self.entries[segment as usize]
+    }
+
+    pub(crate) fn entries(&self) -> &[UsageEntry] {
+        &self.entries
+    }
+
+    /// Blocks that the tree refers to, nodes included.
+    pub(crate) fn live_blocks(&self) -> u64 {
+        self.live_blocks
+    }
+
+    pub(crate) fn clean_count(&self) -> usize {
+        self.clean.len()
+    }
+
+    /// The segments that will be opened next, in order.
+    pub(crate) fn clean(&self) -> impl Iterator<Item = u32> {
+        self.clean.iter().copied()
+    }
+
+    fn edit(&mut self, segment: u32) -> &mut UsageEntry {
+        self.dirty_items.insert(segment / USAGE_PER_ITEM);
+        &mut self.entries[segment as usize]
+    }
+
+    /// Opens the least recently freed Clean segment for head `group`.
+    pub(crate) fn open(&mut self, group: u8, sequence: u64) -> Option<u32> {
+        let segment = self.clean.pop_front()?;
+        let entry = self.edit(segment);
+        assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
+        *entry =
+            UsageEntry { state: SegmentState::Open, group, stamp: sequence, ..UsageEntry::NEW };
+        Some(segment)
+    }
+
+    /// No more appends to `segment`. What was appended last may not be counted yet: see
+    /// [`UsageTable::settle`].
+    pub(crate) fn seal(&mut self, segment: u32) {
+        let entry = self.edit(segment);
+        assert_eq!(entry.state, SegmentState::Open);
+        entry.state = SegmentState::Sealed;
+        self.unsettled.push(segment);
+    }
+
+    /// All that has been appended is counted: what was sealed and holds nothing is Drained.
+    pub(crate) fn settle(&mut self, sequence: u64) {
+        for segment in std::mem::take(&mut self.unsettled) {
+            self.drain_if_empty(segment, sequence);
+        }
+    }
+
+    fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
+        let entry = &mut self.entries[segment as usize];
+        if entry.state == SegmentState::Sealed && entry.live_blocks == 0 {
+            entry.state = SegmentState::Drained;
+            entry.stamp = sequence;
+        }
+    }
+
+    /// A data block lives now.
+    pub(crate) fn add(&mut self, mapping: &Mapping) {
+        let segment = self.layout.segment_of(mapping.address).expect("we placed it in a segment");
+        let entry = self.edit(segment);
+        entry.live_blocks += 1;
+        entry.write_count_sum += u64::from(mapping.write_count);
+        entry.modified_sum += u64::from(mapping.modified);
+        self.live_blocks += 1;
+    }
+
+    /// A data block died. Where the table of a forged image does not count it, nothing more is
+    /// lost than the count.
+    pub(crate) fn remove(&mut self, mapping: &Mapping, sequence: u64) {
+        let Some(segment) = self.layout.segment_of(mapping.address) else { return };
+        let entry = self.edit(segment);
+        entry.write_count_sum = entry.write_count_sum.saturating_sub(mapping.write_count.into());
+        entry.modified_sum = entry.modified_sum.saturating_sub(mapping.modified.into());
+        self.drop_live(segment, sequence);
+    }
+
+    /// A tree node lives now.
+    pub(crate) fn add_node(&mut self, address: u64) {
+        let segment = self.layout.segment_of(address).expect("we placed it in a segment");
+        self.edit(segment).live_blocks += 1;
+        self.live_blocks += 1;
+    }
+
+    /// A tree node died; as for [`UsageTable::remove`].
+    pub(crate) fn remove_node(&mut self, address: u64, sequence: u64) {
+        let Some(segment) = self.layout.segment_of(address) else { return };
+        self.drop_live(segment, sequence);
+    }
+
+    fn drop_live(&mut self, segment: u32, sequence: u64) {
+        let entry = self.edit(segment);
+        if entry.live_blocks > 0 {
+            entry.live_blocks -= 1;
+            self.live_blocks -= 1;
+        }
+        if !self.unsettled.contains(&segment) {
+            self.drain_if_empty(segment, sequence);
+        }
+    }
+
+    /// Segments that hold nothing but that the last durable checkpoint may refer to, in the order
+    /// in which they were freed.
+    pub(crate) fn drained(&self) -> Vec<u32> {
+        let mut drained: Vec<u32> = (0..self.layout.segment_count)
+            .filter(|segment| self.entry(*segment).state == SegmentState::Drained)
+            .collect();
+        drained.sort_by_key(|segment| (self.entry(*segment).stamp, *segment));
+        drained
+    }
+
+    /// A checkpoint that does not refer to `segments` is durable.
+    pub(crate) fn release(&mut self, segments: &[u32]) {
+        for &segment in segments {
+            let entry = &mut self.entries[segment as usize];
+            assert_eq!(entry.state, SegmentState::Drained);
+            entry.state = SegmentState::Clean;
+            self.clean.push_back(segment);
+        }
+    }
+
+    /// The entry of `segment` will differ from what the tree holds.
+    pub(crate) fn mark_dirty(&mut self, segment: u32) {
+        self.dirty_items.insert(segment / USAGE_PER_ITEM);
+    }
+
+    /// Items that differ from what the tree holds.
+    pub(crate) fn dirty_items(&self) -> impl Iterator<Item = u32> {
+        self.dirty_items.iter().copied()
+    }
+
+    /// The tree holds the table now.
+    pub(crate) fn clear_dirty(&mut self) {
+        self.dirty_items.clear();
+    }
+
+    /// The value of item `item`, and its first segment.
+    pub(crate) fn encode_item(&self, item: u32) -> (u32, Vec<u8>) {
+        let first = item * USAGE_PER_ITEM;
+        let last = (first + USAGE_PER_ITEM).min(self.layout.segment_count);
+        (first, UsageEntry::encode_item(&self.entries[first as usize..last as usize]))
+    }
+
+    /// Number of items.
+    pub(crate) fn item_count(&self) -> u32 {
+        self.layout.segment_count.div_ceil(USAGE_PER_ITEM)
+    }
+}

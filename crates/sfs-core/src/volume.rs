@@ -1,0 +1,140 @@
+//! The volume: one log and one tree as a filesystem.
+//!
+//! Owns: the state of a mounted volume and its locks.
+//! Promises: `docs/SEMANTICS.md`. Any number of threads may call; a reader waits for no device
+//! request but its own.
+//! Never: starts a thread, asks for the time, or draws a random number.
+//!
+//! Locks are taken in this order: a file's `io`, `log`, `meta`, a file's data, then the small ones
+//! (`writing`, `dirty_files`, ...). Only `io` and `log` are held across device requests.
+
+mod access;
+mod attributes;
+mod checkpoint;
+mod cleaner;
+mod commit;
+mod directory;
+mod handles;
+mod make;
+mod namespace;
+mod orphans;
+mod read;
+mod recovery;
+mod scan;
+mod space;
+mod sync;
+mod truncate;
+mod txn;
+mod work;
+mod write;
+mod xattr;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use sfs_device::Device;
+
+use crate::buffer::Budget;
+use crate::counters::AtomicCounters;
+use crate::format::Superblock;
+use crate::log::{Log, Payload};
+use crate::meta::Meta;
+use crate::policy::{Greedy, Placement, SeparateCleaning, VictimSelection};
+use crate::request::{Counters, Options};
+use directory::NameHasher;
+use handles::{Handle, Handles};
+pub use make::{make, root_directory};
+use sync::SyncQueue;
+use work::Clock;
+
+/// A mounted volume.
+pub struct Volume {
+    device: Arc<dyn Device>,
+    superblock: Superblock,
+    options: Options,
+    hasher: NameHasher,
+    placement: Box<dyn Placement>,
+    victims: Box<dyn VictimSelection>,
+
+    log: Mutex<Log>,
+    meta: RwLock<Meta>,
+    /// Blocks on their way to the device, by address.
+    writing: RwLock<FxHashMap<u64, Payload>>,
+
+    handles: Handles,
+    /// Files with dirty blocks or pending attributes.
+    dirty_files: Mutex<BTreeMap<u64, Arc<Handle>>>,
+    /// Those whose data has to go with the next delta.
+    ordered_files: Mutex<BTreeSet<u64>>,
+    dirty_blocks: AtomicUsize,
+    budget: Budget,
+    /// Segments with live blocks that cannot be read: they stay as they are.
+    rotten: Mutex<BTreeSet<u32>>,
+    /// Files to delete.
+    reclaim: Mutex<Vec<u64>>,
+
+    syncs: SyncQueue,
+    clock: Clock,
+    counters: AtomicCounters,
+    /// `log.next_sequence`, for those who do not hold the log.
+    next_sequence: AtomicU64,
+    /// A write failed: nothing is written any more.
+    failed: AtomicBool,
+}
+
+impl Volume {
+    fn assemble(
+        device: Arc<dyn Device>,
+        superblock: Superblock,
+        options: Options,
+        log: Log,
+        meta: Meta,
+    ) -> Self {
+        let next_sequence = AtomicU64::new(log.next_sequence);
+        Self {
+            device,
+            hasher: NameHasher::new(superblock.hash_key),
+            superblock,
+            options,
+            placement: Box::new(SeparateCleaning),
+            victims: Box::new(Greedy),
+            log: Mutex::new(log),
+            meta: RwLock::new(meta),
+            writing: RwLock::default(),
+            handles: Handles::default(),
+            dirty_files: Mutex::default(),
+            ordered_files: Mutex::default(),
+            dirty_blocks: AtomicUsize::new(0),
+            budget: Budget::default(),
+            rotten: Mutex::default(),
+            reclaim: Mutex::default(),
+            syncs: SyncQueue::default(),
+            clock: Clock::default(),
+            counters: AtomicCounters::default(),
+            next_sequence,
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// What never changes about the volume.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// What happened since the volume was opened.
+    pub fn counters(&self) -> Counters {
+        self.counters.snapshot()
+    }
+
+    /// References that callers hold to files, over all files.
+    pub fn reference_count(&self) -> u64 {
+        self.handles.reference_count()
+    }
+
+    fn hasher(&self) -> &NameHasher {
+        &self.hasher
+    }
+}

@@ -1,0 +1,113 @@
+//! Getting at the metadata: read it, change it, and load what is not in memory.
+//!
+//! Owns: the loop of trying, loading a node, and trying again.
+//! Promises: the metadata lock is never held while a node is loaded.
+//! Never: knows what an operation is about.
+
+use std::sync::atomic::Ordering;
+
+use sfs_device::{BLOCK_SIZE, Block};
+
+use super::Volume;
+use super::txn::Txn;
+use crate::meta::Fault;
+use crate::tree::{Missing, VerifiedNode};
+use crate::{Error, Result};
+
+/// An operation needs some nodes at once, however small the cache.
+const NODES_MIN: usize = 256;
+
+impl Volume {
+    /// Reads metadata. `logic` may be called several times.
+    pub(super) fn consult<T>(
+        &self,
+        mut logic: impl FnMut(&Txn<'_>) -> std::result::Result<T, Fault>,
+    ) -> Result<T> {
+        let mut failed = None;
+        loop {
+            let outcome = {
+                let meta = self.meta.read();
+                logic(&Txn::new(&meta.tree, meta.next_ino))
+            };
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(Fault::Missing(missing)) => self.load(&missing, &mut failed)?,
+                Err(Fault::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Changes metadata, whole or not at all. `logic` may be called several times.
+    pub(super) fn transact<T>(
+        &self,
+        logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, Fault>,
+    ) -> Result<T> {
+        self.transact_then(logic, |_| {})
+    }
+
+    /// As [`Volume::transact`]; `then` runs before anybody can see the change.
+    pub(super) fn transact_then<T>(
+        &self,
+        mut logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, Fault>,
+        then: impl FnOnce(&T),
+    ) -> Result<T> {
+        self.writable()?;
+        self.relieve_changes()?;
+        let mut failed = None;
+        loop {
+            let mut meta = self.meta.write();
+            let mut txn = Txn::new(&meta.tree, meta.next_ino);
+            let missing = match logic(&mut txn) {
+                Ok(value) => {
+                    let effects = txn.finish();
+                    let sequence = self.next_sequence.load(Ordering::Relaxed);
+                    match meta.apply(effects, sequence) {
+                        Ok(()) => {
+                            then(&value);
+                            self.clock.note_change();
+                            return Ok(value);
+                        }
+                        Err(missing) => missing,
+                    }
+                }
+                Err(Fault::Missing(missing)) => missing,
+                Err(Fault::Error(error)) => return Err(error),
+            };
+            drop(meta);
+            self.load(&missing, &mut failed)?;
+        }
+    }
+
+    /// Brings a node into memory. A node that does not verify may have moved since the lock was
+    /// let go: `failed` remembers it, and it is an error when it is asked for again.
+    pub(super) fn load(&self, missing: &Missing, failed: &mut Option<Missing>) -> Result<()> {
+        let node = match self.read_node(missing) {
+            Err(Error::Corrupt(_)) if *failed != Some(*missing) => {
+                *failed = Some(*missing);
+                return Ok(());
+            }
+            other => other?,
+        };
+        let mut meta = self.meta.write();
+        meta.tree.insert(missing, node);
+        meta.tree.evict((self.options.cache / BLOCK_SIZE).max(NODES_MIN));
+        Ok(())
+    }
+
+    /// A node from the device, verified.
+    pub(super) fn read_node(&self, missing: &Missing) -> Result<VerifiedNode> {
+        let mut block = Box::new(Block([0; BLOCK_SIZE]));
+        let slice = std::slice::from_mut(&mut *block);
+        self.read_blocks(missing.pointer.address, slice)?;
+        self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
+        Ok(VerifiedNode::decode(*block, self.superblock.volume(), missing)?)
+    }
+
+    /// Whether the volume may be changed.
+    pub(super) fn writable(&self) -> Result<()> {
+        if self.options.read_only || self.failed.load(Ordering::Acquire) {
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+}

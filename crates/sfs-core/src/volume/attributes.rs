@@ -1,0 +1,130 @@
+//! Attributes of files, and changing them.
+//!
+//! Owns: what `stat` shows, `chmod`, `chown`, `utimens`, and the clearing of privileges.
+//! Promises: attributes that wait for data are shown as if they did not wait.
+//! Never: changes a length (see `truncate`).
+
+use super::Volume;
+use super::handles::Pending;
+use super::txn::Txn;
+use super::xattr;
+use crate::format::{FileKind, Inode, InodeFlags};
+use crate::meta::Fault;
+use crate::request::{AttributeChanges, Caller};
+use crate::{Error, Result};
+
+const S_ISUID: u32 = 0o4000;
+const S_ISGID: u32 = 0o2000;
+const S_IXGRP: u32 = 0o0010;
+
+/// The attribute that holds a program's capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
+
+impl Volume {
+    /// The attributes of `ino`.
+    pub fn attributes(&self, ino: u64) -> Result<Inode> {
+        self.consult(|txn| self.inode_of(txn, ino))
+    }
+
+    /// The attributes of `ino` as callers see them.
+    pub(super) fn inode_of(&self, txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, Fault> {
+        let mut inode = txn.inode(ino)?;
+        if inode.kind() == FileKind::Regular
+            && let Some(handle) = self.handles.find(ino)
+            && let Some(pending) = handle.data().pending
+        {
+            pending.overlay(&mut inode);
+        }
+        Ok(inode)
+    }
+
+    /// Changes attributes, and gives them as they are then.
+    pub fn set_attributes(
+        &self,
+        ino: u64,
+        changes: &AttributeChanges,
+        caller: &Caller,
+    ) -> Result<Inode> {
+        let handle = self.handles.get(ino);
+        let _io = handle.io.write();
+        if let Some(size) = changes.size {
+            self.set_size(&handle, size)?;
+        }
+        // What waits goes ahead together with the change, or a later commit would undo it.
+        let waiting = handle.data().pending.as_mut().and_then(|pending| pending.times.take());
+        let outcome = self.transact(|txn| {
+            let mut inode = txn.inode(ino)?;
+            let size = inode.size;
+            if let Some(pending) = handle.data().pending {
+                Pending { times: waiting, ..pending }.overlay(&mut inode);
+            }
+            let shown = inode.size;
+            change(&mut inode, changes, caller)?;
+            if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+                xattr::delete_if_any(txn, self.hasher(), ino, &mut inode, CAPABILITY)?;
+            }
+            // The length waits for its data; everything else may go ahead.
+            inode.size = size;
+            txn.put_inode(ino, &inode);
+            inode.size = shown;
+            Ok(inode)
+        });
+        if outcome.is_err()
+            && let Some(pending) = &mut handle.data().pending
+        {
+            pending.times = waiting;
+        }
+        outcome
+    }
+
+    /// Clears suid, sgid and capabilities of a file that was written by someone else than root.
+    pub(super) fn kill_privileges(&self, ino: u64) -> Result<()> {
+        let armed = self.consult(|txn| {
+            let inode = txn.inode(ino)?;
+            Ok(inode.mode != without_privileges(inode.mode)
+                || inode.flags.contains(InodeFlags::XATTRS)
+                    && xattr::read(txn, self.hasher(), ino, CAPABILITY)?.is_some())
+        })?;
+        if !armed {
+            return Ok(());
+        }
+        self.transact(|txn| {
+            let mut inode = txn.inode(ino)?;
+            inode.mode = without_privileges(inode.mode);
+            xattr::delete_if_any(txn, self.hasher(), ino, &mut inode, CAPABILITY)?;
+            txn.put_inode(ino, &inode);
+            Ok(())
+        })
+    }
+}
+
+/// The mode after a write by someone else than root: sgid without group execution is no privilege.
+fn without_privileges(mode: u32) -> u32 {
+    let sgid = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
+    mode & !(S_ISUID | sgid)
+}
+
+fn change(inode: &mut Inode, changes: &AttributeChanges, caller: &Caller) -> Result<()> {
+    if let Some(mode) = changes.mode {
+        inode.mode = inode.mode & !0o7777 | mode & 0o7777;
+    }
+    let chowned = changes.uid.is_some() || changes.gid.is_some();
+    inode.uid = changes.uid.unwrap_or(inode.uid);
+    inode.gid = changes.gid.unwrap_or(inode.gid);
+    if (chowned || changes.kill_privileges)
+        && inode.kind() == FileKind::Regular
+        && changes.mode.is_none()
+    {
+        inode.mode = without_privileges(inode.mode);
+    }
+    let now = caller.now;
+    inode.atime = changes.atime.unwrap_or(inode.atime);
+    inode.mtime = changes.mtime.unwrap_or(if changes.size.is_some() { now } else { inode.mtime });
+    inode.ctime = changes.ctime.unwrap_or(now);
+    inode.btime = changes.btime.unwrap_or(inode.btime);
+    let times = [inode.atime, inode.mtime, inode.ctime, inode.btime];
+    if times.iter().any(|time| time.nanos >= 1_000_000_000) {
+        return Err(Error::Invalid);
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Checkpoints: the tree on the device, and a record that says where.
+//!
+//! Owns: writing the dirty nodes out with a usage table that already counts them, and the slots.
+//! Promises: what a durable checkpoint refers to is not overwritten before the next one is durable.
+//! Never: writes more than what changed.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use sfs_device::{BLOCK_SIZE, Block, Stream};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Volume;
+use super::commit::{Request, Selection};
+use crate::format::{CheckpointRecord, SummaryEntry, Timestamp, usage_key};
+use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD, Payload};
+use crate::meta::{Fault, Meta};
+use crate::{Error, Result};
+
+/// A consistent state of the tree, about to be written.
+struct Snapshot {
+    record: CheckpointRecord,
+    chunks: Vec<Chunk>,
+    /// Segments that this state does not refer to.
+    drained: Vec<u32>,
+}
+
+impl Volume {
+    /// Segments that the next checkpoint may have to open.
+    pub(super) fn checkpoint_reserve(&self, meta: &Meta) -> usize {
+        // The usage items that change are nodes too; they are few beside the rest.
+        let nodes = meta.tree.dirty_count() + meta.tree.dirty_count() / 4 + 16;
+        nodes / (self.superblock.layout.segment_blocks as usize - 2) + 2
+    }
+
+    /// Writes everything, and a checkpoint of it.
+    pub(super) fn checkpoint(&self, log: &mut Log, time: u32, unmounted: bool) -> Result<()> {
+        let request = Request { selection: &Selection::All, moves: &[], time, reserve: 0 };
+        let mut chunks = Vec::new();
+        let mut failed = None;
+        let snapshot = loop {
+            let mut meta = self.meta.write();
+            let built = self.build(log, &mut meta, &request);
+            let step = built.and_then(|built| {
+                chunks.extend(built);
+                self.snapshot(log, &mut meta, time, unmounted)
+            });
+            drop(meta);
+            let error = match step {
+                Ok(snapshot) => break snapshot,
+                Err(Fault::Missing(missing)) => match self.load(&missing, &mut failed) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                },
+                Err(Fault::Error(error)) => error,
+            };
+            // What has been built has taken effect in memory: it must reach the log.
+            self.write_chunks(log, &chunks)?;
+            return Err(error);
+        };
+        self.write_chunks(log, &chunks)?;
+        self.write_chunks(log, &snapshot.chunks)?;
+        self.flush(log)?;
+        self.write_record(&snapshot.record)?;
+        log.checkpoint = snapshot.record.number;
+        log.blocks_since_checkpoint = 0;
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.meta.write().usage.release(&snapshot.drained);
+        self.discard(&snapshot.drained)
+    }
+
+    /// Gives every dirty node its place, under the metadata lock.
+    fn snapshot(
+        &self,
+        log: &mut Log,
+        meta: &mut Meta,
+        time: u32,
+        unmounted: bool,
+    ) -> std::result::Result<Snapshot, Fault> {
+        self.prepare_usage(log, meta)?;
+        let layout = &self.superblock.layout;
+        let count = meta.tree.dirty_count();
+        if Batch::opens(log, layout, METADATA_HEAD, count, 0) > meta.usage.clean_count() {
+            return Err(Error::NoSpace.into());
+        }
+        let old: Vec<u64> = meta.tree.old_addresses().collect();
+        let mut batch = Batch::default();
+        let addresses = batch.reserve(log, layout, &mut meta.usage, METADATA_HEAD, count, &[]);
+        for address in old {
+            meta.usage.remove_node(address, log.next_sequence);
+        }
+        for address in &addresses {
+            meta.usage.add_node(*address);
+        }
+        meta.usage.settle(log.next_sequence);
+        for item in meta.usage.dirty_items().collect::<Vec<_>>() {
+            let (first, value) = meta.usage.encode_item(item);
+            meta.tree.put(&usage_key(first), &value)?;
+        }
+        meta.usage.clear_dirty();
+        assert_eq!(meta.tree.dirty_count(), count, "the usage items had been made dirty");
+
+        let number = log.checkpoint + 1;
+        let mut next = addresses.into_iter();
+        let out = meta.tree.write_out(self.superblock.volume(), number, || {
+            next.next().expect("as many addresses as dirty nodes")
+        });
+        let append = |(pointer, block): (crate::format::NodePointer, _)| Append {
+            entry: SummaryEntry::Node { checksum: pointer.checksum },
+            payload: Payload::Node(block),
+        };
+        batch.fill(out.nodes.into_iter().map(append).collect());
+        let chunks = batch.finish(log, self.superblock.volume(), time);
+        self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
+        self.expect_reads(&chunks);
+        let written = self.counters.snapshot();
+        let record = CheckpointRecord {
+            number,
+            next_sequence: log.next_sequence,
+            previous: log.previous,
+            root_address: out.root.address,
+            root_checksum: out.root.checksum,
+            root_level: out.level,
+            next_ino: meta.next_ino,
+            heads: log.heads.records(),
+            time,
+            unmounted,
+            mount_count: log.mount_count,
+            user_bytes_written: log.user_bytes_before + written.user_bytes_written,
+            device_bytes_written: log.device_bytes_before + written.device_bytes_written,
+        };
+        Ok(Snapshot { record, chunks, drained: meta.usage.drained() })
+    }
+
+    /// Puts the usage items that this checkpoint will change into the tree, so that their leaves
+    /// are among the dirty nodes. That makes more nodes dirty, which changes more entries; it ends
+    /// because the table does.
+    fn prepare_usage(&self, log: &Log, meta: &mut Meta) -> std::result::Result<(), Fault> {
+        let layout = &self.superblock.layout;
+        let mut prepared = BTreeSet::new();
+        loop {
+            let count = meta.tree.dirty_count();
+            let old: Vec<u64> = meta.tree.old_addresses().collect();
+            let opens = Batch::opens(log, layout, METADATA_HEAD, count, 0);
+            let mut touched: Vec<u32> = meta.usage.clean().take(opens).collect();
+            touched.extend(old.iter().filter_map(|address| layout.segment_of(*address)));
+            touched.extend(log.heads.get(METADATA_HEAD).map(|head| head.segment));
+            for segment in touched {
+                meta.usage.mark_dirty(segment);
+            }
+            let items: Vec<u32> =
+                meta.usage.dirty_items().filter(|item| !prepared.contains(item)).collect();
+            if items.is_empty() {
+                return Ok(());
+            }
+            for item in items {
+                let (first, value) = meta.usage.encode_item(item);
+                meta.tree.put(&usage_key(first), &value)?;
+                prepared.insert(item);
+            }
+        }
+    }
+
+    /// Until a chunk has been written, its blocks are read from memory.
+    pub(super) fn expect_reads(&self, chunks: &[Chunk]) {
+        let mut writing = self.writing.write();
+        for chunk in chunks {
+            let first = chunk.address + chunk.summary.len() as u64;
+            let payloads = chunk.appends.iter().map(|append| append.payload.clone());
+            writing.extend((first..).zip(payloads));
+        }
+    }
+
+    /// Writes a checkpoint's record to its slot, durably.
+    fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+        let address = self.superblock.layout.slots[(record.number % 2) as usize];
+        let bytes = record.encode(self.superblock.volume(), address);
+        let mut blocks =
+            Block::new_vec_zeroed(bytes.len() / BLOCK_SIZE).expect("memory for a checkpoint");
+        blocks.as_mut_bytes().copy_from_slice(&bytes);
+        let stream = Stream(METADATA_HEAD);
+        self.device.write(address, &[&blocks], stream).map_err(|error| self.fail(error))?;
+        self.device.flush().map_err(|error| self.fail(error))?;
+        let len = bytes.len() as u64;
+        self.counters.metadata_bytes.fetch_add(len, Ordering::Relaxed);
+        self.counters.device_bytes_written.fetch_add(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Tells the device that `segments` hold nothing, neighbours together.
+    fn discard(&self, segments: &[u32]) -> Result<()> {
+        if !self.options.discard {
+            return Ok(());
+        }
+        let layout = &self.superblock.layout;
+        let mut sorted = segments.to_vec();
+        sorted.sort_unstable();
+        for run in sorted.chunk_by(|a, b| a + 1 == *b) {
+            let blocks = run.len() as u64 * u64::from(layout.segment_blocks);
+            self.device.discard(layout.segment_address(run[0]), blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything and a last checkpoint. Nothing may be written afterwards.
+    pub fn close(&self, now: Timestamp) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.writable()?;
+        self.reclaim_all()?;
+        let mut log = self.log.lock();
+        let time = self.volume_time(now);
+        match self.checkpoint(&mut log, time, true) {
+            Err(Error::NoSpace) => {
+                self.make_room(&mut log, time)?;
+                self.checkpoint(&mut log, time, true)
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Commits: what waits in memory becomes a batch of chunks.
+//!
+//! Owns: which dirty blocks go, where each is put, and what the tree says of it then.
+//! Promises: a batch says everything that changed in the tree so far, and no more than the data
+//! that it and earlier chunks carry; what it changes in memory it changes whole.
+//! Never: flushes the device (see `sync`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sfs_device::BLOCK_SIZE;
+
+use super::Volume;
+use super::handles::{DirtyBlock, FileData, Handle};
+use crate::buffer::BlockRef;
+use crate::format::{
+    INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, SummaryEntry, VALUE_LEN_MAX, run_key,
+};
+use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD, Payload};
+use crate::meta::{Fault, Meta};
+use crate::policy::Candidate;
+use crate::{Error, Result};
+
+/// What a commit takes along, beside the delta and what has to go with it.
+#[derive(Clone, Debug)]
+pub(super) enum Selection {
+    /// All dirty blocks.
+    All,
+    /// Those of these files.
+    Files(BTreeSet<u64>),
+    /// So many, to make room in the write buffer.
+    Blocks(usize),
+}
+
+/// A block that the cleaner moves.
+#[derive(Clone, Debug)]
+pub(super) struct Move {
+    pub(super) ino: u64,
+    pub(super) block: u32,
+    pub(super) from: Mapping,
+    pub(super) memory: BlockRef,
+}
+
+/// What is to be committed.
+pub(super) struct Request<'a> {
+    pub(super) selection: &'a Selection,
+    pub(super) moves: &'a [Move],
+    /// Volume time.
+    pub(super) time: u32,
+    /// Clean segments that must be left.
+    pub(super) reserve: usize,
+}
+
+/// Bytes that a change takes in a delta at most: a key, the longest value, and what frames them.
+const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
+
+/// A dirty block that was chosen.
+struct Chosen {
+    ino: u64,
+    block: u32,
+    memory: BlockRef,
+    /// What the mapping will say; the address follows.
+    mapping: Mapping,
+    group: u8,
+    cleaning: bool,
+}
+
+/// What a commit does to one file.
+struct FilePlan {
+    handle: Arc<Handle>,
+    inode: Inode,
+    /// Blocks that are written now.
+    blocks: Vec<(u32, DirtyBlock)>,
+    /// The file lives in its tree item from now on.
+    inline: Option<Vec<u8>>,
+    /// The inline item goes.
+    outgrown: bool,
+}
+
+impl Volume {
+    /// Builds a batch under the metadata lock, and everything it says takes effect in memory.
+    /// Gives no chunk when there is nothing to say. `Missing` leaves everything as it was.
+    pub(super) fn build(
+        &self,
+        log: &mut Log,
+        meta: &mut Meta,
+        request: &Request<'_>,
+    ) -> std::result::Result<Vec<Chunk>, Fault> {
+        let time = request.time;
+        let files = self.plan_files(meta, request.selection, time)?;
+        let mut chosen = self.choose(meta, &files, request.moves, time)?;
+        if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
+            return Ok(Vec::new());
+        }
+        self.check_room(log, meta, &chosen, &files, request.reserve)?;
+
+        for file in &files {
+            self.settle_file(meta, file);
+        }
+        let delta = meta.delta();
+        meta.clear_changes();
+        let batch = self.lay_out(log, meta, &mut chosen, &delta);
+        self.map(log, meta, &chosen)?;
+        meta.tree.prune();
+        meta.usage.settle(log.next_sequence);
+
+        let chunks = batch.finish(log, self.superblock.volume(), time);
+        self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
+        self.expect_reads(&chunks);
+        Ok(chunks)
+    }
+
+    /// The files that the batch concerns.
+    fn plan_files(
+        &self,
+        meta: &Meta,
+        selection: &Selection,
+        time: u32,
+    ) -> std::result::Result<Vec<FilePlan>, Fault> {
+        let handles: Vec<Arc<Handle>> = {
+            let dirty = self.dirty_files.lock();
+            let ordered = self.ordered_files.lock();
+            let find = |inos: &BTreeSet<u64>| -> BTreeMap<u64, Arc<Handle>> {
+                inos.iter().filter_map(|ino| Some((*ino, dirty.get(ino)?.clone()))).collect()
+            };
+            let mut chosen = match selection {
+                Selection::All => dirty.clone(),
+                Selection::Files(files) => find(files),
+                Selection::Blocks(_) => BTreeMap::new(),
+            };
+            chosen.extend(find(&ordered));
+            if let Selection::Blocks(limit) = selection {
+                let mut count = 0;
+                for (ino, handle) in dirty.iter() {
+                    if count >= *limit {
+                        break;
+                    }
+                    count += handle.data().dirty.len();
+                    chosen.insert(*ino, handle.clone());
+                }
+            }
+            chosen.into_values().collect()
+        };
+        let mut left = match selection {
+            Selection::Blocks(limit) => *limit,
+            _ => usize::MAX,
+        };
+        let mut plans = Vec::with_capacity(handles.len());
+        for handle in handles {
+            let data = handle.data();
+            let limit = if data.ordered { usize::MAX } else { left };
+            if let Some(plan) = plan_file(meta, &handle, &data, limit, time)? {
+                left = left.saturating_sub(plan.blocks.len());
+                plans.push(plan);
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The blocks that go, with what their mappings will say and the group of each.
+    fn choose(
+        &self,
+        meta: &Meta,
+        files: &[FilePlan],
+        moves: &[Move],
+        time: u32,
+    ) -> std::result::Result<Vec<Chosen>, Fault> {
+        let mut chosen = Vec::new();
+        for file in files {
+            for (block, dirty) in &file.blocks {
+                let ino = file.handle.ino;
+                meta.tree.prepare(&run_key(ino, *block))?;
+                let old = meta.mapping(ino, *block)?;
+                let write_count = old.map_or(0, |old| old.write_count);
+                let modified = old.map_or(file.inode.modified, |old| old.modified);
+                let candidate = Candidate { write_count, modified, cleaning: false };
+                chosen.push(Chosen {
+                    ino,
+                    block: *block,
+                    memory: dirty.memory.clone(),
+                    mapping: Mapping {
+                        address: 0,
+                        checksum: dirty.checksum,
+                        write_count: write_count.saturating_add(1),
+                        modified: time,
+                    },
+                    group: self.placement.group(&candidate, time),
+                    cleaning: false,
+                });
+            }
+        }
+        for moved in moves {
+            meta.tree.prepare(&run_key(moved.ino, moved.block))?;
+            let written = |c: &Chosen| c.ino == moved.ino && c.block == moved.block;
+            if meta.mapping(moved.ino, moved.block)? != Some(moved.from)
+                || chosen.iter().any(written)
+            {
+                continue;
+            }
+            let Mapping { write_count, modified, .. } = moved.from;
+            let candidate = Candidate { write_count, modified, cleaning: true };
+            chosen.push(Chosen {
+                ino: moved.ino,
+                block: moved.block,
+                memory: moved.memory.clone(),
+                mapping: moved.from,
+                group: self.placement.group(&candidate, time),
+                cleaning: true,
+            });
+        }
+        chosen.sort_by_key(|c| (c.group, c.ino, c.block));
+        Ok(chosen)
+    }
+
+    /// Whether the Clean segments are enough for the batch, and `reserve` stay Clean.
+    fn check_room(
+        &self,
+        log: &Log,
+        meta: &Meta,
+        chosen: &[Chosen],
+        files: &[FilePlan],
+        reserve: usize,
+    ) -> Result<()> {
+        let layout = &self.superblock.layout;
+        let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
+        let delta_len = (meta.change_count() + 2 * files.len()) * CHANGE_LEN_MAX + inline;
+        let delta_segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE) + 2;
+        let groups = 0..self.placement.group_count();
+        let opens: usize = groups
+            .map(|group| {
+                let count = chosen.iter().filter(|c| c.group == group).count();
+                Batch::opens(log, layout, data_head(group), count, 0)
+            })
+            .sum();
+        let needed = opens + delta_segments + reserve;
+        if needed > meta.usage.clean_count() { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// The tree item of a file, and what of it no longer waits.
+    fn settle_file(&self, meta: &mut Meta, file: &FilePlan) {
+        let ino = file.handle.ino;
+        let inline_key = Key::new(ino, ItemKind::Inline, 0);
+        if let Some(content) = &file.inline {
+            meta.put_item(&inline_key, content);
+        } else if file.outgrown {
+            meta.remove_item(&inline_key);
+        }
+        meta.put_item(&Key::inode(ino), &file.inode.encode());
+
+        let mut data = file.handle.data();
+        let before = data.dirty.len();
+        if file.inline.is_some() {
+            data.dirty.clear();
+        }
+        for (block, _) in &file.blocks {
+            data.dirty.remove(block);
+        }
+        self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
+        if data.dirty.is_empty() {
+            data.pending = None;
+            data.ordered = false;
+            drop(data);
+            self.dirty_files.lock().remove(&ino);
+            self.ordered_files.lock().remove(&ino);
+        }
+    }
+
+    /// Gives every block its address.
+    fn lay_out(
+        &self,
+        log: &mut Log,
+        meta: &mut Meta,
+        chosen: &mut [Chosen],
+        delta: &[u8],
+    ) -> Batch {
+        let layout = &self.superblock.layout;
+        let mut batch = Batch::default();
+        let last_group = chosen.last().map(|c| c.group);
+        for blocks in chosen.chunk_by_mut(|a, b| a.group == b.group) {
+            let group = blocks[0].group;
+            let delta = if Some(group) == last_group { delta } else { &[] };
+            let head = data_head(group);
+            let addresses = batch.reserve(log, layout, &mut meta.usage, head, blocks.len(), delta);
+            for (block, address) in blocks.iter_mut().zip(addresses) {
+                block.mapping.address = address;
+            }
+            batch.fill(blocks.iter().map(Chosen::append).collect());
+        }
+        if last_group.is_none() {
+            batch.reserve(log, layout, &mut meta.usage, METADATA_HEAD, 0, delta);
+            batch.fill(Vec::new());
+        }
+        batch
+    }
+
+    /// The tree says where the blocks are.
+    fn map(&self, log: &Log, meta: &mut Meta, chosen: &[Chosen]) -> Result<()> {
+        let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
+        for run in chosen.chunk_by(same_run) {
+            let blocks: Vec<(u32, Mapping)> = run.iter().map(|c| (c.block, c.mapping)).collect();
+            meta.map_run(run[0].ino, &blocks, log.next_sequence)?;
+        }
+        let cleaning = chosen.iter().filter(|c| c.cleaning).count() * BLOCK_SIZE;
+        let data = chosen.len() * BLOCK_SIZE - cleaning;
+        self.counters.data_bytes.fetch_add(data as u64, Ordering::Relaxed);
+        self.counters.cleaning_bytes.fetch_add(cleaning as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Chosen {
+    fn append(&self) -> Append {
+        let Mapping { checksum, write_count, modified, .. } = self.mapping;
+        Append {
+            entry: SummaryEntry::Data {
+                ino: self.ino,
+                block: self.block,
+                checksum,
+                write_count,
+                modified,
+            },
+            payload: Payload::Data(self.memory.clone()),
+        }
+    }
+}
+
+/// The head of a group of data blocks.
+fn data_head(group: u8) -> u8 {
+    METADATA_HEAD + 1 + group
+}
+
+/// What a commit of up to `limit` blocks does to a file; nothing if the file is gone.
+fn plan_file(
+    meta: &Meta,
+    handle: &Arc<Handle>,
+    data: &FileData,
+    limit: usize,
+    time: u32,
+) -> std::result::Result<Option<FilePlan>, Fault> {
+    let ino = handle.ino;
+    meta.tree.prepare(&Key::inode(ino))?;
+    let Some(value) = meta.tree.get(&Key::inode(ino))? else { return Ok(None) };
+    let mut inode = Inode::decode(value, ino)?;
+    let inline_key = Key::new(ino, ItemKind::Inline, 0);
+    meta.tree.prepare(&inline_key)?;
+    let pending = data.pending.unwrap_or(super::handles::Pending { size: inode.size, times: None });
+    let mut shown = inode;
+    pending.overlay(&mut shown);
+
+    let only_first = data.dirty.len() == 1 && data.dirty.contains_key(&0);
+    let fits = shown.size <= INLINE_LEN_MAX as u64 && shown.size > 0 && inode.blocks == 0;
+    if only_first && fits {
+        let content = data.dirty[&0].memory.block().0[..shown.size as usize].to_vec();
+        shown.flags.set(InodeFlags::INLINE, true);
+        count_write(&mut shown, 1, time);
+        let plan = FilePlan {
+            handle: handle.clone(),
+            inode: shown,
+            blocks: Vec::new(),
+            inline: Some(content),
+            outgrown: false,
+        };
+        return Ok(Some(plan));
+    }
+    let outgrown = inode.flags.contains(InodeFlags::INLINE) && data.dirty.contains_key(&0);
+    let blocks: Vec<(u32, DirtyBlock)> =
+        data.dirty.iter().take(limit).map(|(block, dirty)| (*block, dirty.clone())).collect();
+    let mut new_blocks = 0;
+    for (block, _) in &blocks {
+        new_blocks += u64::from(meta.mapping(ino, *block)?.is_none());
+    }
+    // The length covers what has been written, as long as something is still to be.
+    let written = blocks.last().map_or(0, |(block, _)| (u64::from(*block) + 1) * BLOCK_SIZE as u64);
+    let size = if blocks.len() == data.dirty.len() {
+        shown.size
+    } else {
+        inode.size.max(shown.size.min(written))
+    };
+    inode = Inode { size, blocks: inode.blocks + new_blocks, ..shown };
+    if outgrown {
+        inode.flags.set(InodeFlags::INLINE, false);
+    }
+    count_write(&mut inode, blocks.len() as u64, time);
+    Ok(Some(FilePlan { handle: handle.clone(), inode, blocks, inline: None, outgrown }))
+}
+
+/// `count` blocks of the file are written (SFS, section 3.2: W_f and T_f^m).
+fn count_write(inode: &mut Inode, count: u64, time: u32) {
+    if count > 0 {
+        inode.write_count = inode.write_count.saturating_add(count);
+        inode.modified = time;
+    }
+}

@@ -1,0 +1,241 @@
+//! Directory entries: names hashed to cookies.
+//!
+//! Owns: the form of an entry, and reading a directory in the order of the cookies.
+//! Promises: the cookie of an entry never changes while it exists; names whose hashes collide are
+//! told apart.
+//! Never: changes an inode.
+
+use std::hash::Hasher;
+
+use siphasher::sip::SipHasher13;
+
+use super::Volume;
+use super::txn::Txn;
+use crate::format::{Corruption, CorruptionKind, FileKind, ItemKind, Key, NAME_LEN_MAX, Structure};
+use crate::meta::Fault;
+use crate::request::DirectoryEntry;
+use crate::{Error, Result};
+
+/// Names with one hash that a directory can hold.
+const COLLISIONS_MAX: u64 = 256;
+
+/// Cookie after ".".
+const COOKIE_DOT: u64 = 1;
+
+/// Cookie after "..".
+const COOKIE_DOT_DOT: u64 = 2;
+
+/// Bytes of an entry before its name.
+const PREFIX_LEN: usize = 9;
+
+/// Entries taken from the tree under one hold of the lock.
+const ENTRIES_PER_STEP: usize = 64;
+
+/// Hashes names with the volume's key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NameHasher([u64; 2]);
+
+impl NameHasher {
+    pub(crate) fn new(key: [u64; 2]) -> Self {
+        Self(key)
+    }
+
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.0[0], self.0[1]);
+        hasher.write(name);
+        hasher.finish()
+    }
+
+    /// First cookie that an entry called `name` can have. Positive as a signed number, above 255.
+    fn cookie(&self, name: &[u8]) -> u64 {
+        (self.hash(name) >> 9).max(1) << 8
+    }
+}
+
+/// An entry that was looked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) ino: u64,
+    pub(crate) kind: FileKind,
+    pub(crate) cookie: u64,
+}
+
+/// Whether `name` can be given to a file.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(Error::Exists),
+        _ if name.len() > NAME_LEN_MAX => Err(Error::NameTooLong),
+        _ if name.iter().any(|byte| matches!(byte, 0 | b'/')) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}
+
+/// An entry's value.
+pub(crate) fn encode(ino: u64, kind: FileKind, name: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(PREFIX_LEN + name.len());
+    value.extend_from_slice(&ino.to_le_bytes());
+    value.push(kind as u8);
+    value.extend_from_slice(name);
+    value
+}
+
+/// Inode number, kind and name of an entry.
+pub(crate) fn decode<'a>(
+    value: &'a [u8],
+    key: &Key,
+) -> std::result::Result<(u64, FileKind, &'a [u8]), Corruption> {
+    let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+    let (ino, rest) = value.split_first_chunk().ok_or(wrong)?;
+    let (kind, name) = rest.split_first().ok_or(wrong)?;
+    let kind = FileKind::decode(*kind).ok_or(wrong)?;
+    check_name(name).map_err(|_| wrong)?;
+    Ok((u64::from_le_bytes(*ino), kind, name))
+}
+
+/// The entry called `name` in `directory`.
+pub(crate) fn find(
+    txn: &Txn<'_>,
+    hasher: &NameHasher,
+    directory: u64,
+    name: &[u8],
+) -> std::result::Result<Option<Found>, Fault> {
+    if name.len() > NAME_LEN_MAX {
+        return Err(Error::NameTooLong.into());
+    }
+    let first = hasher.cookie(name);
+    let end = Key::new(directory, ItemKind::Dirent, first + COLLISIONS_MAX);
+    let mut from = Key::new(directory, ItemKind::Dirent, first);
+    while let Some((key, value)) = txn.tree().first_from(&from)? {
+        if key >= end {
+            break;
+        }
+        let (ino, kind, found) = decode(value, &key)?;
+        if found == name {
+            return Ok(Some(Found { ino, kind, cookie: key.offset }));
+        }
+        from = key.next();
+    }
+    Ok(None)
+}
+
+/// Adds an entry. The name must not be there.
+pub(crate) fn insert(
+    txn: &mut Txn<'_>,
+    hasher: &NameHasher,
+    directory: u64,
+    name: &[u8],
+    ino: u64,
+    kind: FileKind,
+) -> std::result::Result<(), Fault> {
+    let first = hasher.cookie(name);
+    for cookie in first..first + COLLISIONS_MAX {
+        let key = Key::new(directory, ItemKind::Dirent, cookie);
+        if txn.get(&key)?.is_none() {
+            txn.put(key, encode(ino, kind, name));
+            return Ok(());
+        }
+    }
+    // 256 names with one 55-bit keyed hash do not happen.
+    Err(Error::NoSpace.into())
+}
+
+/// Lets the entry at `cookie` refer to another file.
+pub(crate) fn replace(
+    txn: &mut Txn<'_>,
+    directory: u64,
+    name: &[u8],
+    cookie: u64,
+    ino: u64,
+    kind: FileKind,
+) {
+    txn.put(Key::new(directory, ItemKind::Dirent, cookie), encode(ino, kind, name));
+}
+
+/// An entry that was copied out of the tree.
+struct Copied {
+    ino: u64,
+    kind: FileKind,
+    name: Vec<u8>,
+    cookie: u64,
+    inode: Option<crate::format::Inode>,
+}
+
+impl Volume {
+    /// Gives the entries of directory `ino` after `cookie` (0: from the start, "." and ".." first)
+    /// to `each`, until it says false; that entry then counts as not given.
+    pub fn read_directory(
+        &self,
+        ino: u64,
+        mut cookie: u64,
+        with_attributes: bool,
+        each: &mut dyn FnMut(&DirectoryEntry<'_>) -> bool,
+    ) -> Result<()> {
+        let inode = self.attributes(ino)?;
+        if inode.kind() != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        for (after, name, dot) in
+            [(COOKIE_DOT, &b"."[..], ino), (COOKIE_DOT_DOT, &b".."[..], inode.parent)]
+        {
+            if cookie < after {
+                let kind = FileKind::Directory;
+                let entry = DirectoryEntry { ino: dot, kind, name, cookie: after, inode: None };
+                if !each(&entry) {
+                    return Ok(());
+                }
+                cookie = after;
+            }
+        }
+        loop {
+            let copied =
+                self.consult(|txn| self.copy_entries(txn, ino, cookie, with_attributes))?;
+            for entry in &copied {
+                if entry.inode.is_some() {
+                    self.handles.refer(entry.ino);
+                }
+                let shown = DirectoryEntry {
+                    ino: entry.ino,
+                    kind: entry.kind,
+                    name: &entry.name,
+                    cookie: entry.cookie,
+                    inode: entry.inode,
+                };
+                if !each(&shown) {
+                    if entry.inode.is_some() {
+                        self.forget(entry.ino, 1);
+                    }
+                    return Ok(());
+                }
+                cookie = entry.cookie;
+            }
+            if copied.len() < ENTRIES_PER_STEP {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The next entries of `directory` after `cookie`, a bounded number.
+    fn copy_entries(
+        &self,
+        txn: &Txn<'_>,
+        directory: u64,
+        cookie: u64,
+        with_attributes: bool,
+    ) -> std::result::Result<Vec<Copied>, Fault> {
+        let mut copied = Vec::with_capacity(ENTRIES_PER_STEP);
+        let mut from = Key::new(directory, ItemKind::Dirent, cookie).next();
+        let end = Key::new(directory, ItemKind::Dirent, u64::MAX);
+        while copied.len() < ENTRIES_PER_STEP {
+            let Some((key, value)) = txn.tree().first_from(&from)? else { break };
+            if key > end {
+                break;
+            }
+            let (ino, kind, name) = decode(value, &key)?;
+            let inode = with_attributes.then(|| self.inode_of(txn, ino)).transpose()?;
+            copied.push(Copied { ino, kind, name: name.to_vec(), cookie: key.offset, inode });
+            from = key.next();
+        }
+        Ok(copied)
+    }
+}

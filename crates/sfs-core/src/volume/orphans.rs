@@ -1,0 +1,156 @@
+//! Orphans: work that a crash must not forget, and doing it in bounded steps.
+//!
+//! Owns: the orphan items, and the queue of files to reclaim.
+//! Promises: a file without a name or reference gives all its blocks back; an unfinished
+//! truncation is finished.
+//! Never: takes longer than a bounded number of blocks at a time.
+
+use super::Volume;
+use super::txn::Txn;
+use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure};
+use crate::meta::Fault;
+use crate::{Error, Result};
+
+fn orphan_key(ino: u64) -> Key {
+    Key::new(0, ItemKind::Orphan, ino)
+}
+
+/// The last name of `ino` is gone: remembers that it is to be deleted.
+pub(super) fn remember(txn: &mut Txn<'_>, ino: u64) -> u64 {
+    remember_cut(txn, ino, 0);
+    ino
+}
+
+/// The blocks of `ino` from `first` on are to be unmapped.
+pub(super) fn remember_cut(txn: &mut Txn<'_>, ino: u64, first: u32) {
+    txn.put(orphan_key(ino), u64::from(first).to_le_bytes().to_vec());
+}
+
+/// The blocks of `ino` have been unmapped.
+pub(super) fn forget_cut(txn: &mut Txn<'_>, ino: u64) {
+    txn.delete(orphan_key(ino));
+}
+
+/// What is left to do for a file.
+enum Step {
+    More,
+    Done,
+}
+
+impl Volume {
+    /// Queues a file that lost its last name for deletion, once nobody refers to it.
+    pub(super) fn reclaim_later(&self, gone: Option<u64>) {
+        if let Some(ino) = gone
+            && !self.handles.is_referenced(ino)
+        {
+            self.reclaim.lock().push(ino);
+        }
+    }
+
+    /// A caller forgets `count` of the references to `ino` that it got.
+    pub fn forget(&self, ino: u64, count: u64) {
+        if self.handles.forget(ino, count) && !self.options.read_only {
+            let nameless = self.consult(|txn| Ok(txn.get(&orphan_key(ino))?.is_some()));
+            if matches!(nameless, Ok(true)) {
+                self.reclaim.lock().push(ino);
+            }
+        }
+    }
+
+    /// Finds what an earlier mount left to do.
+    pub(super) fn find_orphans(&self) -> Result<()> {
+        let mut from = orphan_key(0);
+        while let Some(ino) = self.consult(|txn| next_orphan(txn, &from))? {
+            self.reclaim.lock().push(ino);
+            from = orphan_key(ino).next();
+        }
+        Ok(())
+    }
+
+    /// Does one step for one file; says whether there is more to do.
+    pub(super) fn reclaim_step(&self) -> Result<bool> {
+        let Some(ino) = self.reclaim.lock().pop() else { return Ok(false) };
+        if self.handles.is_referenced(ino) {
+            return Ok(true);
+        }
+        if let Step::More = self.reclaim_file(ino)? {
+            self.reclaim.lock().push(ino);
+        }
+        Ok(true)
+    }
+
+    fn reclaim_file(&self, ino: u64) -> Result<Step> {
+        let handle = self.handles.get(ino);
+        let _io = handle.io.write();
+        let outcome = self.transact(|txn| {
+            let Some(first) = cut(txn, ino)? else { return Ok((Step::Done, false)) };
+            let mut inode = match txn.inode(ino) {
+                Err(Fault::Error(Error::NotFound)) => {
+                    forget_cut(txn, ino);
+                    return Ok((Step::Done, false));
+                }
+                other => other?,
+            };
+            let (count, done) = txn.unmap_from(ino, first)?;
+            inode.blocks = inode.blocks.saturating_sub(count);
+            if !done {
+                txn.put_inode(ino, &inode);
+                return Ok((Step::More, false));
+            }
+            forget_cut(txn, ino);
+            if inode.links > 0 {
+                txn.put_inode(ino, &inode);
+                return Ok((Step::Done, false));
+            }
+            delete_small_items(txn, ino)?;
+            txn.delete(Key::inode(ino));
+            Ok((Step::Done, true))
+        });
+        let (step, deleted) = outcome?;
+        if deleted {
+            self.drop_dirty(&handle);
+        }
+        Ok(step)
+    }
+
+    /// Reclaims everything that waits.
+    pub(super) fn reclaim_all(&self) -> Result<()> {
+        let rounds = self.reclaim.lock().len();
+        for _ in 0..rounds {
+            while self.reclaim_step()? {
+                if self.reclaim.lock().is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first block to unmap of `ino`, if it has an orphan item.
+fn cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, Fault> {
+    let Some(value) = txn.get(&orphan_key(ino))? else { return Ok(None) };
+    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Value);
+    let bytes = value.try_into().map_err(|_| wrong)?;
+    Ok(Some(u32::try_from(u64::from_le_bytes(bytes)).map_err(|_| wrong)?))
+}
+
+fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fault> {
+    let found = txn.tree().first_from(from)?;
+    let orphan = found.filter(|(key, _)| key.ino == 0 && key.kind == ItemKind::Orphan as u8);
+    Ok(orphan.map(|(key, _)| key.offset))
+}
+
+/// Deletes the extended attributes and inline content of `ino`.
+fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<(), Fault> {
+    let mut from = Key::new(ino, ItemKind::Xattr, 0);
+    let end = Key::new(ino, ItemKind::Mapping, 0);
+    while let Some((key, _)) = txn.tree().first_from(&from)? {
+        if key >= end {
+            break;
+        }
+        txn.delete(key);
+        from = key.next();
+    }
+    Ok(())
+}

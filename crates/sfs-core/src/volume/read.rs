@@ -1,0 +1,258 @@
+//! Reading file content.
+//!
+//! Owns: where the bytes of a file are taken from: write buffer, tree item, blocks being written,
+//! device.
+//! Promises: what is read was written, or it is an error; no lock but the file's own is held while
+//! the device works.
+//! Never: changes anything.
+
+use sfs_device::{BLOCK_SIZE, Block};
+use zerocopy::IntoBytes;
+
+use super::Volume;
+use super::handles::Handle;
+use super::txn::Txn;
+use crate::format::{
+    Corruption, CorruptionKind, FileKind, InodeFlags, ItemKind, Key, Mapping, MappingRun,
+    Structure, run_key,
+};
+use crate::meta::{Fault, mapping};
+use crate::request::{ReadBuffer, Seek};
+use crate::{Error, Result};
+
+/// A block whose mapping changes under a reader this often is not what it should be.
+const ATTEMPTS: usize = 8;
+
+impl Volume {
+    /// Up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
+    pub fn read(&self, ino: u64, offset: u64, len: usize) -> Result<ReadBuffer> {
+        let handle = self.handles.get(ino);
+        let _io = handle.io.read();
+        let inode = self.attributes(ino)?;
+        match inode.kind() {
+            FileKind::Directory => return Err(Error::IsDirectory),
+            FileKind::Regular => {}
+            _ => return Err(Error::Invalid),
+        }
+        let len = len.min(inode.size.saturating_sub(offset).min(usize::MAX as u64) as usize);
+        if len == 0 {
+            return Ok(ReadBuffer::default());
+        }
+        let mut buffer = ReadBuffer::new(offset, len);
+        let first = (offset / BLOCK_SIZE as u64) as u32;
+        self.fill(&handle, first, &mut buffer.blocks)?;
+        Ok(buffer)
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        self.consult(|txn| {
+            let inode = txn.inode(ino)?;
+            if inode.kind() != FileKind::Symlink {
+                return Err(Error::Invalid.into());
+            }
+            let target = inline(txn, ino)?;
+            if target.len() as u64 == inode.size {
+                return Ok(target);
+            }
+            Err(Corruption::new(Structure::Item, ino, CorruptionKind::Length).into())
+        })
+    }
+
+    /// Fills `blocks` with the content of a file from block `first` on. Holes give zeros; what is
+    /// beyond the end of the file in its last block is undefined.
+    pub(super) fn fill(&self, handle: &Handle, first: u32, blocks: &mut [Block]) -> Result<()> {
+        let mut wanted = Vec::new();
+        {
+            let data = handle.data();
+            let range = first..=first + (blocks.len() - 1) as u32;
+            if data.dirty.is_empty() {
+                wanted.extend(range);
+            } else {
+                for block in range {
+                    match data.dirty.get(&block) {
+                        Some(dirty) => {
+                            blocks[(block - first) as usize].clone_from(dirty.memory.block());
+                        }
+                        None => wanted.push(block),
+                    }
+                }
+            }
+        }
+        // After the dirty blocks: one that is written out meanwhile is found in its new place.
+        for _ in 0..ATTEMPTS {
+            if wanted.is_empty() {
+                return Ok(());
+            }
+            let mapped = self.consult(|txn| locate(txn, handle.ino, &wanted, first, blocks))?;
+            wanted = self.fetch(&mapped, first, blocks)?;
+        }
+        let at = self.consult(|txn| Ok(mapping(txn.tree(), handle.ino, wanted[0])?))?;
+        let at = at.map_or(0, |mapping| mapping.address);
+        Err(Corruption::new(Structure::Data, at, CorruptionKind::Checksum).into())
+    }
+
+    /// Reads mapped blocks, neighbours together; gives those whose checksum does not match,
+    /// because they have moved meanwhile or because the device lies.
+    fn fetch(
+        &self,
+        mapped: &[(u32, Mapping)],
+        first: u32,
+        blocks: &mut [Block],
+    ) -> Result<Vec<u32>> {
+        let mut wrong = Vec::new();
+        let mut rest = mapped;
+        while let Some(((block, mapping), tail)) = rest.split_first() {
+            let neighbours = tail
+                .iter()
+                .zip(1..)
+                .take_while(|((b, m), n)| {
+                    *b == block + n && m.address == mapping.address + u64::from(*n)
+                })
+                .count();
+            let (run, left) = rest.split_at(neighbours + 1);
+            rest = left;
+            let memory = &mut blocks[(block - first) as usize..][..run.len()];
+            self.read_blocks(mapping.address, memory)?;
+            for ((block, mapping), memory) in run.iter().zip(memory) {
+                if crc32c::crc32c(memory.as_bytes()) != mapping.checksum {
+                    wrong.push(*block);
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Blocks from the device, or from memory while they are being written.
+    pub(super) fn read_blocks(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
+        let mut found = 0;
+        {
+            let writing = self.writing.read();
+            if !writing.is_empty() {
+                for (at, block) in (address..).zip(blocks.iter_mut()) {
+                    if let Some(payload) = writing.get(&at) {
+                        block.clone_from(payload.block());
+                        found += 1;
+                    }
+                }
+            }
+        }
+        match found {
+            0 => Ok(self.device.read(address, blocks)?),
+            _ if found == blocks.len() => Ok(()),
+            _ => self.read_mixed(address, blocks),
+        }
+    }
+
+    /// As [`Volume::read_blocks`], block by block.
+    fn read_mixed(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
+        for (at, block) in (address..).zip(blocks) {
+            self.read_blocks(at, std::slice::from_mut(block))?;
+        }
+        Ok(())
+    }
+
+    /// The next data or hole of `ino` at or after `offset`.
+    pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
+        let handle = self.handles.get(ino);
+        let _io = handle.io.read();
+        let inode = self.attributes(ino)?;
+        if offset >= inode.size {
+            return Err(Error::OutOfRange);
+        }
+        let whole = inode.kind() != FileKind::Regular || inode.flags.contains(InodeFlags::INLINE);
+        let mut block = (offset / BLOCK_SIZE as u64) as u32;
+        let end = inode.size.div_ceil(BLOCK_SIZE as u64);
+        while u64::from(block) < end {
+            let next = match self.next_data(&handle, block)? {
+                _ if whole => Some(block),
+                next => next,
+            };
+            let found = match what {
+                Seek::Data => next,
+                Seek::Hole if next == Some(block) => None,
+                Seek::Hole => Some(block),
+            };
+            match (found, what) {
+                (Some(found), _) => {
+                    let at = (u64::from(found) * BLOCK_SIZE as u64).max(offset);
+                    return if at < inode.size { Ok(at) } else { Err(Error::OutOfRange) };
+                }
+                (None, Seek::Data) => return Err(Error::OutOfRange),
+                (None, Seek::Hole) => block += 1,
+            }
+        }
+        match what {
+            Seek::Hole => Ok(inode.size),
+            Seek::Data => Err(Error::OutOfRange),
+        }
+    }
+
+    /// The first block of a file at or after `block` that is not a hole.
+    fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
+        let dirty = handle.data().dirty.range(block..).next().map(|(block, _)| *block);
+        let mapped = self.consult(|txn| {
+            let mut from = run_key(handle.ino, block);
+            while let Some((key, value)) = txn.tree().first_from(&from)? {
+                if key.ino != handle.ino || key.kind != from.kind {
+                    break;
+                }
+                let run = MappingRun::decode(value, &key)?;
+                let base = super::txn::run_base(&key)?;
+                if let Some((found, _)) = run.iter(base).find(|(found, _)| *found >= block) {
+                    return Ok(Some(found));
+                }
+                from = key.next();
+            }
+            Ok(None)
+        })?;
+        Ok([dirty, mapped].into_iter().flatten().min())
+    }
+}
+
+/// The mappings of `wanted` blocks. Those that have none are filled in right here, from the inline
+/// item or with zeros.
+fn locate(
+    txn: &Txn<'_>,
+    ino: u64,
+    wanted: &[u32],
+    first: u32,
+    blocks: &mut [Block],
+) -> std::result::Result<Vec<(u32, Mapping)>, Fault> {
+    let mut mapped = Vec::with_capacity(wanted.len());
+    let mut run: Option<(Key, MappingRun)> = None;
+    for &block in wanted {
+        let key = run_key(ino, block);
+        if run.as_ref().is_none_or(|(at, _)| *at != key) {
+            let value = txn.tree().get(&key)?;
+            let decoded = value.map(|value| MappingRun::decode(value, &key)).transpose()?;
+            run = Some((key, decoded.unwrap_or_default()));
+        }
+        let mapping = run.as_ref().and_then(|(_, run)| run.get(block));
+        match mapping {
+            Some(mapping) => mapped.push((block, mapping)),
+            None => {
+                let memory = blocks[(block - first) as usize].as_mut_bytes();
+                memory.fill(0);
+                if block == 0 {
+                    let content = inline(txn, ino)?;
+                    let len = content.len().min(BLOCK_SIZE);
+                    memory[..len].copy_from_slice(&content[..len]);
+                }
+            }
+        }
+    }
+    Ok(mapped)
+}
+
+/// The inline content of `ino`; empty if it has none.
+fn inline(txn: &Txn<'_>, ino: u64) -> std::result::Result<Vec<u8>, Fault> {
+    let mut content = Vec::new();
+    for part in 0..4 {
+        match txn.get(&Key::new(ino, ItemKind::Inline, part))? {
+            Some(bytes) => content.extend_from_slice(bytes),
+            None => break,
+        }
+    }
+    Ok(content)
+}

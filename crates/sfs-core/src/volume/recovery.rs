@@ -1,0 +1,400 @@
+//! Opening a volume: the last checkpoint, and the log since then.
+//!
+//! Owns: choosing a superblock and a checkpoint, and roll-forward.
+//! Promises: what a durable batch says is there afterwards; what comes after the first chunk that
+//! is not whole is as if it had never been. Memory is bounded by the caches and one batch.
+//! Never: writes before all has been understood.
+
+use std::sync::Arc;
+
+use sfs_device::{Block, Device};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Volume;
+use crate::format::{
+    CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind,
+    FORMAT_VERSION, HEADS_MAX, ItemKind, Key, Layout, Mapping, MappingRun, RUN_BLOCKS,
+    SUPERBLOCK_ADDRESS, SegmentState, Structure, SummaryEntry, Superblock, Timestamp,
+    USAGE_PER_ITEM, UsageEntry, run_key, usage_key,
+};
+use crate::log::{Head, Heads, Log};
+use crate::meta::{Fault, Meta};
+use crate::request::Options;
+use crate::tree::{Missing, Tree};
+use crate::usage::UsageTable;
+use crate::{Error, Result};
+
+/// A chunk needs this much of a segment.
+const ROOM_MIN: u32 = 2;
+
+impl Volume {
+    /// Opens the volume on `device`: loads its last checkpoint and rolls the log forward. Unless it
+    /// is read-only, what was rolled forward is then part of a checkpoint of its own.
+    pub fn open(device: Arc<dyn Device>, options: Options, now: Timestamp) -> Result<Self> {
+        let superblock = read_superblock(&*device)?;
+        let record = read_checkpoint(&*device, &superblock)?;
+        let layout = superblock.layout;
+        let log = Log {
+            heads: open_heads(&record, &layout)?,
+            next_sequence: record.next_sequence,
+            previous: record.previous,
+            unflushed: false,
+            blocks_since_checkpoint: 0,
+            checkpoint: record.number,
+            synced: 0,
+            mount_count: record.mount_count + u64::from(!options.read_only),
+            user_bytes_before: record.user_bytes_written,
+            device_bytes_before: record.device_bytes_written,
+        };
+        let tree = Tree::open(record.root(), record.root_level);
+        let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino);
+        let volume = Self::assemble(device, superblock, options, log, meta);
+        volume.clock.start(record.time, now);
+        volume.load_usage()?;
+        let rolled = volume.roll_forward()?;
+        volume.find_orphans()?;
+        if rolled > 0 && !volume.options.read_only {
+            let mut log = volume.log.lock();
+            volume.checkpoint(&mut log, volume.volume_time(now), false)?;
+        }
+        Ok(volume)
+    }
+
+    fn load_usage(&self) -> Result<()> {
+        let layout = self.superblock.layout;
+        let mut entries = Vec::with_capacity(layout.segment_count as usize);
+        while entries.len() < layout.segment_count as usize {
+            let first = entries.len() as u32;
+            let key = usage_key(first);
+            let item = self.consult(|txn| {
+                let missing =
+                    Corruption::new(Structure::Usage, first.into(), CorruptionKind::Dangling);
+                let value = txn.get(&key)?.ok_or(missing)?;
+                Ok(UsageEntry::decode_item(value, first)?)
+            })?;
+            let expected = USAGE_PER_ITEM.min(layout.segment_count - first) as usize;
+            if item.len() != expected {
+                let kind = CorruptionKind::Length;
+                return Err(Corruption::new(Structure::Usage, first.into(), kind).into());
+            }
+            entries.extend(item);
+        }
+        UsageTable::check(&layout, &entries)?;
+        let wrong =
+            |segment: u32| Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Value);
+        for (_, head) in self.log.lock().heads.iter() {
+            if entries[head.segment as usize].state != SegmentState::Open {
+                return Err(wrong(head.segment).into());
+            }
+        }
+        self.meta.write().usage = UsageTable::from_entries(layout, entries);
+        Ok(())
+    }
+
+    /// Applies the batches since the checkpoint; gives the number of chunks.
+    fn roll_forward(&self) -> Result<u64> {
+        let mut log = self.log.lock();
+        let mut count = 0;
+        while let Some((batch, position)) = self.next_batch(&log)? {
+            for (segment, head) in position.opened {
+                self.open_found(&mut log, head, segment)?;
+            }
+            log.heads = position.heads;
+            log.next_sequence = position.sequence;
+            log.previous = position.previous;
+            self.next_sequence.store(position.sequence, std::sync::atomic::Ordering::Relaxed);
+            log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
+            count += batch.len() as u64;
+            self.apply_batch(&batch, position.sequence)?;
+            self.meta.write().usage.settle(position.sequence);
+        }
+        Ok(count)
+    }
+
+    /// `head` was found to have gone on in `segment`, the next that was Clean.
+    fn open_found(&self, log: &mut Log, head: u8, segment: u32) -> Result<()> {
+        let mut meta = self.meta.write();
+        let opened = meta.usage.open(head, log.next_sequence);
+        assert_eq!(opened, Some(segment), "the search follows the order of allocation");
+        log.heads.switch(head, segment, &mut meta.usage);
+        Ok(())
+    }
+
+    /// The next whole batch of the log.
+    fn next_batch(&self, log: &Log) -> Result<Option<(Vec<ChunkSummary>, Position)>> {
+        let mut position = Position {
+            heads: log.heads.clone(),
+            sequence: log.next_sequence,
+            previous: log.previous,
+            opened: Vec::new(),
+        };
+        let mut batch = Vec::new();
+        let mut delta_len = 0;
+        let memory_max = (self.options.cache + self.options.write_buffer).max(64 << 20);
+        while let Some(chunk) = self.next_chunk(&mut position)? {
+            delta_len += chunk.delta.len();
+            let end = chunk.header.end;
+            batch.push(chunk);
+            if end {
+                return Ok(Some((batch, position)));
+            }
+            if delta_len > memory_max {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The chunk with the next sequence number, wherever a head may have put it.
+    fn next_chunk(&self, position: &mut Position) -> Result<Option<ChunkSummary>> {
+        let layout = &self.superblock.layout;
+        for (no, head) in position.heads.clone().iter() {
+            let room = layout.segment_blocks - head.next_block;
+            if room < ROOM_MIN {
+                continue;
+            }
+            let address = layout.segment_address(head.segment) + u64::from(head.next_block);
+            if let Some(chunk) = self.expected_chunk(address, room, position)?
+                && chunk.header.head == no
+            {
+                position.take(no, &chunk, layout);
+                return Ok(Some(chunk));
+            }
+        }
+        let skip = position.opened.len();
+        let Some(segment) = self.meta.read().usage.clean().nth(skip) else { return Ok(None) };
+        let address = layout.segment_address(segment);
+        match self.expected_chunk(address, layout.segment_blocks, position)? {
+            Some(chunk) if usize::from(chunk.header.head) < HEADS_MAX => {
+                let head = chunk.header.head;
+                position.opened.push((segment, head));
+                position.heads.set(head, Head { segment, next_block: 0 });
+                position.take(head, &chunk, layout);
+                Ok(Some(chunk))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The chunk at `address` if it is whole and the one that comes next.
+    fn expected_chunk(
+        &self,
+        address: u64,
+        room: u32,
+        position: &Position,
+    ) -> Result<Option<ChunkSummary>> {
+        let Some(chunk) = self.read_summary(address, room)? else { return Ok(None) };
+        let next = chunk.header.sequence == position.sequence
+            && chunk.header.previous == position.previous;
+        Ok(if next && self.is_whole(&chunk)? { Some(chunk) } else { None })
+    }
+
+    /// Does in memory what a batch says.
+    fn apply_batch(&self, batch: &[ChunkSummary], sequence: u64) -> Result<()> {
+        let at = batch.first().map_or(0, |chunk| chunk.header.address);
+        let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
+        let changes = Change::decode_all(&delta, at)?;
+        for change in &changes {
+            if let Change::Unmap { ino, first, last } = *change {
+                self.unmap(ino, first, last, sequence)?;
+            }
+        }
+        for change in changes {
+            self.apply_change(change, at)?;
+        }
+        for chunk in batch {
+            self.apply_mappings(chunk, sequence)?;
+        }
+        Ok(())
+    }
+
+    fn apply_change(&self, change: Change, at: u64) -> Result<()> {
+        let (key, value) = match change {
+            Change::Unmap { .. } => return Ok(()),
+            Change::NextIno(next) => {
+                let mut meta = self.meta.write();
+                meta.restore_next_ino(next);
+                return Ok(());
+            }
+            Change::Put { key, value } => (Key::decode(&key), Some(value)),
+            Change::Delete { key } => (Key::decode(&key), None),
+        };
+        let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let allowed = ItemKind::decode(key.kind)
+            .is_some_and(|kind| !matches!(kind, ItemKind::Mapping | ItemKind::Usage));
+        let fits = value.as_ref().is_none_or(|value| value.len() <= crate::format::VALUE_LEN_MAX);
+        if !allowed || !fits {
+            return Err(wrong.into());
+        }
+        self.recover(|meta| match &value {
+            Some(value) => Ok(meta.tree.put(&key, value)?),
+            None => Ok(meta.tree.remove(&key).map(drop)?),
+        })
+    }
+
+    fn apply_mappings(&self, chunk: &ChunkSummary, sequence: u64) -> Result<()> {
+        let first = chunk.header.address + chunk.summary_blocks() as u64;
+        let data: Vec<(u64, u32, Mapping)> = (first..)
+            .zip(&chunk.entries)
+            .filter_map(|(address, entry)| match *entry {
+                SummaryEntry::Data { ino, block, checksum, write_count, modified } => {
+                    Some((ino, block, Mapping { address, checksum, write_count, modified }))
+                }
+                SummaryEntry::Node { .. } => None,
+            })
+            .collect();
+        for run in data.chunk_by(|a, b| run_key(a.0, a.1) == run_key(b.0, b.1)) {
+            let ino = run[0].0;
+            let blocks: Vec<(u32, Mapping)> = run.iter().map(|(_, b, m)| (*b, *m)).collect();
+            self.recover(|meta| {
+                meta.tree.prepare(&run_key(ino, blocks[0].0))?;
+                Ok(meta.map_run(ino, &blocks, sequence)?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Unmaps `first..=last` of `ino`.
+    fn unmap(&self, ino: u64, first: u32, last: u32, sequence: u64) -> Result<()> {
+        let mut end = Key::new(ino, ItemKind::Mapping, u64::from(last / RUN_BLOCKS) + 1);
+        loop {
+            let next = self.recover(|meta| {
+                let Some((key, value)) = meta.tree.last_before(&end)? else { return Ok(None) };
+                if key < run_key(ino, first) {
+                    return Ok(None);
+                }
+                let mut run = MappingRun::decode(value, &key)?;
+                let base = super::txn::run_base(&key)?;
+                let gone: Vec<(u32, Mapping)> =
+                    run.iter(base).filter(|(block, _)| (first..=last).contains(block)).collect();
+                for (block, _) in &gone {
+                    run.set(*block, None);
+                }
+                if run.is_empty() {
+                    meta.tree.remove(&key)?;
+                } else {
+                    let mut value = Vec::new();
+                    run.encode(&mut value);
+                    meta.tree.put(&key, &value)?;
+                }
+                gone.iter().for_each(|(_, mapping)| meta.usage.remove(mapping, sequence));
+                Ok(Some(key))
+            })?;
+            match next {
+                Some(key) => end = key,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// One step of roll-forward, which changes nothing when a node is missing.
+    fn recover<T>(
+        &self,
+        mut step: impl FnMut(&mut Meta) -> std::result::Result<T, Fault>,
+    ) -> Result<T> {
+        let mut failed: Option<Missing> = None;
+        loop {
+            let outcome = {
+                let mut meta = self.meta.write();
+                let outcome = step(&mut meta);
+                meta.tree.prune();
+                outcome
+            };
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(Fault::Missing(missing)) => self.load(&missing, &mut failed)?,
+                Err(Fault::Error(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// How far the log has been read.
+struct Position {
+    heads: Heads,
+    sequence: u64,
+    previous: u32,
+    /// Segments that were opened on the way, and by which head.
+    opened: Vec<(u32, u8)>,
+}
+
+impl Position {
+    /// `chunk` of `head` is the next.
+    fn take(&mut self, head: u8, chunk: &ChunkSummary, layout: &Layout) {
+        self.heads.advance(head, chunk.block_count() as u32, layout);
+        self.sequence += 1;
+        self.previous = chunk.checksum;
+    }
+}
+
+/// The superblock, or its backup if it is damaged.
+fn read_superblock(device: &dyn Device) -> Result<Superblock> {
+    let device_blocks = device.geometry().block_count;
+    if device_blocks <= SUPERBLOCK_ADDRESS {
+        return Err(Error::DeviceTooSmall {
+            device: device_blocks,
+            volume: SUPERBLOCK_ADDRESS + 1,
+        });
+    }
+    let read = |at: u64| -> Result<Superblock> {
+        let mut blocks = Block::new_vec_zeroed(1).expect("memory for a block");
+        device.read(at, &mut blocks)?;
+        match Superblock::version_of(blocks[0].as_bytes()) {
+            Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat(version)),
+            _ => Ok(Superblock::decode(&blocks[0].0, at)?),
+        }
+    };
+    let superblock = match read(SUPERBLOCK_ADDRESS) {
+        Err(Error::Corrupt(damage)) => match read(device_blocks - 1) {
+            Ok(backup) if backup.layout.backup == device_blocks - 1 => backup,
+            _ => return Err(damage.into()),
+        },
+        other => other?,
+    };
+    let volume_blocks = superblock.layout.block_count;
+    if volume_blocks > device_blocks {
+        return Err(Error::DeviceTooSmall { device: device_blocks, volume: volume_blocks });
+    }
+    Ok(superblock)
+}
+
+/// The newest checkpoint that is sound.
+fn read_checkpoint(device: &dyn Device, superblock: &Superblock) -> Result<CheckpointRecord> {
+    let mut blocks = Block::new_vec_zeroed(CHECKPOINT_SLOT_BLOCKS as usize).expect("memory");
+    let mut records = Vec::new();
+    let mut damage = None;
+    for at in superblock.layout.slots {
+        device.read(at, &mut blocks)?;
+        match CheckpointRecord::decode(blocks.as_bytes(), superblock.volume(), at) {
+            Ok(record) => records.push(record),
+            Err(error) => damage = Some(error),
+        }
+    }
+    let newest = records.into_iter().max_by_key(|record| record.number);
+    newest.ok_or_else(|| damage.expect("a slot is sound or damaged").into())
+}
+
+/// The heads of a checkpoint.
+fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
+    let wrong = Corruption::new(
+        Structure::Checkpoint,
+        layout.slots[(record.number % 2) as usize],
+        CorruptionKind::Value,
+    );
+    let mut heads = Heads::default();
+    for head in &record.heads {
+        let sound = usize::from(head.head) < HEADS_MAX
+            && head.segment < layout.segment_count
+            && head.next_block <= layout.segment_blocks
+            && heads.get(head.head).is_none()
+            && heads.iter().all(|(_, other)| other.segment != head.segment);
+        if !sound {
+            return Err(wrong.into());
+        }
+        heads.set(head.head, Head { segment: head.segment, next_block: head.next_block });
+    }
+    if record.next_sequence == 0 || record.number >= u64::MAX / 2 {
+        return Err(wrong.into());
+    }
+    Ok(heads)
+}

@@ -1,0 +1,81 @@
+//! Reading chunks back from the device.
+//!
+//! Owns: finding the chunk at an address, and the chunks of a segment.
+//! Promises: a chunk that is given has a verified summary.
+//! Never: says whether it is part of the log.
+
+use sfs_device::Block;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::Volume;
+use crate::Result;
+use crate::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry};
+
+/// Blocks that are read at once to verify a chunk.
+const PIECE_BLOCKS: usize = 256;
+
+impl Volume {
+    /// The chunk at block `address`, if one is there that fits in `room` blocks.
+    pub(super) fn read_summary(&self, address: u64, room: u32) -> Result<Option<ChunkSummary>> {
+        let volume = self.superblock.volume();
+        let mut blocks = Block::new_vec_zeroed(1).expect("memory for a block");
+        self.device.read(address, &mut blocks)?;
+        let Ok(count) = ChunkSummary::peek(blocks.as_bytes(), address, u64::from(room)) else {
+            return Ok(None);
+        };
+        if count > 1 {
+            blocks = Block::new_vec_zeroed(count).expect("memory for a summary");
+            self.device.read(address, &mut blocks)?;
+        }
+        Ok(ChunkSummary::decode(blocks.as_bytes(), volume, address).ok())
+    }
+
+    /// Whether all blocks of a chunk are what its summary says.
+    pub(super) fn is_whole(&self, chunk: &ChunkSummary) -> Result<bool> {
+        let first = chunk.header.address + chunk.summary_blocks() as u64;
+        let mut memory = Block::new_vec_zeroed(PIECE_BLOCKS.min(chunk.entries.len()))
+            .expect("memory to verify a chunk");
+        let starts = (first..).step_by(PIECE_BLOCKS);
+        for (address, entries) in starts.zip(chunk.entries.chunks(PIECE_BLOCKS)) {
+            let memory = &mut memory[..entries.len()];
+            self.device.read(address, memory)?;
+            let wholes = (address..).zip(memory.iter()).zip(entries);
+            if !wholes.into_iter().all(|((at, block), entry)| self.matches(at, block, entry)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a block is what its summary entry says.
+    fn matches(&self, address: u64, block: &Block, entry: &SummaryEntry) -> bool {
+        match *entry {
+            SummaryEntry::Data { checksum, .. } => crc32c::crc32c(block.as_bytes()) == checksum,
+            SummaryEntry::Node { checksum } => {
+                let pointer = NodePointer { address, checksum };
+                NodeHeader::verify(&block.0, self.superblock.volume(), pointer).is_ok()
+            }
+        }
+    }
+
+    /// Owner of each block of `segment`, by address, as its chunks say.
+    pub(super) fn segment_entries(&self, segment: u32) -> Result<Vec<(u64, SummaryEntry)>> {
+        let layout = &self.superblock.layout;
+        let start = layout.segment_address(segment);
+        let (mut entries, mut next, mut sequence) = (Vec::new(), 0, 0);
+        while next + 2 <= layout.segment_blocks {
+            let room = layout.segment_blocks - next;
+            let address = start + u64::from(next);
+            let Some(chunk) = self.read_summary(address, room)? else { break };
+            // What an earlier life of the segment has left is older.
+            if chunk.header.sequence <= sequence {
+                break;
+            }
+            sequence = chunk.header.sequence;
+            let first = address + chunk.summary_blocks() as u64;
+            next += chunk.block_count() as u32;
+            entries.extend((first..).zip(chunk.entries));
+        }
+        Ok(entries)
+    }
+}

@@ -1,0 +1,113 @@
+//! Space: what there is, what is left, and making room.
+//!
+//! Owns: the reserve that cleaning needs, and admission of writes.
+//! Promises: what was admitted can be written; ENOSPC is answered before anything has changed.
+//! Never: refuses to delete.
+
+use std::sync::atomic::Ordering;
+
+use sfs_device::BLOCK_SIZE;
+
+use super::Volume;
+use super::handles::Handle;
+use crate::log::Log;
+use crate::meta::Meta;
+use crate::request::Space;
+use crate::{Error, Result};
+
+/// Segments that users never get, at least: open heads, a checkpoint, and room to clean into.
+const RESERVE_SEGMENTS_MIN: u32 = 8;
+
+/// The share of all segments that users never get: one in so many.
+const RESERVE_SHARE: u32 = 16;
+
+/// One in so many of the blocks of a full volume is kept for metadata of what users delete or
+/// rename when it is full.
+const METADATA_SHARE: u64 = 128;
+
+/// Cleaning starts when fewer segments are Clean: one in so many (Rajimwale et al., section 3.6).
+const CLEAN_SHARE: usize = 20;
+
+/// Cleaning rounds that make room for one commit, at most.
+const ROUNDS_MAX: usize = 64;
+
+impl Volume {
+    /// How full the volume is.
+    pub fn space(&self) -> Space {
+        let meta = self.meta.read();
+        let total_blocks = self.capacity();
+        let used = meta.usage.live_blocks() + self.dirty_blocks.load(Ordering::Relaxed) as u64;
+        Space {
+            total_blocks,
+            free_blocks: total_blocks.saturating_sub(used),
+            files: meta.next_ino - crate::format::FIRST_INO,
+        }
+    }
+
+    /// Blocks that may live at once.
+    fn capacity(&self) -> u64 {
+        let layout = &self.superblock.layout;
+        let reserve = RESERVE_SEGMENTS_MIN.max(layout.segment_count / RESERVE_SHARE);
+        u64::from(layout.segment_count - reserve) * u64::from(layout.segment_blocks)
+    }
+
+    /// Blocks that new data may still have.
+    fn headroom(&self, meta: &Meta) -> u64 {
+        let dirty = self.dirty_blocks.load(Ordering::Relaxed) as u64;
+        let used = meta.usage.live_blocks() + dirty + dirty / 64 + meta.tree.dirty_count() as u64;
+        self.capacity().saturating_sub(used)
+    }
+
+    /// Whether an operation may add metadata, and `blocks` of data.
+    pub(super) fn admit(&self, blocks: u64) -> Result<()> {
+        self.writable()?;
+        let enough = || {
+            let kept = if blocks > 0 { self.capacity() / METADATA_SHARE } else { 8 };
+            self.headroom(&self.meta.read()) >= blocks + kept
+        };
+        if enough() {
+            return Ok(());
+        }
+        self.reclaim_all()?;
+        if enough() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Whether `offset..end` of a file may be written: overwriting always may.
+    pub(super) fn admit_write(&self, handle: &Handle, offset: u64, end: u64) -> Result<()> {
+        let first = offset / BLOCK_SIZE as u64;
+        let last = (end - 1) / BLOCK_SIZE as u64;
+        if self.admit(last - first + 1).is_ok() {
+            return Ok(());
+        }
+        self.writable()?;
+        let mut new_blocks = 0;
+        for block in first..=last {
+            let block = block as u32;
+            if !handle.data().dirty.contains_key(&block) {
+                let mapped =
+                    self.consult(|txn| crate::meta::mapping(txn.tree(), handle.ino, block))?;
+                new_blocks += u64::from(mapped.is_none());
+            }
+        }
+        if new_blocks == 0 { Ok(()) } else { self.admit(new_blocks) }
+    }
+
+    /// Whether so few segments are Clean that cleaning should start.
+    pub(super) fn wants_cleaning(&self, meta: &Meta) -> bool {
+        let segments = self.superblock.layout.segment_count as usize;
+        let low = (segments / CLEAN_SHARE).max(self.checkpoint_reserve(meta) + 3);
+        meta.usage.clean_count() < low
+    }
+
+    /// Makes segments Clean: a checkpoint lets the Drained go, and if that is not enough, some are
+    /// cleaned.
+    pub(super) fn make_room(&self, log: &mut Log, time: u32) -> Result<()> {
+        self.checkpoint(log, time, false)?;
+        for _ in 0..ROUNDS_MAX {
+            if !self.wants_cleaning(&self.meta.read()) || !self.clean(log, time)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

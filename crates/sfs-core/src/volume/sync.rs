@@ -1,0 +1,166 @@
+//! Making things durable: one batch and one flush for all who wait.
+//!
+//! Owns: the queue of syncs, and the requests to the device that a commit makes.
+//! Promises: a sync returns after a flush that covers everything before it; syncs that come while
+//! one is under way share the next.
+//! Never: chooses what a batch holds (see `commit`).
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use sfs_device::{BLOCK_SIZE, DeviceError};
+
+use super::Volume;
+use super::commit::{Move, Request, Selection};
+use crate::format::{SummaryEntry, Timestamp};
+use crate::log::{Chunk, Log};
+use crate::meta::Fault;
+use crate::{Error, Result};
+
+/// Who waits for a flush.
+#[derive(Debug, Default)]
+pub(super) struct SyncQueue(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Those who wait are served when this many generations are.
+    generation: u64,
+    files: BTreeSet<u64>,
+    all: bool,
+}
+
+impl SyncQueue {
+    /// Queues up for `file`, or for everything; gives the generation to wait for.
+    fn join(&self, file: Option<u64>) -> u64 {
+        let mut waiting = self.0.lock();
+        match file {
+            Some(ino) => drop(waiting.files.insert(ino)),
+            None => waiting.all = true,
+        }
+        waiting.generation + 1
+    }
+
+    /// All who wait now, and their generation.
+    fn take(&self) -> (u64, Selection) {
+        let mut waiting = self.0.lock();
+        waiting.generation += 1;
+        let files = std::mem::take(&mut waiting.files);
+        let all = std::mem::take(&mut waiting.all);
+        let selection = if all { Selection::All } else { Selection::Files(files) };
+        (waiting.generation, selection)
+    }
+}
+
+impl Volume {
+    /// Everything that was done to `ino`, and every namespace operation before, is durable
+    /// afterwards (durability contract, sentence 1).
+    pub fn sync_file(&self, ino: u64, now: Timestamp) -> Result<()> {
+        self.sync(Some(ino), now)
+    }
+
+    /// Everything is durable afterwards.
+    pub fn sync_all(&self, now: Timestamp) -> Result<()> {
+        self.sync(None, now)
+    }
+
+    fn sync(&self, file: Option<u64>, now: Timestamp) -> Result<()> {
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        if self.options.read_only {
+            return Ok(());
+        }
+        let ticket = self.syncs.join(file);
+        let mut log = self.log.lock();
+        self.writable()?;
+        if log.synced >= ticket {
+            return Ok(());
+        }
+        let (generation, selection) = self.syncs.take();
+        self.commit(&mut log, &selection, self.volume_time(now))?;
+        self.flush(&mut log)?;
+        log.synced = generation;
+        Ok(())
+    }
+
+    /// Writes out what `selection` says, making room first if it must.
+    pub(super) fn commit(&self, log: &mut Log, selection: &Selection, time: u32) -> Result<()> {
+        match self.commit_moves(log, selection, &[], time) {
+            Err(Error::NoSpace) => {
+                self.make_room(log, time)?;
+                self.commit_moves(log, selection, &[], time)
+            }
+            other => other,
+        }
+    }
+
+    /// Writes out what `selection` says, and what the cleaner moves.
+    pub(super) fn commit_moves(
+        &self,
+        log: &mut Log,
+        selection: &Selection,
+        moves: &[Move],
+        time: u32,
+    ) -> Result<()> {
+        let mut failed = None;
+        let chunks = loop {
+            let mut meta = self.meta.write();
+            let reserve = if moves.is_empty() { self.checkpoint_reserve(&meta) } else { 0 };
+            let request = Request { selection, moves, time, reserve };
+            match self.build(log, &mut meta, &request) {
+                Ok(chunks) => break chunks,
+                Err(Fault::Missing(missing)) => {
+                    drop(meta);
+                    self.load(&missing, &mut failed)?;
+                }
+                Err(Fault::Error(error)) => return Err(error),
+            }
+        };
+        self.write_chunks(log, &chunks)
+    }
+
+    /// Writes chunks in order.
+    pub(super) fn write_chunks(&self, log: &mut Log, chunks: &[Chunk]) -> Result<()> {
+        for chunk in chunks {
+            let outcome = self.device.write(chunk.address, &chunk.parts(), chunk.stream());
+            outcome.map_err(|error| self.fail(error))?;
+            log.unflushed = true;
+            self.count_chunk(chunk);
+            let first = chunk.address + chunk.summary.len() as u64;
+            let mut writing = self.writing.write();
+            for at in first..first + chunk.appends.len() as u64 {
+                writing.remove(&at);
+            }
+        }
+        Ok(())
+    }
+
+    fn count_chunk(&self, chunk: &Chunk) {
+        let is_node = |append: &&_| {
+            matches!(append, &&crate::log::Append { entry: SummaryEntry::Node { .. }, .. })
+        };
+        let nodes = chunk.appends.iter().filter(is_node).count() * BLOCK_SIZE;
+        let counters = &self.counters;
+        counters.metadata_bytes.fetch_add(nodes as u64, Ordering::Relaxed);
+        let summary = (chunk.summary.len() * BLOCK_SIZE) as u64;
+        counters.summary_bytes.fetch_add(summary, Ordering::Relaxed);
+        let bytes = (chunk.block_count() * BLOCK_SIZE) as u64;
+        counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Everything that was written is durable afterwards.
+    pub(super) fn flush(&self, log: &mut Log) -> Result<()> {
+        if log.unflushed {
+            self.device.flush().map_err(|error| self.fail(error))?;
+            log.unflushed = false;
+            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The device did not do what it must: nothing is written any more (durability contract,
+    /// sentence 6). What is in memory can still be read.
+    pub(super) fn fail(&self, error: DeviceError) -> Error {
+        self.failed.store(true, Ordering::Release);
+        error.into()
+    }
+}

@@ -1,0 +1,90 @@
+//! Shortening files.
+//!
+//! Owns: unmapping what is beyond the new end.
+//! Promises: a crash leaves the old length or the new one, and no block beyond it for good.
+//! Never: zeroes a tail; growing does (see `write`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sfs_device::BLOCK_SIZE;
+
+use super::handles::Handle;
+use super::txn::Txn;
+use super::{Volume, orphans};
+use crate::Result;
+use crate::format::{FILE_BLOCKS_MAX, Inode, InodeFlags, ItemKind, Key};
+
+impl Volume {
+    /// Cuts a file, whose handle is locked for writing, to `size` bytes, fewer than it has.
+    pub(super) fn shrink(&self, handle: &Arc<Handle>, inode: &Inode, size: u64) -> Result<()> {
+        let ino = handle.ino;
+        let keep = size.div_ceil(BLOCK_SIZE as u64);
+        if self.cut(handle, inode, size, keep)? {
+            while self.cut_further(ino, keep as u32)? {}
+        }
+        Ok(())
+    }
+
+    /// The new length, and the first step of unmapping. Says whether there is more to unmap.
+    fn cut(&self, handle: &Arc<Handle>, shown: &Inode, size: u64, keep: u64) -> Result<bool> {
+        let ino = handle.ino;
+        let logic = |txn: &mut Txn<'_>| {
+            let mut inode = txn.inode(ino)?;
+            inode.size = inode.size.min(size);
+            if inode.flags.contains(InodeFlags::INLINE) {
+                let key = Key::new(ino, ItemKind::Inline, 0);
+                let content = txn.get(&key)?.unwrap_or_default();
+                let left = content[..content.len().min(size as usize)].to_vec();
+                if left.is_empty() {
+                    inode.flags.set(InodeFlags::INLINE, false);
+                    txn.delete(key);
+                } else {
+                    txn.put(key, left);
+                }
+            }
+            let mut done = true;
+            if keep < FILE_BLOCKS_MAX {
+                let (count, all) = txn.unmap_from(ino, keep as u32)?;
+                inode.blocks = inode.blocks.saturating_sub(count);
+                done = all;
+            }
+            if !done {
+                orphans::remember_cut(txn, ino, keep as u32);
+            }
+            txn.put_inode(ino, &inode);
+            Ok(!done)
+        };
+        // No commit may come between the two: it would map blocks beyond the new end.
+        self.transact_then(logic, |_| self.forget_blocks(handle, shown, size, keep))
+    }
+
+    /// One more step of unmapping; says whether there is still more.
+    fn cut_further(&self, ino: u64, keep: u32) -> Result<bool> {
+        self.transact(|txn| {
+            let mut inode = txn.inode(ino)?;
+            let (count, done) = txn.unmap_from(ino, keep)?;
+            inode.blocks = inode.blocks.saturating_sub(count);
+            if done {
+                orphans::forget_cut(txn, ino);
+            }
+            txn.put_inode(ino, &inode);
+            Ok(!done)
+        })
+    }
+
+    /// Dirty blocks beyond the new end are nobody's any more.
+    fn forget_blocks(&self, handle: &Arc<Handle>, inode: &Inode, size: u64, keep: u64) {
+        let mut data = handle.data();
+        let before = data.dirty.len();
+        if keep < FILE_BLOCKS_MAX {
+            data.dirty.split_off(&(keep as u32));
+        }
+        self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
+        if let Some(pending) = &mut data.pending {
+            pending.size = size;
+        }
+        // What is written now replaces what was there: it must not be lost behind the truncation.
+        data.ordered |= inode.size > 0;
+    }
+}

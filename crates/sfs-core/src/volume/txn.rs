@@ -1,0 +1,124 @@
+//! Transactions: what an operation reads and will change, before anything changes.
+//!
+//! Owns: the changes of one operation.
+//! Promises: reads see the operation's own changes; nothing takes effect until the whole is applied.
+//! Never: takes a lock.
+
+use crate::Error;
+use crate::format::{Corruption, CorruptionKind};
+use crate::format::{
+    Inode, ItemKind, Key, Mapping, MappingRun, Structure, USAGE_PER_ITEM, VALUE_LEN_MAX,
+};
+use crate::meta::{Effects, Fault, Unmap};
+use crate::tree::Tree;
+
+/// Blocks that one transaction unmaps at most: what is held up is bounded.
+const UNMAP_RUNS_MAX: usize = 128;
+
+/// An operation in the making.
+pub(crate) struct Txn<'a> {
+    tree: &'a Tree,
+    effects: Effects,
+}
+
+impl<'a> Txn<'a> {
+    pub(crate) fn new(tree: &'a Tree, next_ino: u64) -> Self {
+        Self { tree, effects: Effects { next_ino, ..Effects::default() } }
+    }
+
+    pub(crate) fn finish(self) -> Effects {
+        self.effects
+    }
+
+    /// The tree without this transaction's changes.
+    pub(crate) fn tree(&self) -> &'a Tree {
+        self.tree
+    }
+
+    /// The value of an item that is not a mapping.
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<&[u8]>, Fault> {
+        match self.effects.items.iter().rev().find(|(changed, _)| changed == key) {
+            Some((_, value)) => Ok(value.as_deref()),
+            None => Ok(self.tree.get(key)?),
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: Key, value: Vec<u8>) {
+        assert!(value.len() <= VALUE_LEN_MAX);
+        self.effects.items.push((key, Some(value)));
+    }
+
+    pub(crate) fn delete(&mut self, key: Key) {
+        self.effects.items.push((key, None));
+    }
+
+    /// The attributes of `ino`.
+    pub(crate) fn inode(&self, ino: u64) -> Result<Inode, Fault> {
+        let value = self.get(&Key::inode(ino))?.ok_or(Error::NotFound)?;
+        Ok(Inode::decode(value, ino)?)
+    }
+
+    pub(crate) fn put_inode(&mut self, ino: u64, inode: &Inode) {
+        self.put(Key::inode(ino), inode.encode().to_vec());
+    }
+
+    /// A number that no file ever had.
+    pub(crate) fn new_ino(&mut self) -> u64 {
+        let ino = self.effects.next_ino;
+        self.effects.next_ino += 1;
+        ino
+    }
+
+    /// Unmaps blocks of `ino` from `first` on, a bounded number, the last ones first. Gives how
+    /// many mappings went, and whether none is left.
+    pub(crate) fn unmap_from(&mut self, ino: u64, first: u32) -> Result<(u64, bool), Fault> {
+        let mut end = Key::new(ino, ItemKind::Mapping, u64::MAX);
+        let mut count = 0;
+        let freed_before = self.effects.freed.len();
+        while count < UNMAP_RUNS_MAX {
+            let Some(base) = self.unmap_last_run(ino, first, &end)? else { break };
+            end = Key::new(ino, ItemKind::Mapping, base);
+            count += 1;
+        }
+        let freed = (self.effects.freed.len() - freed_before) as u64;
+        Ok((freed, count < UNMAP_RUNS_MAX))
+    }
+
+    /// Unmaps what the last run of `ino` before `end` has from block `first` on; gives its offset.
+    fn unmap_last_run(&mut self, ino: u64, first: u32, end: &Key) -> Result<Option<u64>, Fault> {
+        let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
+        let Some((key, value)) = self.tree.last_before(end)? else { return Ok(None) };
+        if key < least {
+            return Ok(None);
+        }
+        let mut run = MappingRun::decode(value, &key)?;
+        let base = run_base(&key)?;
+        let gone: Vec<(u32, Mapping)> =
+            run.iter(base).filter(|(block, _)| *block >= first).collect();
+        let Some(((low, _), (high, _))) = gone.first().copied().zip(gone.last().copied()) else {
+            return Ok(None);
+        };
+        for (block, mapping) in &gone {
+            run.set(*block, None);
+            self.effects.freed.push(*mapping);
+        }
+        let value = (!run.is_empty()).then(|| {
+            let mut value = Vec::new();
+            run.encode(&mut value);
+            value
+        });
+        self.effects.runs.push((key, value));
+        self.effects.unmaps.push(Unmap { ino, first: low, last: high });
+        Ok(Some(key.offset))
+    }
+}
+
+/// First block of the run at `key`.
+pub(crate) fn run_base(key: &Key) -> Result<u32, Corruption> {
+    u32::try_from(key.offset)
+        .ok()
+        .and_then(|offset| offset.checked_mul(crate::format::RUN_BLOCKS))
+        .ok_or(Corruption::new(Structure::Item, key.ino, CorruptionKind::Value))
+}
+
+const _: () = assert!(USAGE_PER_ITEM as usize * 32 <= VALUE_LEN_MAX);

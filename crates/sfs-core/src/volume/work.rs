@@ -1,0 +1,202 @@
+//! Background work: one bounded step at a time, whenever the caller finds the time.
+//!
+//! Owns: when what waits is written, when a checkpoint is due, and the volume's clock.
+//! Promises: what was written waits no longer than the commit interval, and about half a second
+//! once writing has paused.
+//! Never: waits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sfs_device::BLOCK_SIZE;
+
+use super::Volume;
+use super::commit::Selection;
+use super::handles::Handle;
+use crate::Result;
+use crate::format::Timestamp;
+use crate::request::Work;
+
+/// Writing that has paused for this long is made durable.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A checkpoint is due when so many blocks of log have been written since the last: 512 MiB.
+const CHECKPOINT_BLOCKS: u64 = 512 << 20 >> 12;
+
+/// Changes that the next delta may have to say before it is written.
+const CHANGES_MAX: usize = 16_384;
+
+/// Blocks that are written out at once to make room in the write buffer.
+const WRITE_OUT_BLOCKS: usize = 1024;
+
+/// Volume time and what is due.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// Counts changes.
+    changes: AtomicU64,
+    due: Mutex<Due>,
+    /// Volume time never goes back, whatever the caller's clock does.
+    time: std::sync::atomic::AtomicU32,
+}
+
+/// Times in milliseconds since 1970.
+#[derive(Debug, Default)]
+struct Due {
+    /// What `changes` was at the last step, and when that step was.
+    seen: u64,
+    /// Since when something waits.
+    waiting: Option<i64>,
+    /// Last step at which something new had been written.
+    active: i64,
+    /// Last checkpoint.
+    checkpoint: i64,
+}
+
+impl Clock {
+    pub(super) fn start(&self, time: u32, now: Timestamp) {
+        self.time.store(time, Ordering::Relaxed);
+        self.due.lock().checkpoint = millis(now);
+    }
+
+    /// Something has changed.
+    pub(super) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn millis(time: Timestamp) -> i64 {
+    time.secs.saturating_mul(1000).saturating_add(i64::from(time.nanos / 1_000_000))
+}
+
+impl Volume {
+    /// `now` as volume time: quarter seconds since the volume was made, never less than before.
+    pub(super) fn volume_time(&self, now: Timestamp) -> u32 {
+        let since = millis(now).saturating_sub(millis(self.superblock.created)) / 250;
+        let time = u32::try_from(since.max(0)).unwrap_or(u32::MAX);
+        self.clock.time.fetch_max(time, Ordering::Relaxed).max(time)
+    }
+
+    /// A file has dirty blocks or pending attributes.
+    pub(super) fn note_dirty(&self, handle: &Arc<Handle>) {
+        let ordered = handle.data().ordered;
+        self.dirty_files.lock().entry(handle.ino).or_insert_with(|| handle.clone());
+        if ordered {
+            self.ordered_files.lock().insert(handle.ino);
+        }
+    }
+
+    /// The name of `ino` has taken the place of another file: its data goes with the next delta.
+    pub(super) fn order(&self, ino: u64) {
+        let Some(handle) = self.handles.find(ino) else { return };
+        let mut data = handle.data();
+        if !data.dirty.is_empty() {
+            data.ordered = true;
+            drop(data);
+            self.note_dirty(&handle);
+        }
+    }
+
+    /// Writes dirty blocks out when the write buffer is half full; waits for it when it is full.
+    pub(super) fn relieve(&self, now: Timestamp) -> Result<()> {
+        let time = self.volume_time(now);
+        let budget = self.options.write_buffer;
+        if self.budget.held() < budget / 2 {
+            return Ok(());
+        }
+        let log =
+            if self.budget.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
+        match log {
+            Some(mut log) => self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS), time),
+            None => Ok(()),
+        }
+    }
+
+    /// One bounded step of what is due: deletions, aged data, a checkpoint, cleaning.
+    pub fn work(&self, now: Timestamp) -> Result<Work> {
+        if self.options.read_only {
+            return Ok(Work::Idle(Duration::MAX));
+        }
+        self.writable()?;
+        if self.reclaim_step()? {
+            return Ok(Work::More);
+        }
+        if self.is_commit_due(now) {
+            self.sync_all(now)?;
+            self.clock.due.lock().waiting = None;
+        }
+        let time = self.volume_time(now);
+        let mut log = self.log.lock();
+        if self.is_checkpoint_due(log.blocks_since_checkpoint, now) {
+            self.checkpoint(&mut log, time, false)?;
+            self.clock.due.lock().checkpoint = millis(now);
+        }
+        let wants_cleaning = self.wants_cleaning(&self.meta.read());
+        if wants_cleaning && self.clean_step(&mut log, time)? {
+            return Ok(Work::More);
+        }
+        drop(log);
+        self.handles.sweep();
+        let waits = self.clock.due.lock().waiting.is_some();
+        Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
+    }
+
+    /// One round of cleaning, if it gains anything.
+    fn clean_step(&self, log: &mut crate::log::Log, time: u32) -> Result<bool> {
+        let before = self.meta.read().usage.clean_count();
+        let drained = !self.meta.read().usage.drained().is_empty();
+        if drained {
+            self.checkpoint(log, time, false)?;
+        } else if !self.clean(log, time)? {
+            return Ok(false);
+        }
+        Ok(self.meta.read().usage.clean_count() > before)
+    }
+
+    fn is_commit_due(&self, now: Timestamp) -> bool {
+        let waits = !self.dirty_files.lock().is_empty() || self.meta.read().has_changes();
+        let changes = self.clock.changes.load(Ordering::Relaxed);
+        let now = millis(now);
+        let mut due = self.clock.due.lock();
+        if !waits {
+            due.waiting = None;
+            return false;
+        }
+        if changes != due.seen {
+            due.seen = changes;
+            due.active = now;
+        }
+        let since = *due.waiting.get_or_insert(now);
+        let long = |from: i64, interval: Duration| {
+            now.saturating_sub(from) >= i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
+        };
+        long(since, self.options.commit_interval) || long(due.active, PAUSE) || now < since
+    }
+
+    fn is_checkpoint_due(&self, blocks: u64, now: Timestamp) -> bool {
+        if blocks == 0 {
+            return false;
+        }
+        let dirty_nodes = self.meta.read().tree.dirty_count();
+        let last = self.clock.due.lock().checkpoint;
+        let age = millis(now).saturating_sub(last);
+        let interval = i64::try_from(self.options.checkpoint_interval.as_millis());
+        blocks >= CHECKPOINT_BLOCKS
+            || dirty_nodes >= self.options.cache / BLOCK_SIZE / 2
+            || age >= interval.unwrap_or(i64::MAX)
+            || age < 0
+    }
+
+    /// Writes the delta out when it has become long.
+    pub(super) fn relieve_changes(&self) -> Result<()> {
+        if self.meta.read().change_count() < CHANGES_MAX {
+            return Ok(());
+        }
+        let time = self.clock.time.load(Ordering::Relaxed);
+        match self.log.try_lock() {
+            Some(mut log) => self.commit(&mut log, &Selection::Files(Default::default()), time),
+            None => Ok(()),
+        }
+    }
+}

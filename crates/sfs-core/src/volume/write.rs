@@ -1,0 +1,257 @@
+//! Writing file content: into the write buffer.
+//!
+//! Owns: dirty blocks from the moment they are written until a commit takes them.
+//! Promises: a write is seen whole by later reads; bytes between the old end of a file and a later
+//! write are zero; what is refused for lack of space changes nothing.
+//! Never: writes to the device, but for making room in the write buffer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sfs_device::{BLOCK_SIZE, Block};
+use zerocopy::IntoBytes;
+
+use super::Volume;
+use super::handles::{DirtyBlock, FileData, Handle, Pending};
+use crate::buffer::Buffer;
+use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Mapping};
+use crate::request::{Caller, WriteMode};
+use crate::{Error, Result};
+
+/// Bytes in the largest file.
+const FILE_LEN_MAX: u64 = FILE_BLOCKS_MAX * BLOCK_SIZE as u64;
+
+/// The content of a block that will be changed in part.
+struct Base {
+    block: u32,
+    content: Box<Block>,
+    mapping: Option<Mapping>,
+    dirty: Option<u32>,
+}
+
+impl Volume {
+    /// Writes `data` at `offset` of `ino`.
+    pub fn write(
+        &self,
+        ino: u64,
+        offset: u64,
+        data: &[u8],
+        mode: WriteMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        self.writable()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_LEN_MAX);
+        let end = end.ok_or(Error::FileTooLarge)?;
+        let handle = self.handles.get(ino);
+        self.admit_write(&handle, offset, end)?;
+        if mode.kill_privileges {
+            self.kill_privileges(ino)?;
+        }
+        let mut bases: Vec<Base> = Vec::new();
+        loop {
+            let io = handle.io.write();
+            let inode = self.attributes(ino)?;
+            if inode.kind() != FileKind::Regular {
+                return Err(if inode.kind() == FileKind::Directory {
+                    Error::IsDirectory
+                } else {
+                    Error::Invalid
+                });
+            }
+            let partial = partial_blocks(&inode, offset, end);
+            if self.bases_hold(&handle, &bases, &partial)? {
+                let times = (!mode.keep_times).then_some((caller.now, caller.now));
+                self.insert(&handle, &inode, offset, data, &bases, times);
+                break;
+            }
+            drop(io);
+            // The old content is read while other readers may go on.
+            let _io = handle.io.read();
+            bases = self.read_bases(&handle, &partial)?;
+        }
+        self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.clock.note_change();
+        self.relieve(caller.now)
+    }
+
+    /// Sets the length of a file whose handle is locked for writing.
+    pub(super) fn set_size(&self, handle: &Arc<Handle>, size: u64) -> Result<()> {
+        if size > FILE_LEN_MAX {
+            return Err(Error::FileTooLarge);
+        }
+        let inode = self.attributes(handle.ino)?;
+        match inode.kind() {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::Invalid),
+        }
+        if size < inode.size {
+            return self.shrink(handle, &inode, size);
+        }
+        if size == inode.size {
+            return Ok(());
+        }
+        self.writable()?;
+        // The tail of the last block becomes visible: it has to be zero, and so be written.
+        let partial = partial_blocks(&inode, size, size);
+        let bases = self.read_bases(handle, &partial)?;
+        let holds_data = |base: &Base| {
+            let inline = inode.flags.contains(InodeFlags::INLINE);
+            base.mapping.is_some() || base.dirty.is_some() || inline
+        };
+        let mut data = handle.data();
+        for base in bases.iter().filter(|base| holds_data(base)) {
+            self.insert_base(&mut data, base, inode.size);
+        }
+        let times = data.pending.and_then(|pending| pending.times);
+        data.pending = Some(Pending { size, times });
+        drop(data);
+        self.note_dirty(handle);
+        self.clock.note_change();
+        Ok(())
+    }
+
+    /// The current content of `blocks`, and what says whether it is still current later.
+    fn read_bases(&self, handle: &Handle, blocks: &[u32]) -> Result<Vec<Base>> {
+        let read = |block: &u32| {
+            let mut content = Box::new(Block([0; BLOCK_SIZE]));
+            let (mapping, dirty) = self.state_of(handle, *block)?;
+            self.fill(handle, *block, std::slice::from_mut(&mut *content))?;
+            Ok(Base { block: *block, content, mapping, dirty })
+        };
+        blocks.iter().map(read).collect()
+    }
+
+    /// What tells whether the content of a block is still the same: its place on the device, and
+    /// the checksum of its dirty memory.
+    fn state_of(&self, handle: &Handle, block: u32) -> Result<(Option<Mapping>, Option<u32>)> {
+        let dirty = handle.data().dirty.get(&block).map(|dirty| dirty.checksum);
+        let mapping = self.consult(|txn| crate::meta::mapping(txn.tree(), handle.ino, block))?;
+        Ok((mapping, dirty))
+    }
+
+    /// Whether `bases` are the current content of exactly the blocks `partial`.
+    fn bases_hold(&self, handle: &Handle, bases: &[Base], partial: &[u32]) -> Result<bool> {
+        if !bases.iter().map(|base| base.block).eq(partial.iter().copied()) {
+            return Ok(false);
+        }
+        for base in bases {
+            let (mapping, dirty) = self.state_of(handle, base.block)?;
+            // A dirty block that was written out meanwhile has changed state but not content.
+            if dirty != base.dirty || (dirty.is_none() && mapping != base.mapping) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts a write into the buffer.
+    fn insert(
+        &self,
+        handle: &Arc<Handle>,
+        inode: &Inode,
+        offset: u64,
+        bytes: &[u8],
+        bases: &[Base],
+        times: Option<(crate::format::Timestamp, crate::format::Timestamp)>,
+    ) {
+        let end = offset + bytes.len() as u64;
+        let first = offset / BLOCK_SIZE as u64;
+        let last = (end - 1) / BLOCK_SIZE as u64;
+        let mut buffer = Buffer::new((last - first + 1) as usize, &self.budget);
+        let memory = buffer.blocks_mut();
+        for base in bases.iter().filter(|base| (first..=last).contains(&base.block.into())) {
+            let block = &mut memory[(u64::from(base.block) - first) as usize];
+            block.clone_from(&base.content);
+            clear_tail(block, base.block, inode.size);
+        }
+        let start = (offset % BLOCK_SIZE as u64) as usize;
+        memory.as_mut_bytes()[start..start + bytes.len()].copy_from_slice(bytes);
+        let checksums: Vec<u32> = memory.iter().map(|b| crc32c::crc32c(b.as_bytes())).collect();
+
+        let mut data = handle.data();
+        for base in bases.iter().filter(|base| !(first..=last).contains(&base.block.into())) {
+            self.insert_base(&mut data, base, inode.size);
+        }
+        for ((block, memory), checksum) in (first as u32..).zip(buffer.share()).zip(checksums) {
+            self.insert_dirty(&mut data, block, DirtyBlock { memory, checksum });
+        }
+        let size = inode.size.max(end);
+        let times = times.or(data.pending.and_then(|pending| pending.times));
+        data.pending = Some(Pending { size, times });
+        drop(data);
+        self.note_dirty(handle);
+    }
+
+    /// Makes a block dirty with its old content, zero beyond `size`.
+    fn insert_base(&self, data: &mut FileData, base: &Base, size: u64) {
+        let mut buffer = Buffer::new(1, &self.budget);
+        let block = &mut buffer.blocks_mut()[0];
+        block.clone_from(&base.content);
+        clear_tail(block, base.block, size);
+        let checksum = crc32c::crc32c(block.as_bytes());
+        let memory = buffer.share().next().expect("a buffer of one block");
+        self.insert_dirty(data, base.block, DirtyBlock { memory, checksum });
+    }
+
+    fn insert_dirty(&self, data: &mut FileData, block: u32, dirty: DirtyBlock) {
+        if data.dirty.insert(block, dirty).is_none() {
+            self.dirty_blocks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the dirty blocks of a file that is gone.
+    pub(super) fn drop_dirty(&self, handle: &Handle) {
+        let mut data = handle.data();
+        self.dirty_blocks.fetch_sub(data.dirty.len(), Ordering::Relaxed);
+        data.dirty.clear();
+        data.pending = None;
+        data.ordered = false;
+        drop(data);
+        self.dirty_files.lock().remove(&handle.ino);
+    }
+}
+
+/// Zeroes what is beyond `size` in block number `no`.
+fn clear_tail(block: &mut Block, no: u32, size: u64) {
+    let start = u64::from(no) * BLOCK_SIZE as u64;
+    let keep = size.saturating_sub(start).min(BLOCK_SIZE as u64) as usize;
+    block.0[keep..].fill(0);
+}
+
+/// The blocks whose old content matters to a change of `offset..end`, ascending: those that are
+/// overwritten in part, the one with the old end of the file if the file grows past it, and the
+/// first if it was inline and will not be.
+fn partial_blocks(inode: &Inode, offset: u64, end: u64) -> Vec<u32> {
+    let size = BLOCK_SIZE as u64;
+    let holds = |byte: u64| (byte / size) as u32;
+    let mut blocks = Vec::with_capacity(2);
+    if end > offset && !offset.is_multiple_of(size) {
+        blocks.push(holds(offset));
+    }
+    if end > offset && !end.is_multiple_of(size) && end < inode.size {
+        blocks.push(holds(end));
+    }
+    let covered = |block: u32| {
+        let start = u64::from(block) * size;
+        offset <= start && start + size <= end
+    };
+    if end > inode.size && !inode.size.is_multiple_of(size) {
+        blocks.push(holds(inode.size));
+    }
+    if inode.flags.contains(InodeFlags::INLINE) {
+        blocks.push(0);
+    }
+    // The head of a block that the write covers from the start to beyond the old end is nobody's.
+    blocks.retain(|block| {
+        let start = u64::from(*block) * size;
+        let overwritten = offset <= start && end >= inode.size.min(start + size);
+        start < inode.size && !covered(*block) && !(end > offset && overwritten && end > start)
+    });
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks
+}

@@ -1,0 +1,237 @@
+//! Extended attributes.
+//!
+//! Owns: their items: a value may need several, the first of which has the name.
+//! Promises: setting one is a single transaction, whatever its length.
+//! Never: interprets a name; namespaces are the kernel's business.
+
+use super::Volume;
+use super::directory::NameHasher;
+use super::txn::Txn;
+use crate::format::{
+    Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, Structure,
+    XATTR_LEN_MAX,
+};
+use crate::meta::Fault;
+use crate::request::{Caller, XattrMode};
+use crate::{Error, Result};
+
+/// Bytes of an item's value.
+const PART_LEN: usize = 1024;
+
+/// Bytes before the name in the first part: its length, a reserved byte, the value's length.
+const PREFIX_LEN: usize = 6;
+
+/// Most bytes that the names of a file's attributes may take together (the kernel's limit).
+const NAMES_LEN_MAX: usize = 65_536;
+
+type Step<T> = std::result::Result<T, Fault>;
+
+/// The first part of an attribute.
+struct First<'a> {
+    name: &'a [u8],
+    value_len: usize,
+    value: &'a [u8],
+}
+
+fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<First<'a>, Corruption> {
+    let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+    let (prefix, rest) = bytes.split_first_chunk::<PREFIX_LEN>().ok_or(wrong)?;
+    let [name_len, _, a, b, c, d] = *prefix;
+    let value_len = u32::from_le_bytes([a, b, c, d]) as usize;
+    let (name, value) = rest.split_at_checked(usize::from(name_len)).ok_or(wrong)?;
+    if value_len > XATTR_LEN_MAX || value.len() > value_len || name.is_empty() {
+        return Err(wrong);
+    }
+    Ok(First { name, value_len, value })
+}
+
+fn first_key(hasher: &NameHasher, ino: u64, name: &[u8]) -> Key {
+    Key::new(ino, ItemKind::Xattr, hasher.hash(name) >> 32 << 32)
+}
+
+/// The key of the first part of attribute `name`, if the attribute exists.
+fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> Step<Option<Key>> {
+    let mut from = first_key(hasher, ino, name);
+    let hash = from.offset >> 32;
+    while let Some((key, bytes)) = txn.tree().first_from(&from)? {
+        if key.ino != ino || key.kind != from.kind || key.offset >> 32 != hash {
+            break;
+        }
+        if key.offset & 0xffff == 0 && decode(bytes, &key)?.name == name {
+            return Ok(Some(key));
+        }
+        from = key.next();
+    }
+    Ok(None)
+}
+
+/// The value of attribute `name`.
+pub(super) fn read(
+    txn: &Txn<'_>,
+    hasher: &NameHasher,
+    ino: u64,
+    name: &[u8],
+) -> Step<Option<Vec<u8>>> {
+    let Some(mut key) = find(txn, hasher, ino, name)? else { return Ok(None) };
+    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Length);
+    let first = decode(txn.get(&key)?.ok_or(wrong)?, &key)?;
+    let (value_len, mut value) = (first.value_len, first.value.to_vec());
+    while value.len() < value_len {
+        key.offset += 1;
+        let part = txn.get(&key)?.filter(|part| !part.is_empty()).ok_or(wrong)?;
+        value.extend_from_slice(part);
+    }
+    if value.len() == value_len { Ok(Some(value)) } else { Err(wrong.into()) }
+}
+
+/// Removes attribute `name` if it exists; says whether it did.
+pub(super) fn delete(
+    txn: &mut Txn<'_>,
+    hasher: &NameHasher,
+    ino: u64,
+    inode: &mut Inode,
+    name: &[u8],
+) -> Step<bool> {
+    let Some(key) = find(txn, hasher, ino, name)? else { return Ok(false) };
+    let mut from = key;
+    while let Some((part, _)) = txn.tree().first_from(&from)? {
+        if part.ino != ino || part.kind != key.kind || part.offset >> 16 != key.offset >> 16 {
+            break;
+        }
+        txn.delete(part);
+        from = part.next();
+    }
+    let any_left = has_others(txn, ino, &key)?;
+    inode.flags.set(InodeFlags::XATTRS, any_left);
+    Ok(true)
+}
+
+/// As [`delete`], without a search where there are no attributes.
+pub(super) fn delete_if_any(
+    txn: &mut Txn<'_>,
+    hasher: &NameHasher,
+    ino: u64,
+    inode: &mut Inode,
+    name: &[u8],
+) -> Step<()> {
+    if inode.flags.contains(InodeFlags::XATTRS) {
+        delete(txn, hasher, ino, inode, name)?;
+    }
+    Ok(())
+}
+
+/// Whether `ino` has attributes beside the one at `gone`.
+fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> Step<bool> {
+    let mut from = Key::new(ino, ItemKind::Xattr, 0);
+    while let Some((key, _)) = txn.tree().first_from(&from)? {
+        if key.ino != ino || key.kind != gone.kind {
+            break;
+        }
+        if key.offset >> 16 != gone.offset >> 16 {
+            return Ok(true);
+        }
+        from = key.next();
+    }
+    Ok(false)
+}
+
+/// Adds an attribute that does not exist.
+fn insert(txn: &mut Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8], value: &[u8]) -> Step<()> {
+    let mut key = first_key(hasher, ino, name);
+    while txn.get(&key)?.is_some() {
+        key.offset += 1 << 16;
+    }
+    let mut bytes = vec![name.len() as u8, 0];
+    bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(name);
+    let (head, rest) = value.split_at(value.len().min(PART_LEN - bytes.len()));
+    bytes.extend_from_slice(head);
+    txn.put(key, bytes);
+    for part in rest.chunks(PART_LEN) {
+        key.offset += 1;
+        txn.put(key, part.to_vec());
+    }
+    Ok(())
+}
+
+impl Volume {
+    /// The value of extended attribute `name`.
+    pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        self.consult(|txn| {
+            if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
+                return Err(Error::NoAttribute.into());
+            }
+            Ok(read(txn, self.hasher(), ino, name)?.ok_or(Error::NoAttribute)?)
+        })
+    }
+
+    /// The names of the extended attributes, each ended by a NUL.
+    pub fn xattr_names(&self, ino: u64) -> Result<Vec<u8>> {
+        self.consult(|txn| {
+            let mut names = Vec::new();
+            if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
+                return Ok(names);
+            }
+            let mut from = Key::new(ino, ItemKind::Xattr, 0);
+            while let Some((key, bytes)) = txn.tree().first_from(&from)? {
+                if key.ino != ino || key.kind != from.kind {
+                    break;
+                }
+                if key.offset & 0xffff == 0 {
+                    names.extend_from_slice(decode(bytes, &key)?.name);
+                    names.push(0);
+                }
+                from = key.next();
+            }
+            Ok(names)
+        })
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(
+        &self,
+        ino: u64,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        if name.is_empty() || name.len() > NAME_LEN_MAX {
+            return Err(Error::OutOfRange);
+        }
+        if value.len() > XATTR_LEN_MAX {
+            return Err(Error::ValueTooLong);
+        }
+        self.admit(0)?;
+        if self.xattr_names(ino)?.len() + name.len() >= NAMES_LEN_MAX {
+            return Err(Error::NoSpace);
+        }
+        self.transact(|txn| {
+            let mut inode = txn.inode(ino)?;
+            let existed = delete(txn, self.hasher(), ino, &mut inode, name)?;
+            match (existed, mode) {
+                (true, XattrMode::Create) => return Err(Error::Exists.into()),
+                (false, XattrMode::Replace) => return Err(Error::NoAttribute.into()),
+                _ => {}
+            }
+            insert(txn, self.hasher(), ino, name, value)?;
+            inode.flags.set(InodeFlags::XATTRS, true);
+            inode.ctime = caller.now;
+            txn.put_inode(ino, &inode);
+            Ok(())
+        })
+    }
+
+    /// Removes an extended attribute.
+    pub fn remove_xattr(&self, ino: u64, name: &[u8], caller: &Caller) -> Result<()> {
+        self.transact(|txn| {
+            let mut inode = txn.inode(ino)?;
+            if !delete(txn, self.hasher(), ino, &mut inode, name)? {
+                return Err(Error::NoAttribute.into());
+            }
+            inode.ctime = caller.now;
+            txn.put_inode(ino, &inode);
+            Ok(())
+        })
+    }
+}
