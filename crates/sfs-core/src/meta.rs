@@ -193,6 +193,14 @@ impl Meta {
         mapping(&self.tree, ino, block)
     }
 
+    /// The mappings of a run; it is prepared afterwards.
+    pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, Fault> {
+        match self.tree.get(key)? {
+            Some(value) => Ok(MappingRun::decode(value, key)?),
+            None => Ok(MappingRun::default()),
+        }
+    }
+
     /// Maps blocks of one run of `ino` (prepared), and keeps the usage table in step.
     pub(crate) fn map_run(
         &mut self,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
+use crate::buffer::{Memory, Pool};
 use crate::format::{FileKind, Inode, Timestamp};
 
 /// How a volume is opened.
@@ -143,23 +144,29 @@ pub enum Seek {
 /// Bytes of a file.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) start: usize,
-    pub(crate) len: usize,
+    /// `None` for no bytes.
+    memory: Option<Memory>,
+    start: usize,
+    len: usize,
 }
 
 impl ReadBuffer {
-    /// A buffer for `len` bytes at `offset` of a file: the blocks that hold them, zeroed.
-    pub(crate) fn new(offset: u64, len: usize) -> Self {
+    /// A buffer for `len` bytes, at least one, at `offset` of a file.
+    pub(crate) fn new(offset: u64, len: usize, pool: &Pool) -> Self {
         let start = (offset % BLOCK_SIZE as u64) as usize;
         let count = (start + len).div_ceil(BLOCK_SIZE);
-        let blocks = zerocopy::FromZeros::new_vec_zeroed(count).expect("memory for a read");
-        Self { blocks, start, len }
+        Self { memory: Some(Memory::new(count, pool)), start, len }
+    }
+
+    /// The blocks that hold the bytes; what is in them at first is undefined.
+    pub(crate) fn blocks_mut(&mut self) -> &mut [Block] {
+        self.memory.as_mut().map_or(&mut [], Memory::blocks_mut)
     }
 
     /// The bytes; fewer than asked for at the end of the file.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.blocks.as_bytes()[self.start..self.start + self.len]
+        let blocks = self.memory.as_ref().map_or(&[][..], Memory::blocks);
+        &blocks.as_bytes()[self.start..self.start + self.len]
     }
 }
 

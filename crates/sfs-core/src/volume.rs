@@ -37,7 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use sfs_device::Device;
 
-use crate::buffer::Budget;
+use crate::buffer::Pool;
 use crate::counters::AtomicCounters;
 use crate::format::Superblock;
 use crate::log::{Log, Payload};
@@ -70,7 +70,7 @@ pub struct Volume {
     /// Those whose data has to go with the next delta.
     ordered_files: Mutex<BTreeSet<u64>>,
     dirty_blocks: AtomicUsize,
-    budget: Budget,
+    pool: Pool,
     /// Segments with live blocks that cannot be read: they stay as they are.
     rotten: Mutex<BTreeSet<u32>>,
     /// Files to delete.
@@ -108,7 +108,7 @@ impl Volume {
             dirty_files: Mutex::default(),
             ordered_files: Mutex::default(),
             dirty_blocks: AtomicUsize::new(0),
-            budget: Budget::default(),
+            pool: Pool::default(),
             rotten: Mutex::default(),
             reclaim: Mutex::default(),
             syncs: SyncQueue::default(),

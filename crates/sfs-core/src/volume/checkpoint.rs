@@ -66,7 +66,8 @@ impl Volume {
         log.blocks_since_checkpoint = 0;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.meta.write().usage.release(&snapshot.drained);
-        self.discard(&snapshot.drained)
+        self.discard(&snapshot.drained);
+        Ok(())
     }
 
     /// Gives every dirty node its place, under the metadata lock.
@@ -187,19 +188,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Tells the device that `segments` hold nothing, neighbours together.
-    fn discard(&self, segments: &[u32]) -> Result<()> {
+    /// Tells the device that `segments` hold nothing, neighbours together. It is a hint: a device
+    /// that fails to take it loses nothing.
+    fn discard(&self, segments: &[u32]) {
         if !self.options.discard {
-            return Ok(());
+            return;
         }
         let layout = &self.superblock.layout;
         let mut sorted = segments.to_vec();
         sorted.sort_unstable();
         for run in sorted.chunk_by(|a, b| a + 1 == *b) {
             let blocks = run.len() as u64 * u64::from(layout.segment_blocks);
-            self.device.discard(layout.segment_address(run[0]), blocks)?;
+            let _ = self.device.discard(layout.segment_address(run[0]), blocks);
         }
-        Ok(())
     }
 
     /// Writes everything and a last checkpoint. Nothing may be written afterwards.

@@ -95,7 +95,7 @@ impl Volume {
 
     /// Reads neighbouring live blocks in one request.
     fn read_run(&self, segment: u32, run: &[Live], moves: &mut Vec<Move>) -> Result<()> {
-        let mut buffer = Buffer::new(run.len(), &self.budget);
+        let mut buffer = Buffer::new(run.len(), &self.pool);
         self.read_blocks(run[0].mapping.address, buffer.blocks_mut())?;
         for (live, memory) in run.iter().zip(buffer.share()) {
             if crc32c::crc32c(memory.block().as_bytes()) != live.mapping.checksum {

@@ -15,7 +15,8 @@ use super::Volume;
 use super::handles::{DirtyBlock, FileData, Handle};
 use crate::buffer::BlockRef;
 use crate::format::{
-    INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, SummaryEntry, VALUE_LEN_MAX, run_key,
+    INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry,
+    VALUE_LEN_MAX, run_key,
 };
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD, Payload};
 use crate::meta::{Fault, Meta};
@@ -70,8 +71,8 @@ struct Chosen {
 struct FilePlan {
     handle: Arc<Handle>,
     inode: Inode,
-    /// Blocks that are written now.
-    blocks: Vec<(u32, DirtyBlock)>,
+    /// Blocks that are written now, and what they were mapped to.
+    blocks: Vec<(u32, DirtyBlock, Option<Mapping>)>,
     /// The file lives in its tree item from now on.
     inline: Option<Vec<u8>>,
     /// The inline item goes.
@@ -168,10 +169,8 @@ impl Volume {
     ) -> std::result::Result<Vec<Chosen>, Fault> {
         let mut chosen = Vec::new();
         for file in files {
-            for (block, dirty) in &file.blocks {
+            for (block, dirty, old) in &file.blocks {
                 let ino = file.handle.ino;
-                meta.tree.prepare(&run_key(ino, *block))?;
-                let old = meta.mapping(ino, *block)?;
                 let write_count = old.map_or(0, |old| old.write_count);
                 let modified = old.map_or(file.inode.modified, |old| old.modified);
                 let candidate = Candidate { write_count, modified, cleaning: false };
@@ -253,7 +252,7 @@ impl Volume {
         if file.inline.is_some() {
             data.dirty.clear();
         }
-        for (block, _) in &file.blocks {
+        for (block, ..) in &file.blocks {
             data.dirty.remove(block);
         }
         self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
@@ -364,14 +363,11 @@ fn plan_file(
         return Ok(Some(plan));
     }
     let outgrown = inode.flags.contains(InodeFlags::INLINE) && data.dirty.contains_key(&0);
-    let blocks: Vec<(u32, DirtyBlock)> =
-        data.dirty.iter().take(limit).map(|(block, dirty)| (*block, dirty.clone())).collect();
-    let mut new_blocks = 0;
-    for (block, _) in &blocks {
-        new_blocks += u64::from(meta.mapping(ino, *block)?.is_none());
-    }
+    let blocks = old_mappings(meta, ino, data.dirty.iter().take(limit))?;
+    let new_blocks = blocks.iter().filter(|(.., old)| old.is_none()).count() as u64;
     // The length covers what has been written, as long as something is still to be.
-    let written = blocks.last().map_or(0, |(block, _)| (u64::from(*block) + 1) * BLOCK_SIZE as u64);
+    let written =
+        blocks.last().map_or(0, |(block, ..)| (u64::from(*block) + 1) * BLOCK_SIZE as u64);
     let size = if blocks.len() == data.dirty.len() {
         shown.size
     } else {
@@ -383,6 +379,25 @@ fn plan_file(
     }
     count_write(&mut inode, blocks.len() as u64, time);
     Ok(Some(FilePlan { handle: handle.clone(), inode, blocks, inline: None, outgrown }))
+}
+
+/// `blocks` of file `ino`, with what each is mapped to. The runs are in memory afterwards.
+fn old_mappings<'a>(
+    meta: &Meta,
+    ino: u64,
+    blocks: impl Iterator<Item = (&'a u32, &'a DirtyBlock)>,
+) -> std::result::Result<Vec<(u32, DirtyBlock, Option<Mapping>)>, Fault> {
+    let mut run: Option<(Key, MappingRun)> = None;
+    let mut found = Vec::with_capacity(blocks.size_hint().0);
+    for (block, dirty) in blocks {
+        let key = run_key(ino, *block);
+        if run.as_ref().is_none_or(|(at, _)| *at != key) {
+            run = Some((key, meta.run(&key)?));
+        }
+        let old = run.as_ref().and_then(|(_, run)| run.get(*block));
+        found.push((*block, dirty.clone(), old));
+    }
+    Ok(found)
 }
 
 /// `count` blocks of the file are written (SFS, section 3.2: W_f and T_f^m).

@@ -38,9 +38,9 @@ impl Volume {
         if len == 0 {
             return Ok(ReadBuffer::default());
         }
-        let mut buffer = ReadBuffer::new(offset, len);
+        let mut buffer = ReadBuffer::new(offset, len, &self.pool);
         let first = (offset / BLOCK_SIZE as u64) as u32;
-        self.fill(&handle, first, &mut buffer.blocks)?;
+        self.fill(&handle, first, buffer.blocks_mut())?;
         Ok(buffer)
     }
 
@@ -87,7 +87,7 @@ impl Volume {
             let mapped = self.consult(|txn| locate(txn, handle.ino, &wanted, first, blocks))?;
             wanted = self.fetch(&mapped, first, blocks)?;
         }
-        let at = self.consult(|txn| Ok(mapping(txn.tree(), handle.ino, wanted[0])?))?;
+        let at = self.consult(|txn| mapping(txn.tree(), handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
         Err(Corruption::new(Structure::Data, at, CorruptionKind::Checksum).into())
     }

@@ -102,11 +102,11 @@ impl Volume {
     pub(super) fn relieve(&self, now: Timestamp) -> Result<()> {
         let time = self.volume_time(now);
         let budget = self.options.write_buffer;
-        if self.budget.held() < budget / 2 {
+        if self.pool.held() < budget / 2 {
             return Ok(());
         }
         let log =
-            if self.budget.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
+            if self.pool.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
         match log {
             Some(mut log) => self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS), time),
             None => Ok(()),

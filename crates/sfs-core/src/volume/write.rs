@@ -161,8 +161,9 @@ impl Volume {
         let end = offset + bytes.len() as u64;
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        let mut buffer = Buffer::new((last - first + 1) as usize, &self.budget);
+        let mut buffer = Buffer::new((last - first + 1) as usize, &self.pool);
         let memory = buffer.blocks_mut();
+        clear_edges(memory, offset, end);
         for base in bases.iter().filter(|base| (first..=last).contains(&base.block.into())) {
             let block = &mut memory[(u64::from(base.block) - first) as usize];
             block.clone_from(&base.content);
@@ -188,7 +189,7 @@ impl Volume {
 
     /// Makes a block dirty with its old content, zero beyond `size`.
     fn insert_base(&self, data: &mut FileData, base: &Base, size: u64) {
-        let mut buffer = Buffer::new(1, &self.budget);
+        let mut buffer = Buffer::new(1, &self.pool);
         let block = &mut buffer.blocks_mut()[0];
         block.clone_from(&base.content);
         clear_tail(block, base.block, size);
@@ -212,6 +213,22 @@ impl Volume {
         data.ordered = false;
         drop(data);
         self.dirty_files.lock().remove(&handle.ino);
+    }
+}
+
+/// Zeroes the first and the last block of the memory for `offset..end` where they are not written
+/// whole.
+fn clear_edges(memory: &mut [Block], offset: u64, end: u64) {
+    let size = BLOCK_SIZE as u64;
+    if !offset.is_multiple_of(size)
+        && let Some(first) = memory.first_mut()
+    {
+        first.0.fill(0);
+    }
+    if !end.is_multiple_of(size)
+        && let Some(last) = memory.last_mut()
+    {
+        last.0.fill(0);
     }
 }
 
