@@ -25,6 +25,12 @@ const SEGMENTS_MIN: u64 = 24;
 /// Fewest blocks in a segment: 128 KiB.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 
+/// Most segments in a volume: half a gigabyte of usage table.
+const SEGMENT_COUNT_MAX: u32 = 1 << 24;
+
+/// Addresses have 40 bits: 4 PiB.
+const BLOCK_COUNT_MAX: u64 = (1 << 40) - 1;
+
 /// Most blocks in a segment: 1 GiB.
 const SEGMENT_BLOCKS_MAX: u64 = 1 << 18;
 
@@ -41,6 +47,12 @@ impl Label {
         let mut bytes = [0; LABEL_LEN];
         bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
         (!text.chars().any(char::is_control)).then_some(Self(bytes))
+    }
+
+    /// Whether it is what [`Label::new`] would make.
+    fn is_sound(&self) -> bool {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(LABEL_LEN);
+        str::from_utf8(&self.0[..len]).ok().and_then(Self::new) == Some(*self)
     }
 
     /// The text.
@@ -102,6 +114,7 @@ impl Layout {
         segment_blocks: u64,
         partition_start: u64,
     ) -> Result<Self, LayoutError> {
+        let block_count = block_count.min(BLOCK_COUNT_MAX);
         let in_range = (SEGMENT_BLOCKS_MIN..=SEGMENT_BLOCKS_MAX).contains(&segment_blocks);
         if !in_range || !segment_blocks.is_power_of_two() {
             return Err(LayoutError::SegmentSize);
@@ -115,8 +128,8 @@ impl Layout {
         if block_count < minimum {
             return Err(LayoutError::TooSmall { minimum: minimum * BLOCK_SIZE as u64 });
         }
-        let segment_count =
-            ((block_count - segment_first - tail) / segment_blocks).min(u64::from(u32::MAX) / 2);
+        let segment_count = ((block_count - segment_first - tail) / segment_blocks)
+            .min(u64::from(SEGMENT_COUNT_MAX));
         let end = segment_first + segment_count * segment_blocks;
         Ok(Self {
             block_count,
@@ -221,11 +234,12 @@ impl Superblock {
         bytes.starts_with(&MAGIC)
     }
 
-    /// The format version that `bytes` claim. Checked before the checksum, so that a newer format
-    /// is called newer and not corrupt.
-    pub fn version_of(bytes: &[u8]) -> Option<u32> {
+    /// The format version of `bytes`, if their checksum holds: a newer format is then newer and
+    /// not corrupt. Magic number, checksum and version are where they are in every version.
+    pub fn version_of(bytes: &[u8; BLOCK_SIZE]) -> Option<u32> {
         let (raw, _) = RawSuperblock::ref_from_prefix(bytes).ok()?;
-        (raw.magic == MAGIC).then(|| raw.version.get())
+        let sound = raw.magic == MAGIC && raw.checksum.get() == crc32c::crc32c(&bytes[UNSUMMED..]);
+        sound.then(|| raw.version.get())
     }
 
     /// Verifies and decodes the block read at `at`, which is [`SUPERBLOCK_ADDRESS`] or the last.
@@ -247,16 +261,18 @@ impl Superblock {
             slots: raw.slots.map(U64::get),
             backup: raw.backup.get(),
         };
+        let label = Label(raw.label);
         let sound = raw.version.get() == FORMAT_VERSION
             && raw.features.get() == 0
             && raw.created_nanos.get() < 1_000_000_000
+            && label.is_sound()
             && layout.is_sound();
         if !sound {
             return Err(wrong(CorruptionKind::Value));
         }
         Ok(Self {
             uuid: raw.uuid,
-            label: Label(raw.label),
+            label,
             layout,
             hash_key: raw.hash_key.map(U64::get),
             created: Timestamp { secs: raw.created_secs.get(), nanos: raw.created_nanos.get() },
@@ -270,7 +286,9 @@ impl Layout {
         let blocks = u64::from(self.segment_blocks);
         let end = self.segment_first.checked_add(u64::from(self.segment_count) * blocks);
         (SEGMENT_BLOCKS_MIN..=SEGMENT_BLOCKS_MAX).contains(&blocks)
-            && self.block_count < 1 << 40
+            && blocks.is_power_of_two()
+            && self.segment_count <= SEGMENT_COUNT_MAX
+            && self.block_count <= BLOCK_COUNT_MAX
             && u64::from(self.segment_count) >= SEGMENTS_MIN
             && self.slots[0] == SLOT_ADDRESS
             && SUPERBLOCK_ADDRESS < SLOT_ADDRESS

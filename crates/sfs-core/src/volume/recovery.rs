@@ -24,6 +24,9 @@ use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
 use crate::{Error, Result};
 
+/// No commit says more than this, in bytes: changes are written out long before.
+const DELTA_LEN_MAX: usize = 256 << 20;
+
 /// A chunk needs this much of a segment.
 const ROOM_MIN: u32 = 2;
 
@@ -130,7 +133,7 @@ impl Volume {
         };
         let mut batch = Vec::new();
         let mut delta_len = 0;
-        let memory_max = (self.options.cache + self.options.write_buffer).max(64 << 20);
+
         while let Some(chunk) = self.next_chunk(&mut position)? {
             delta_len += chunk.delta.len();
             let end = chunk.header.end;
@@ -138,8 +141,9 @@ impl Volume {
             if end {
                 return Ok(Some((batch, position)));
             }
-            if delta_len > memory_max {
-                break;
+            if delta_len > DELTA_LEN_MAX {
+                let at = position.sequence;
+                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Length).into());
             }
         }
         Ok(None)
@@ -339,7 +343,7 @@ fn read_superblock(device: &dyn Device) -> Result<Superblock> {
     let read = |at: u64| -> Result<Superblock> {
         let mut blocks = Block::new_vec_zeroed(1).expect("memory for a block");
         device.read(at, &mut blocks)?;
-        match Superblock::version_of(blocks[0].as_bytes()) {
+        match Superblock::version_of(&blocks[0].0) {
             Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat(version)),
             _ => Ok(Superblock::decode(&blocks[0].0, at)?),
         }
@@ -361,17 +365,20 @@ fn read_superblock(device: &dyn Device) -> Result<Superblock> {
 /// The newest checkpoint that is sound.
 fn read_checkpoint(device: &dyn Device, superblock: &Superblock) -> Result<CheckpointRecord> {
     let mut blocks = Block::new_vec_zeroed(CHECKPOINT_SLOT_BLOCKS as usize).expect("memory");
-    let mut records = Vec::new();
-    let mut damage = None;
-    for at in superblock.layout.slots {
+    let mut read = |slot: u64, at: u64| -> Result<CheckpointRecord> {
         device.read(at, &mut blocks)?;
-        match CheckpointRecord::decode(blocks.as_bytes(), superblock.volume(), at) {
-            Ok(record) => records.push(record),
-            Err(error) => damage = Some(error),
+        let record = CheckpointRecord::decode(blocks.as_bytes(), superblock.volume(), at)?;
+        if record.number % 2 == slot {
+            return Ok(record);
         }
+        Err(Corruption::new(Structure::Checkpoint, at, CorruptionKind::Value).into())
+    };
+    let [a, b] = superblock.layout.slots;
+    match (read(0, a), read(1, b)) {
+        (Ok(a), Ok(b)) => Ok(if a.number > b.number { a } else { b }),
+        (Ok(record), Err(_)) | (Err(_), Ok(record)) => Ok(record),
+        (Err(damage), Err(_)) => Err(damage),
     }
-    let newest = records.into_iter().max_by_key(|record| record.number);
-    newest.ok_or_else(|| damage.expect("a slot is sound or damaged").into())
 }
 
 /// The heads of a checkpoint.
