@@ -1,0 +1,274 @@
+//! The bytes of every structure, as docs/FORMAT.md states them.
+//!
+//! The constants were made from the document and not by the code.
+//! If one of these fails, the format has changed: that needs a new version, not new constants.
+
+use sfs_core::format::*;
+use sfs_device::BLOCK_SIZE;
+
+const VOLUME: u64 = 0x0807_0605_0403_0201;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn expect(what: &str, bytes: &[u8], golden: &str) {
+    assert_eq!(hex(bytes), golden.split_whitespace().collect::<String>(), "{what}");
+}
+
+fn layout() -> Layout {
+    Layout::new(4096, 32, 0).expect("a layout")
+}
+
+const SUPERBLOCK: &str = "\
+     5346532d6c6f670a aee534e501000000 0000000000000000 0102030405060708 \
+     090a0b0c0d0e0f10 676f6c64656e0000 0000000000000000 0000000000000000 \
+     0000000000000000 0000000000000000 0000000000000000 0000000000000000 \
+     0000000000000000 0010000000000000 2000000000000000 200000007e000000 \
+     1000000000000000 e00f000000000000 ff0f000000000000 2211000000000000 \
+     4433000000000000 feffffffffffffff ffc99a3b00000000";
+
+const CHECKPOINT: &str = "\
+     53465370a4c9fdb1 0102030405060708 1000000000000000 6000000000000000 \
+     0200000000000000 0300000000000000 0706050422000000 0000000017161514 \
+     0110000000000000 0002000000000000 0000010000000500 0000020700000020 \
+     0000000900000001 0a00000000000000 0b00000000000000 0c00000000000000";
+
+const CHUNK: &str = "\
+     534653636a45bbde 0102030405060708 0700000000000000 4000000000000000 \
+     0d0c0b0a02000000 0200000028000000 0301000000000000 0000000000000000 \
+     1100000000000000 05000000bbaa0000 2700000006000100 0000000000000000 \
+     00000000ddcc0000 0000000000000200 dead000000000000 0000000000000000";
+
+const NEXT_INO: &str = "\
+     0000000012000000 00000000";
+
+const UNMAP: &str = "\
+     0100000011000000 0000000004000000 05000000";
+
+const PUT: &str = "\
+     0200000011000000 0000000001020100 0000000000020000 00000000000908";
+
+const DELETE: &str = "\
+     0300000011000000 0000000001020100 0000000000";
+
+const NODE: &str = "\
+     5346536e237f5a45 0102030405060708 4d00000000000000 0200000000000000 \
+     0403020000000000 0000000000000000 0000000000000000 0000000000000000";
+
+const POINTER: &str = "\
+     4d00000000000000 237f5a45";
+
+const INODE: &str = "\
+     a481000001000000 0200000003000000 0400000003000000 0500000000000000 \
+     0600000000000000 0700000000000000 0800000000000000 f401000009000000 \
+     00000000f4010000 0a00000000000000 f4010000f5ffffff fffffffff4010000 \
+     0c00000000000000 0d00000000000000";
+
+const MAPPING: &str = "\
+     020000809a785634 1201030004000000 bbaa000001000000 0001ffff05000000 \
+     02000000";
+
+const KEY: &str = "\
+     1100000000000000 0401000000000000 00";
+
+const USAGE: &str = "\
+     0000000001000000 0000000000000000 0000000000000000 0000000000000000 \
+     0300000003020000 0400000000000000 0500000000000000 0600000000000000";
+
+const USAGE_KEY: &str = "\
+     0000000000000000 0702000000000000 00";
+
+#[test]
+fn superblock() {
+    let superblock = Superblock {
+        uuid: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        label: Label::new("golden").expect("a label"),
+        layout: layout(),
+        hash_key: [0x1122, 0x3344],
+        created: Timestamp { secs: -2, nanos: 999_999_999 },
+    };
+    let bytes = superblock.encode();
+    expect("superblock", &bytes[..184], SUPERBLOCK);
+    assert_eq!(bytes[184..], [0; BLOCK_SIZE - 184]);
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock));
+}
+
+#[test]
+fn checkpoint() {
+    let record = CheckpointRecord {
+        number: 2,
+        next_sequence: 3,
+        previous: 0x0405_0607,
+        root_address: 34,
+        root_checksum: 0x1415_1617,
+        root_level: 1,
+        next_ino: 16,
+        heads: vec![
+            HeadRecord { head: 0, segment: 1, next_block: 5 },
+            HeadRecord { head: 2, segment: 7, next_block: 32 },
+        ],
+        time: 9,
+        unmounted: true,
+        mount_count: 10,
+        user_bytes_written: 11,
+        device_bytes_written: 12,
+    };
+    let bytes = record.encode(VOLUME, 16);
+    assert_eq!(bytes.len(), BLOCK_SIZE);
+    expect("checkpoint", &bytes[..128], CHECKPOINT);
+    assert_eq!(bytes[128..], [0; BLOCK_SIZE - 128]);
+    assert_eq!(CheckpointRecord::decode(&bytes, VOLUME, 16), Ok(record));
+}
+
+#[test]
+fn chunk() {
+    let header = ChunkHeader {
+        volume: VOLUME,
+        sequence: 7,
+        address: 64,
+        previous: 0x0a0b_0c0d,
+        time: 40,
+        head: 3,
+        end: true,
+    };
+    let entries = [
+        SummaryEntry::Data { ino: 17, block: 5, checksum: 0xaabb, write_count: 6, modified: 39 },
+        SummaryEntry::Node { checksum: 0xccdd },
+    ];
+    let mut bytes = [0xff; BLOCK_SIZE];
+    let checksum = ChunkSummary::encode(&header, &entries, &[0xde, 0xad], &mut bytes);
+    expect("chunk", &bytes[..128], CHUNK);
+    assert_eq!(bytes[128..], [0; BLOCK_SIZE - 128]);
+    let summary =
+        ChunkSummary { header, entries: entries.to_vec(), delta: vec![0xde, 0xad], checksum };
+    assert_eq!(ChunkSummary::decode(&bytes, VOLUME, 64), Ok(summary));
+}
+
+#[test]
+fn delta() {
+    let key = Key { ino: 17, kind: 1, offset: 0x0102 }.encode();
+    let changes = [
+        Change::NextIno(18),
+        Change::Unmap { ino: 17, first: 4, last: 5 },
+        Change::Put { key, value: vec![9, 8] },
+        Change::Delete { key },
+    ];
+    let goldens = [NEXT_INO, UNMAP, PUT, DELETE];
+    let mut all = Vec::new();
+    for (change, golden) in changes.iter().zip(goldens) {
+        let mut bytes = Vec::new();
+        codec::append(change, &mut bytes);
+        expect("change", &bytes, golden);
+        all.extend(bytes);
+    }
+    assert_eq!(Change::decode_all(&all, 0), Ok(changes.to_vec()));
+}
+
+#[test]
+fn node() {
+    let mut bytes = [0; BLOCK_SIZE];
+    bytes[4095] = 1;
+    let header = NodeHeader { level: 2, item_count: 0x0304 };
+    let checksum = header.seal(&mut bytes, VOLUME, 77, 2);
+    expect("node header", &bytes[..64], NODE);
+    let pointer = NodePointer { address: 77, checksum };
+    assert_eq!(NodeHeader::verify(&bytes, VOLUME, pointer), Ok(header));
+    expect("node pointer", &pointer.encode(), POINTER);
+    assert_eq!(NodePointer::decode(&pointer.encode()), pointer);
+}
+
+#[test]
+fn inode() {
+    let time = |secs| Timestamp { secs, nanos: 500 };
+    let inode = Inode {
+        mode: 0o100_644,
+        links: 1,
+        uid: 2,
+        gid: 3,
+        rdev: 4,
+        flags: InodeFlags::INLINE | InodeFlags::XATTRS,
+        size: 5,
+        blocks: 6,
+        parent: 7,
+        atime: time(8),
+        mtime: time(9),
+        ctime: time(10),
+        btime: time(-11),
+        write_count: 12,
+        modified: 13,
+    };
+    expect("inode", &inode.encode(), INODE);
+    assert_eq!(Inode::decode(&inode.encode(), 17), Ok(inode));
+}
+
+#[test]
+fn mapping() {
+    let key = run_key(17, 33);
+    let mut run = MappingRun::default();
+    run.set(
+        33,
+        Some(Mapping { address: 0x12_3456_789a, checksum: 0xaabb, write_count: 3, modified: 4 }),
+    );
+    run.set(63, Some(Mapping { address: 1, checksum: 2, write_count: u16::MAX, modified: 5 }));
+    let mut bytes = Vec::new();
+    run.encode(&mut bytes);
+    expect("mapping run", &bytes, MAPPING);
+    expect("key", &key.encode(), KEY);
+    assert_eq!(Key::decode(&key.encode()), key);
+    assert_eq!(MappingRun::decode(&bytes, &key), Ok(run));
+}
+
+#[test]
+fn usage() {
+    let entries = [
+        UsageEntry::NEW,
+        UsageEntry {
+            live_blocks: 3,
+            state: SegmentState::Sealed,
+            group: 2,
+            write_count_sum: 4,
+            modified_sum: 5,
+            stamp: 6,
+        },
+    ];
+    let bytes = UsageEntry::encode_item(&entries);
+    expect("usage", &bytes, USAGE);
+    expect("usage key", &usage_key(70).encode(), USAGE_KEY);
+    assert_eq!(UsageEntry::decode_item(&bytes, 64), Ok(entries.to_vec()));
+}
+
+#[test]
+fn enumerations() {
+    let kinds = [
+        ItemKind::Inode,
+        ItemKind::Xattr,
+        ItemKind::Inline,
+        ItemKind::Mapping,
+        ItemKind::Dirent,
+        ItemKind::Orphan,
+        ItemKind::Usage,
+    ];
+    assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+    let kinds = [
+        FileKind::Regular,
+        FileKind::Directory,
+        FileKind::Symlink,
+        FileKind::Fifo,
+        FileKind::CharDevice,
+        FileKind::BlockDevice,
+        FileKind::Socket,
+    ];
+    assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+    let states = [
+        SegmentState::Clean,
+        SegmentState::Open,
+        SegmentState::Sealed,
+        SegmentState::Drained,
+        SegmentState::Bad,
+    ];
+    assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5]);
+    assert_eq!((FORMAT_VERSION, SUPERBLOCK_ADDRESS, CHECKPOINT_SLOT_BLOCKS), (1, 4, 16));
+    assert_eq!((ROOT_INO, FIRST_INO, RUN_BLOCKS, USAGE_PER_ITEM), (1, 16, 32, 32));
+    assert_eq!((VALUE_LEN_MAX, INLINE_LEN_MAX, SYMLINK_LEN_MAX), (1280, 1024, 4095));
+}

@@ -1,0 +1,23 @@
+//! Makes an SFS volume.
+//!
+//! Owns: what may be overwritten and what not, the choice of the segment size, and the order in
+//! which an old content is wiped.
+//! Promises: nothing is written before every check has passed; an interrupted run leaves nothing
+//! that looks like a volume, neither the old nor the new.
+//! Never: writes the log or the tree itself; `sfs_core::make` does.
+#![forbid(unsafe_code)]
+
+mod error;
+mod in_use;
+mod make;
+mod options;
+mod plan;
+pub mod signatures;
+mod size;
+mod wipe;
+
+pub use error::MkfsError;
+pub use make::{Made, make, make_on};
+pub use options::{Options, SegmentSize};
+pub use plan::{Identity, Plan, segment_size_for};
+pub use size::{Human, parse_size};

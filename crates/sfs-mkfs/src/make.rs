@@ -1,0 +1,192 @@
+//! From options to a volume: look, refuse, wipe, make.
+//!
+//! Owns: the order of the steps.
+//! Promises: nothing is written before the last check; the new superblocks come last of all; an
+//! image file that this made is removed again if it fails.
+//! Never: asks anything.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use sfs_core::format::Timestamp;
+use sfs_device::{
+    Access, BLOCK_SIZE, Device, DeviceError, FileDevice, Geometry, OpenError, OpenErrorKind,
+};
+use uuid::Uuid;
+
+use crate::in_use::refuse_in_use;
+use crate::plan::{Identity, Plan};
+use crate::signatures::{Ends, detect};
+use crate::{Human, MkfsError, Options, wipe};
+
+/// What was made, or would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Made {
+    /// Where.
+    pub device: String,
+    /// Identity of the volume.
+    pub uuid: String,
+    /// Its name.
+    pub label: String,
+    /// Bytes of a segment.
+    pub segment_size: u64,
+    /// Number of segments.
+    pub segment_count: u32,
+    /// Bytes in all segments.
+    pub capacity: u64,
+    /// Nothing was written.
+    pub dry_run: bool,
+}
+
+impl Made {
+    fn new(path: &Path, plan: &Plan, dry_run: bool) -> Self {
+        let segment_count = plan.superblock.layout.segment_count;
+        Self {
+            device: path.display().to_string(),
+            uuid: Uuid::from_bytes(plan.superblock.uuid).to_string(),
+            label: plan.superblock.label.as_str().to_owned(),
+            segment_size: plan.segment_size(),
+            segment_count,
+            capacity: plan.segment_size() * u64::from(segment_count),
+            dry_run,
+        }
+    }
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.dry_run { "Would make" } else { "Made" };
+        writeln!(f, "{verb} an SFS volume on {}", self.device)?;
+        writeln!(f, "  uuid      {}", self.uuid)?;
+        if !self.label.is_empty() {
+            writeln!(f, "  label     {}", self.label)?;
+        }
+        writeln!(f, "  segments  {} of {}", self.segment_count, Human(self.segment_size))?;
+        write!(f, "  capacity  {}", Human(self.capacity))
+    }
+}
+
+/// Makes the volume that `options` ask for.
+pub fn make(options: &Options) -> Result<Made, MkfsError> {
+    let exists = fs::symlink_metadata(&options.device).is_ok();
+    match (options.size, exists) {
+        (None, false) => Err(MkfsError::Missing(options.device.clone())),
+        (Some(size), false) => make_image(options, size),
+        (_, true) => make_on_existing(options),
+    }
+}
+
+fn make_image(options: &Options, size: u64) -> Result<Made, MkfsError> {
+    let path = &options.device;
+    let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
+    let plan = plan(options, &geometry)?;
+    if options.dry_run {
+        return Ok(Made::new(path, &plan, true));
+    }
+    let device = FileDevice::create(path, size).map_err(MkfsError::Open)?;
+    let made = write(options, device, &plan);
+    if made.is_err() {
+        // It is ours, and nothing to anyone; the first error still says more than a second one.
+        let _ = fs::remove_file(path);
+    }
+    made
+}
+
+fn make_on_existing(options: &Options) -> Result<Made, MkfsError> {
+    let path = &options.device;
+    refuse_in_use(path)?;
+    let access = if options.dry_run { Access::ReadOnly } else { Access::ReadWrite };
+    let device = FileDevice::open(path, access).map_err(|error| explain(path, error))?;
+    let bytes_error = |error| MkfsError::Bytes { device: path.clone(), error };
+    let (ends, actual) = look(path).map_err(bytes_error)?;
+    if let Some(wanted) = options.size.filter(|wanted| *wanted != actual) {
+        return Err(MkfsError::SizeDiffers { device: path.clone(), actual, wanted });
+    }
+    let found = detect(&ends);
+    if !options.force && !found.is_empty() {
+        return Err(MkfsError::Signatures { device: path.clone(), found });
+    }
+    let plan = plan(options, device.geometry())?;
+    if options.dry_run {
+        return Ok(Made::new(path, &plan, true));
+    }
+    wipe_tail(path, actual).map_err(bytes_error)?;
+    write(options, device, &plan)
+}
+
+fn explain(path: &Path, error: OpenError) -> MkfsError {
+    match error.kind {
+        // A dangling symbolic link, or gone since we looked.
+        OpenErrorKind::Missing => MkfsError::Missing(path.to_owned()),
+        _ => MkfsError::Open(error),
+    }
+}
+
+/// Reads where marks may be, to the last odd byte, which a [`Device`] does not reach.
+fn look(path: &Path) -> io::Result<(Ends, u64)> {
+    let mut file = File::open(path)?;
+    let size = file.seek(SeekFrom::End(0))?;
+    let ends = Ends::read(size, |offset, bytes| file.read_exact_at(bytes, offset))?;
+    Ok((ends, size))
+}
+
+/// Zeroes what lies after the last whole block: a backup partition table may.
+fn wipe_tail(path: &Path, size: u64) -> io::Result<()> {
+    let tail_len = size % BLOCK_SIZE as u64;
+    if tail_len == 0 {
+        return Ok(());
+    }
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&vec![0; tail_len as usize], size - tail_len)?;
+    file.sync_data()
+}
+
+fn plan(options: &Options, geometry: &Geometry) -> Result<Plan, MkfsError> {
+    let identity = identity(options);
+    Plan::new(geometry, options.segment_size.bytes(), &identity)
+        .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })
+}
+
+fn identity(options: &Options) -> Identity {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let owner = fs::metadata("/proc/self").map_or((0, 0), |own| (own.uid(), own.gid()));
+    // Version 4 has six bits that are not random; the halves of two make a key without them.
+    let random = || Uuid::new_v4().as_u64_pair();
+    Identity {
+        uuid: options.uuid.unwrap_or_else(Uuid::new_v4).into_bytes(),
+        label: options.label,
+        hash_key: [random().0 ^ random().1, random().0 ^ random().1],
+        now: Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() },
+        owner,
+    }
+}
+
+fn write(options: &Options, device: FileDevice, plan: &Plan) -> Result<Made, MkfsError> {
+    let path = &options.device;
+    make_on(Arc::new(device), plan, !options.keep_blocks).map_err(|error| match error {
+        sfs_core::Error::Device(error) => MkfsError::Device { device: path.clone(), error },
+        error => MkfsError::Volume { device: path.clone(), error },
+    })?;
+    Ok(Made::new(path, plan, false))
+}
+
+/// Makes the volume `plan` on `device`, whatever is there. Lets go of all blocks first if `discard`
+/// says so.
+pub fn make_on(device: Arc<dyn Device>, plan: &Plan, discard: bool) -> sfs_core::Result<()> {
+    let layout = &plan.superblock.layout;
+    wipe::wipe(&*device, layout)?;
+    if discard {
+        // A discard is a favour to the device. One that fails at it may still store blocks.
+        let done: Result<(), DeviceError> = wipe::discard(&*device, layout);
+        if done.is_err() {
+            wipe::wipe(&*device, layout)?;
+        }
+    }
+    sfs_core::make(device, &plan.superblock, &plan.root)
+}

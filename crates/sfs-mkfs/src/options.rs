@@ -1,0 +1,91 @@
+//! The command line.
+//!
+//! Owns: what can be said, and the short help.
+//! Promises: what parses is in range, apart from what only the device can tell.
+//! Never: looks at the device.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use sfs_core::format::Label;
+use uuid::Uuid;
+
+use crate::size::parse_size;
+
+/// Makes an SFS volume on a block device or in an image file.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "sfs-mkfs", version, disable_version_flag = true)]
+pub struct Options {
+    /// Name of the volume, at most 64 bytes
+    #[arg(short = 'L', long, value_parser = parse_label, default_value = "", hide_default_value = true)]
+    pub label: Label,
+
+    /// UUID of the volume, instead of a random one
+    #[arg(short = 'U', long)]
+    pub uuid: Option<Uuid>,
+
+    /// Overwrite whatever is on the device
+    #[arg(short, long)]
+    pub force: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Check everything, say what would be made, and write nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    /// Do not discard the device's blocks first
+    #[arg(short = 'K', long)]
+    pub keep_blocks: bool,
+
+    /// Size of a segment, a power of two from 128K to 1G [default: auto]
+    #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
+    pub segment_size: SegmentSize,
+
+    /// Make an image file of this size: 512M, 4G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub size: Option<u64>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Print the version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+
+    /// Block device or image file
+    pub device: PathBuf,
+}
+
+/// How large a segment is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentSize {
+    /// As suits the device.
+    Auto,
+    /// That many bytes.
+    Bytes(u64),
+}
+
+fn parse_label(text: &str) -> Result<Label, &'static str> {
+    Label::new(text).ok_or("a label has at most 64 bytes and no control characters")
+}
+
+fn parse_segment_size(text: &str) -> Result<SegmentSize, crate::size::SizeError> {
+    match text {
+        "auto" => Ok(SegmentSize::Auto),
+        _ => parse_size(text).map(SegmentSize::Bytes),
+    }
+}
+
+impl SegmentSize {
+    /// The size in bytes, if there is one.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Auto => None,
+            Self::Bytes(bytes) => Some(bytes),
+        }
+    }
+}

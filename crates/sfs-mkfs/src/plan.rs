@@ -1,0 +1,131 @@
+//! What a volume on a device will be.
+//!
+//! Owns: the choice of the segment size, and the superblock's content.
+//! Promises: pure; the same arguments give the same superblock.
+//! Never: touches a device.
+
+use sfs_core::format::{Inode, Label, Layout, LayoutError, Superblock, Timestamp};
+use sfs_device::{BLOCK_SIZE, Geometry};
+
+/// Segment size where nothing speaks for another, in bytes.
+const SEGMENT_SIZE: u64 = 8 << 20;
+
+/// Smallest and largest segment, in bytes.
+const SEGMENT_SIZE_MIN: u64 = 128 << 10;
+const SEGMENT_SIZE_MAX: u64 = 1 << 30;
+
+/// With fewer segments than this the cleaner has little to choose from.
+const SEGMENTS_WANTED: u32 = 64;
+
+/// What only the caller can know: randomness, time, names and owners.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// Name of the volume.
+    pub label: Label,
+    /// Key of the hash of names; random.
+    pub hash_key: [u64; 2],
+    /// The time.
+    pub now: Timestamp,
+    /// Owner of the root directory: user and group.
+    pub owner: (u32, u32),
+}
+
+/// A volume to be made.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The superblock.
+    pub superblock: Superblock,
+    /// The root directory.
+    pub root: Inode,
+}
+
+impl Plan {
+    /// The volume on a device of `geometry`, with segments of `segment_size` bytes or, if there is
+    /// none, of [`segment_size_for`] it.
+    pub fn new(
+        geometry: &Geometry,
+        segment_size: Option<u64>,
+        identity: &Identity,
+    ) -> Result<Self, LayoutError> {
+        let size = segment_size.unwrap_or_else(|| segment_size_for(geometry));
+        if !size.is_multiple_of(BLOCK_SIZE as u64) {
+            return Err(LayoutError::SegmentSize);
+        }
+        let layout = layout(geometry, size)?;
+        let superblock = Superblock {
+            uuid: identity.uuid,
+            label: identity.label,
+            layout,
+            hash_key: identity.hash_key,
+            created: identity.now,
+        };
+        let (uid, gid) = identity.owner;
+        Ok(Self { superblock, root: sfs_core::root_directory(uid, gid, identity.now) })
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_size(&self) -> u64 {
+        u64::from(self.superblock.layout.segment_blocks) * BLOCK_SIZE as u64
+    }
+}
+
+fn layout(geometry: &Geometry, segment_size: u64) -> Result<Layout, LayoutError> {
+    let segment_blocks = segment_size / BLOCK_SIZE as u64;
+    Layout::new(geometry.block_count, segment_blocks, geometry.partition_start)
+}
+
+/// The segment size, in bytes, that suits a device: 8 MiB, or the device's erase unit if that is
+/// larger; less on a device that would have fewer than 64 segments, but no less than the erase
+/// unit as long as a volume fits at all.
+pub fn segment_size_for(geometry: &Geometry) -> u64 {
+    let erase_size = geometry.preferred_erase_size.max(geometry.discard_granularity);
+    let least = erase_size.clamp(SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX).next_power_of_two();
+    let segments = |size| layout(geometry, size).map_or(0, |layout| layout.segment_count);
+    let mut size = SEGMENT_SIZE.max(least);
+    while size > least && segments(size) < SEGMENTS_WANTED {
+        size /= 2;
+    }
+    while size > SEGMENT_SIZE_MIN && segments(size) == 0 {
+        size /= 2;
+    }
+    size
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(bytes: u64) -> Geometry {
+        Geometry { block_count: bytes / BLOCK_SIZE as u64, ..Geometry::default() }
+    }
+
+    #[test]
+    fn large_devices_get_8_mib() {
+        assert_eq!(segment_size_for(&geometry(1 << 30)), 8 << 20);
+        assert_eq!(segment_size_for(&geometry(1 << 40)), 8 << 20);
+    }
+
+    #[test]
+    fn small_devices_get_64_segments_as_long_as_possible() {
+        assert_eq!(segment_size_for(&geometry(256 << 20)), 2 << 20);
+        assert_eq!(segment_size_for(&geometry(16 << 20)), 128 << 10);
+        assert_eq!(segment_size_for(&geometry(4 << 20)), 128 << 10);
+        assert_eq!(segment_size_for(&geometry(0)), 128 << 10);
+    }
+
+    #[test]
+    fn a_larger_erase_unit_wins() {
+        let large = Geometry { discard_granularity: 16 << 20, ..geometry(64 << 30) };
+        assert_eq!(segment_size_for(&large), 16 << 20);
+        let odd = Geometry { preferred_erase_size: 12 << 20, ..geometry(64 << 30) };
+        assert_eq!(segment_size_for(&odd), 16 << 20);
+        let small = Geometry { preferred_erase_size: 4 << 20, ..geometry(128 << 20) };
+        assert_eq!(segment_size_for(&small), 4 << 20);
+        let tiny = Geometry { preferred_erase_size: 4 << 20, ..geometry(16 << 20) };
+        assert_eq!(segment_size_for(&tiny), 512 << 10);
+        let absurd = Geometry { discard_granularity: u64::MAX, ..geometry(16 << 20) };
+        assert_eq!(segment_size_for(&absurd), 512 << 10);
+    }
+}

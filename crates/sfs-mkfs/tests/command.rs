@@ -1,0 +1,234 @@
+//! The program from the outside: what it refuses, what it leaves alone, and what it wipes.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+fn mkfs(arguments: &[&str], device: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sfs-mkfs"))
+        .args(arguments)
+        .arg(device)
+        .output()
+        .expect("sfs-mkfs runs")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("an exit code")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+/// An image of `size` bytes with `bytes` at `offset`.
+fn image(directory: &TempDir, size: u64, offset: u64, bytes: &[u8]) -> PathBuf {
+    let path = directory.path().join("image");
+    let file = File::create(&path).expect("an image");
+    file.set_len(size).expect("its size");
+    file.write_all_at(bytes, offset).expect("its content");
+    path
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// Runs `mkfs` and expects it to fail with `message` and to leave the image alone.
+fn expect_refusal(arguments: &[&str], path: &Path, message: &str) {
+    let before = fs::read(path).expect("the image");
+    let output = mkfs(arguments, path);
+    assert_eq!(stderr(&output), format!("sfs-mkfs: {}: {message}\n", path.display()));
+    assert_eq!(code(&output), 1);
+    assert!(stdout(&output).is_empty());
+    assert!(before == fs::read(path).expect("the image"), "the image was changed");
+}
+
+#[test]
+fn a_missing_device_names_the_remedy_and_is_not_made() {
+    let directory = directory();
+    let path = directory.path().join("none");
+    let output = mkfs(&[], &path);
+    assert_eq!(code(&output), 1);
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "sfs-mkfs: {}: no such file or device; give --size to make an image file\n",
+            path.display()
+        )
+    );
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_directory_and_a_character_device_are_refused() {
+    let directory = directory();
+    let output = mkfs(&["-f"], directory.path());
+    assert_eq!(code(&output), 1);
+    let message = format!("sfs-mkfs: {}: is a directory\n", directory.path().display());
+    assert_eq!(stderr(&output), message);
+    let output = mkfs(&["-f"], Path::new("/dev/null"));
+    assert_eq!(code(&output), 1);
+    assert_eq!(stderr(&output), "sfs-mkfs: /dev/null: is neither a file nor a block device\n");
+}
+
+#[test]
+fn wrong_usage_exits_with_1() {
+    let path = Path::new("/nonexistent");
+    for arguments in [
+        &["--frobnicate"][..],
+        &["--segment-size", "8Q"],
+        &["-U", "not-a-uuid"],
+        &["-L", "a label that is longer than the sixty-four bytes that there are for it"],
+    ] {
+        assert_eq!(code(&mkfs(arguments, path)), 1, "{arguments:?}");
+    }
+    let version = mkfs(&["-V"], path);
+    assert_eq!(code(&version), 0);
+    assert!(stdout(&version).starts_with("sfs-mkfs "));
+}
+
+#[test]
+fn foreign_content_is_refused_and_stays() {
+    let directory = directory();
+    let marks: [(u64, &[u8], &str); 6] = [
+        (0, b"XFSB", "has XFS filesystem (at byte 0)"),
+        (0x438, b"\x53\xef", "has ext2/ext3/ext4 filesystem (at byte 1080)"),
+        (64 * 1024 + 0x40, b"_BHRfS_M", "has btrfs filesystem (at byte 65600)"),
+        (0x4000, b"SFS-log\n", "has SFS volume (at byte 16384)"),
+        (32 * MIB - 512, b"EFI PART", "has GPT partition table (at byte 33553920)"),
+        (32 * MIB - 4096, b"SFS-log\n", "has SFS volume (at byte 33550336)"),
+    ];
+    for (offset, bytes, message) in marks {
+        let path = image(&directory, 32 * MIB, offset, bytes);
+        expect_refusal(&[], &path, &format!("{message}; give -f to overwrite"));
+        expect_refusal(&["-n"], &path, &format!("{message}; give -f to overwrite"));
+    }
+}
+
+#[test]
+fn a_mark_in_the_last_odd_bytes_is_seen() {
+    let directory = directory();
+    let size = 32 * MIB + 1536;
+    let path = image(&directory, size, size - 512, b"EFI PART");
+    let message = format!("has GPT partition table (at byte {})", size - 512);
+    expect_refusal(&[], &path, &format!("{message}; give -f to overwrite"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_stays() {
+    let directory = directory();
+    let path = image(&directory, MIB, 5000, b"hello");
+    let too_small = "too small: this segment size needs at least 3346432 bytes; \
+                     try --segment-size auto";
+    let before = fs::read(&path).expect("the image");
+    let output = mkfs(&[], &path);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("too small"), "{} / {too_small}", stderr(&output));
+    assert!(before == fs::read(&path).expect("the image"));
+    let path = image(&directory, 32 * MIB, 5000, b"hello");
+    expect_refusal(
+        &["--segment-size", "100K"],
+        &path,
+        "segment size must be a power of two from 128K to 1G",
+    );
+    expect_refusal(
+        &["--size", "64M"],
+        &path,
+        "exists and has 33554432 bytes, not 67108864; remove it, or leave out --size",
+    );
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let directory = directory();
+    let path = image(&directory, 64 * MIB, 0, b"XFSB");
+    let before = fs::read(&path).expect("the image");
+    let output = mkfs(&["-n", "-f", "-L", "photos"], &path);
+    assert_eq!((code(&output), stderr(&output).as_str()), (0, ""));
+    assert!(stdout(&output).starts_with("Would make an SFS volume on "), "{}", stdout(&output));
+    assert!(before == fs::read(&path).expect("the image"));
+
+    let path = directory.path().join("new");
+    let output = mkfs(&["-n", "--json", "--size", "64M"], &path);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(!path.exists());
+    let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(made["segment_size"], 512 << 10);
+    assert_eq!(made["dry_run"], true);
+}
+
+#[test]
+fn an_image_in_use_is_refused() {
+    let directory = directory();
+    let path = image(&directory, 32 * MIB, 0, b"");
+    let holder = File::open(&path).expect("the image");
+    holder.lock().expect("a lock");
+    expect_refusal(&[], &path, "is mounted or in use");
+}
+
+#[test]
+fn making_an_image_prints_what_was_made() {
+    let directory = directory();
+    let path = directory.path().join("new");
+    let uuid = "01234567-89ab-cdef-0123-456789abcdef";
+    let output = mkfs(&["--size", "64M", "-L", "photos", "-U", uuid], &path);
+    assert_eq!((code(&output), stderr(&output).as_str()), (0, ""));
+    let expected = format!(
+        "Made an SFS volume on {}\n  uuid      {uuid}\n  label     photos\n  segments  126 of 512 KiB\n  capacity  63 MiB\n",
+        path.display()
+    );
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(fs::metadata(&path).expect("the image").len(), 64 * MIB);
+    // systemd-makefs runs mkfs at every boot when libblkid sees nothing.
+    let again = mkfs(&[], &path);
+    assert_eq!(code(&again), 1);
+    assert!(stderr(&again).contains("has SFS volume"), "{}", stderr(&again));
+    assert_eq!(stdout(&mkfs(&["-q", "-f"], &path)), "");
+}
+
+#[test]
+fn other_filesystems_are_gone_afterwards() {
+    let makers: [(&str, &[&str]); 6] = [
+        ("mkfs.ext4", &["-q", "-F"]),
+        ("mkfs.xfs", &["-q", "-f"]),
+        ("mkfs.btrfs", &["-q", "-f"]),
+        ("mkswap", &[]),
+        ("mkntfs", &["-q", "-F"]),
+        ("mkfs.minix", &[]),
+    ];
+    for (maker, arguments) in makers {
+        let directory = directory();
+        let path = image(&directory, 320 * MIB, 0, b"");
+        let made = Command::new(maker).args(arguments).arg(&path).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: {maker} is not here, or does not work");
+            continue;
+        }
+        assert!(blkid(&path).is_none_or(|seen| !seen.is_empty()), "{maker}");
+        let refused = mkfs(&[], &path);
+        assert_eq!(code(&refused), 1, "{maker}");
+        assert!(stderr(&refused).contains("give -f"), "{maker}: {}", stderr(&refused));
+        let output = mkfs(&["-f", "-K"], &path);
+        assert_eq!(code(&output), 0, "{maker}: {}", stderr(&output));
+        assert!(blkid(&path).is_none_or(|seen| seen.is_empty()), "{maker}: {:?}", blkid(&path));
+    }
+}
+
+/// What blkid sees; `None` if it is not installed.
+fn blkid(path: &Path) -> Option<String> {
+    let output = Command::new("blkid").arg("-p").arg(path).output();
+    let Ok(output) = output else {
+        eprintln!("skipped: blkid is not here");
+        return None;
+    };
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
