@@ -1,0 +1,71 @@
+//! Why a volume could not be checked at all.
+//!
+//! Owns: the error type; damage is no error but a finding.
+//! Promises: one line each, with the remedy where there is one.
+//! Never: means that the volume is damaged, except for [`FsckError::SuperblocksLost`].
+
+use std::fmt;
+
+use sfs_core::format::FORMAT_VERSION;
+use sfs_device::DeviceError;
+
+/// Why a volume could not be checked.
+#[derive(Debug)]
+pub enum FsckError {
+    /// The device did not give its superblock.
+    Device(DeviceError),
+    /// There is no SFS volume.
+    NotSfs {
+        /// What there is instead, if it is known.
+        instead: Option<&'static str>,
+    },
+    /// The volume has a newer format; its version.
+    NewerFormat(u32),
+    /// Both superblocks are damaged.
+    SuperblocksLost,
+    /// The device is smaller than its volume.
+    Truncated {
+        /// Blocks of the device.
+        device: u64,
+        /// Blocks of the volume.
+        volume: u64,
+    },
+    /// The caller did not want to go on.
+    Cancelled,
+}
+
+impl fmt::Display for FsckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => error.fmt(f),
+            Self::NotSfs { instead: Some(name) } => write!(f, "not an SFS volume, but: {name}"),
+            Self::NotSfs { instead: None } => f.write_str("not an SFS volume"),
+            Self::NewerFormat(version) => write!(
+                f,
+                "format version {version}; this program knows {FORMAT_VERSION}: upgrade sfs"
+            ),
+            Self::SuperblocksLost => f.write_str("both superblocks are damaged"),
+            Self::Truncated { device, volume } => write!(
+                f,
+                "the device has {device} blocks and its volume {volume}: \
+                 a truncated image, or the wrong partition table"
+            ),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+impl std::error::Error for FsckError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<DeviceError> for FsckError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}

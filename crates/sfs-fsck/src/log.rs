@@ -1,0 +1,70 @@
+//! Chunks in their segments.
+//!
+//! Owns: finding a chunk's summary, and whether the chunk is whole.
+//! Promises: never reads beyond the segment.
+//! Never: decides what a chunk changes.
+
+use sfs_core::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry};
+use sfs_device::Block;
+
+use crate::volume::Volume;
+
+/// Blocks read at once.
+const READ_BLOCKS: usize = 256;
+
+/// The summary of the chunk at `block` of `segment`, if there is a sound one. What cannot be read
+/// counts as no chunk: the log ends there for every reader.
+pub(crate) fn summary(volume: &Volume<'_>, segment: u32, block: u32) -> Option<ChunkSummary> {
+    let layout = volume.layout();
+    let room = layout.segment_blocks.checked_sub(block).filter(|room| *room > 0)?;
+    let at = layout.segment_address(segment) + u64::from(block);
+    let mut first = Block::zeroed(1);
+    volume.device.read(at, &mut first).ok()?;
+    let count = ChunkSummary::peek(&first[0].0, at, room.into()).ok()?;
+    let mut blocks = Block::zeroed(count);
+    volume.device.read(at, &mut blocks).ok()?;
+    let summary = ChunkSummary::decode(Block::bytes_of(&blocks), volume.id(), at).ok()?;
+    (summary.block_count() <= u64::from(room)).then_some(summary)
+}
+
+/// Whether every block of the chunk is what its summary says.
+pub(crate) fn is_whole(volume: &Volume<'_>, summary: &ChunkSummary) -> bool {
+    let first = summary.header.address + summary.summary_blocks() as u64;
+    let mut at = first;
+    summary.entries.chunks(READ_BLOCKS).all(|entries| {
+        let mut blocks = Block::zeroed(entries.len());
+        let is_read = volume.device.read(at, &mut blocks).is_ok();
+        let mut described = (at..).zip(entries).zip(&blocks);
+        at += entries.len() as u64;
+        is_read && described.all(|((at, entry), block)| matches(volume, at, entry, block))
+    })
+}
+
+/// Whether `block`, read at `address`, is the one that `entry` describes.
+fn matches(volume: &Volume<'_>, address: u64, entry: &SummaryEntry, block: &Block) -> bool {
+    match *entry {
+        SummaryEntry::Data { checksum, .. } => crc32c::crc32c(&block.0) == checksum,
+        SummaryEntry::Node { checksum } => {
+            NodeHeader::verify(&block.0, volume.id(), NodePointer { address, checksum }).is_ok()
+        }
+    }
+}
+
+/// Calls `each` with address and entry of every block of `segment` that a summary describes,
+/// front to back, up to the first place where no newer chunk follows.
+pub(crate) fn walk(volume: &Volume<'_>, segment: u32, mut each: impl FnMut(u64, &SummaryEntry)) {
+    let mut block = 0;
+    let mut last_sequence = None;
+    while let Some(summary) = summary(volume, segment, block) {
+        // What an earlier life of the segment left behind is older.
+        if last_sequence >= Some(summary.header.sequence) {
+            break;
+        }
+        last_sequence = Some(summary.header.sequence);
+        let first = summary.header.address + summary.summary_blocks() as u64;
+        for (address, entry) in (first..).zip(&summary.entries) {
+            each(address, entry);
+        }
+        block += summary.block_count() as u32;
+    }
+}

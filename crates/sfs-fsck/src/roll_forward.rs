@@ -1,0 +1,175 @@
+//! Roll-forward: the batches past the checkpoint, applied to the items in memory.
+//!
+//! Owns: where the next chunk can be, and the effect of a batch.
+//! Promises: each chunk is used once, as sequence numbers grow, so it ends with the log.
+//! Never: writes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sfs_core::format::{
+    Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, ItemKind, Key,
+    Mapping, SegmentState, Structure, SummaryEntry, VALUE_LEN_MAX,
+};
+
+use crate::items::Items;
+use crate::log;
+use crate::progress::{Listener, Stage, tell};
+use crate::usage::Usage;
+use crate::volume::Volume;
+use crate::{Finding, Findings, FsckError};
+
+/// Fewest blocks that a head needs to append a chunk.
+const ROOM_MIN: u32 = 2;
+
+/// The log past a checkpoint.
+struct Log {
+    next_sequence: u64,
+    previous: u32,
+    /// Segment and next block of each head.
+    heads: BTreeMap<u8, (u32, u32)>,
+    /// Segments that may be opened, in this order.
+    clean: VecDeque<u32>,
+}
+
+/// What the log said.
+pub(crate) struct Rolled {
+    /// Chunks that took effect.
+    pub(crate) chunks: u64,
+    /// Inode numbers below this one have been given out.
+    pub(crate) next_ino: u64,
+}
+
+/// Applies what the log holds past `record` to `items`.
+pub(crate) fn roll_forward(
+    volume: &Volume<'_>,
+    record: &CheckpointRecord,
+    usage: &Usage,
+    items: &mut Items,
+    findings: &mut Findings,
+    listener: Listener<'_>,
+) -> Result<Rolled, FsckError> {
+    let mut log = Log::new(volume, record, usage);
+    let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino };
+    let (mut batch, mut blocks) = (Vec::new(), 0);
+    while let Some(chunk) = log.next(volume) {
+        blocks += chunk.block_count();
+        tell(listener, Stage::Log, blocks, 0)?;
+        let is_end = chunk.header.end;
+        batch.push(chunk);
+        if !is_end {
+            continue;
+        }
+        if let Err(finding) = apply(&batch, items, &mut rolled.next_ino) {
+            findings.push(finding);
+            break;
+        }
+        rolled.chunks += batch.len() as u64;
+        batch.clear();
+    }
+    Ok(rolled)
+}
+
+impl Log {
+    fn new(volume: &Volume<'_>, record: &CheckpointRecord, usage: &Usage) -> Self {
+        let layout = volume.layout();
+        let heads = record.heads.iter().filter(|head| {
+            head.segment < layout.segment_count && head.next_block <= layout.segment_blocks
+        });
+        let mut clean: Vec<(u64, u32)> = usage
+            .iter()
+            .filter(|(_, entry)| matches!(entry.state, SegmentState::Clean | SegmentState::Drained))
+            .map(|(segment, entry)| (entry.stamp, segment))
+            .collect();
+        clean.sort_unstable();
+        Self {
+            next_sequence: record.next_sequence,
+            previous: record.previous,
+            heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
+            clean: clean.into_iter().map(|(_, segment)| segment).collect(),
+        }
+    }
+
+    /// The next whole chunk, after which the log stands behind it.
+    fn next(&mut self, volume: &Volume<'_>) -> Option<ChunkSummary> {
+        let layout = volume.layout();
+        let at_heads = self.heads.iter().map(|(head, (segment, block))| (*head, *segment, *block));
+        let found = at_heads
+            .filter(|(_, _, block)| layout.segment_blocks - block >= ROOM_MIN)
+            .find_map(|(head, segment, block)| {
+                self.expected(volume, segment, block)
+                    .filter(|chunk| chunk.header.head == head)
+                    .map(|chunk| (chunk, segment, block))
+            })
+            .or_else(|| {
+                let segment = *self.clean.front()?;
+                self.expected(volume, segment, 0).map(|chunk| (chunk, segment, 0))
+            });
+        let (chunk, segment, block) = found?;
+        if self.clean.front() == Some(&segment) {
+            self.clean.pop_front();
+        }
+        self.heads.insert(chunk.header.head, (segment, block + chunk.block_count() as u32));
+        self.next_sequence = self.next_sequence.checked_add(1)?;
+        self.previous = chunk.checksum;
+        Some(chunk)
+    }
+
+    /// The chunk at that place, if it is the next one, and whole.
+    fn expected(&self, volume: &Volume<'_>, segment: u32, block: u32) -> Option<ChunkSummary> {
+        log::summary(volume, segment, block).filter(|chunk| {
+            chunk.header.sequence == self.next_sequence
+                && chunk.header.previous == self.previous
+                && usize::from(chunk.header.head) < HEADS_MAX
+                && log::is_whole(volume, chunk)
+        })
+    }
+}
+
+/// Applies a batch: unmaps, then items, then the mappings of its data.
+fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Result<(), Finding> {
+    let at = batch.last().map_or(0, |chunk| chunk.header.address);
+    let damaged = |corruption| Finding::DeltaDamaged { corruption };
+    let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+    let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
+    let changes = Change::decode_all(&delta, at).map_err(damaged)?;
+    for change in &changes {
+        match *change {
+            Change::Unmap { first, last, .. } if first > last => return Err(damaged(wrong)),
+            Change::Unmap { ino, first, last } => {
+                items.unmap(ino, first..=last).map_err(damaged)?;
+            }
+            Change::NextIno(ino) => *next_ino = ino.max(*next_ino),
+            Change::Put { .. } | Change::Delete { .. } => {}
+        }
+    }
+    for change in changes {
+        match change {
+            Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => return Err(damaged(wrong)),
+            Change::Put { key, value } => items.put(said_key(&key, at)?, value.into()),
+            Change::Delete { key } => items.delete(&said_key(&key, at)?),
+            Change::Unmap { .. } | Change::NextIno(_) => {}
+        }
+    }
+    for chunk in batch {
+        let first = chunk.header.address + chunk.summary_blocks() as u64;
+        for (address, entry) in (first..).zip(&chunk.entries) {
+            let SummaryEntry::Data { ino, block, checksum, write_count, modified } = *entry else {
+                continue;
+            };
+            let mapping = Mapping { address, checksum, write_count, modified };
+            items.map(ino, block, mapping).map_err(damaged)?;
+        }
+    }
+    Ok(())
+}
+
+/// A key that a delta may name: mappings follow from the summaries, usage from the checkpoint.
+fn said_key(bytes: &[u8; Key::LEN], at: u64) -> Result<Key, Finding> {
+    let key = Key::decode(bytes);
+    match ItemKind::decode(key.kind) {
+        None | Some(ItemKind::Mapping | ItemKind::Usage) => {
+            Err(Finding::DeltaKey { address: at, key })
+        }
+        Some(_) => Ok(key),
+    }
+}

@@ -1,0 +1,144 @@
+//! Volumes that the filesystem itself has made and used.
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
+use sfs_core::request::{Caller, Options, RenameMode, WriteMode, XattrMode};
+use sfs_device::{
+    BLOCK_SIZE, Device, Event, Geometry, Keep, RamDevice, RecordingDevice, image_after,
+};
+use sfs_mkfs::{Identity, Plan, make_on};
+
+use super::findings::check_device;
+
+const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
+
+fn identity(uuid: [u8; 16]) -> Identity {
+    Identity {
+        uuid,
+        label: Label::new("test").expect("a label"),
+        hash_key: [3, 4],
+        now: NOW,
+        owner: (1000, 1000),
+    }
+}
+
+/// A fresh volume of `bytes`.
+fn fresh(bytes: u64) -> Arc<RamDevice> {
+    let geometry = Geometry { block_count: bytes / BLOCK_SIZE as u64, ..Geometry::default() };
+    let plan = Plan::new(&geometry, None, &identity(*b"a volume of test")).expect("a plan");
+    let device = Arc::new(RamDevice::with_geometry(geometry));
+    make_on(device.clone(), &plan, true).expect("a volume");
+    device
+}
+
+#[test]
+fn fresh_volumes_of_any_size_are_clean() {
+    for bytes in [4 << 20, 64 << 20, 8 << 30, 2 << 40] {
+        let report = check_device(&*fresh(bytes), true).expect("a volume");
+        assert_eq!(report.errors(), 0, "{bytes}: {:?}", report.findings.kept());
+        assert_eq!((report.files, report.directories), (0, 1));
+        assert!(report.unmounted);
+    }
+}
+
+/// Makes some of everything, and lets go of part of it.
+fn use_volume(volume: &Volume) -> sfs_core::Result<()> {
+    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let mode = WriteMode { keep_times: false, kill_privileges: false };
+    let directory = FileKind::Directory.mode_bits() | 0o755;
+    let regular = FileKind::Regular.mode_bits() | 0o644;
+    let sub = volume.make_node(ROOT_INO, b"sub", directory, 0, &caller)?.ino;
+    for number in 0..400u32 {
+        let name = format!("file {number}");
+        let ino = volume.make_node(sub, name.as_bytes(), regular, 0, &caller)?.ino;
+        let len = number as usize * 37 % 30_000;
+        volume.write(ino, u64::from(number % 5) * 5000, &vec![number as u8; len], mode, &caller)?;
+        match number % 7 {
+            0 => volume.unlink(sub, name.as_bytes(), &caller)?,
+            1 => volume.rename(
+                sub,
+                name.as_bytes(),
+                ROOT_INO,
+                b"moved",
+                RenameMode::Replace,
+                &caller,
+            )?,
+            2 => {
+                let value = vec![7; len.min(5000)];
+                volume.set_xattr(ino, b"user.test", &value, XattrMode::Any, &caller)?;
+            }
+            3 => drop(volume.link(ino, ROOT_INO, name.as_bytes(), &caller)?),
+            4 => drop(volume.symlink(
+                ROOT_INO,
+                name.as_bytes(),
+                &vec![b'x'; 1 + len % 4000],
+                &caller,
+            )?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Lets go of half of it, and writes over the rest.
+fn change_volume(volume: &Volume) -> sfs_core::Result<()> {
+    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let mode = WriteMode { keep_times: true, kill_privileges: false };
+    let sub = volume.lookup(ROOT_INO, b"sub")?.ino;
+    for number in (0..400u32).filter(|number| number % 7 > 1) {
+        let name = format!("file {number}");
+        if number % 2 == 0 {
+            volume.unlink(sub, name.as_bytes(), &caller)?;
+        } else {
+            let ino = volume.lookup(sub, name.as_bytes())?.ino;
+            volume.write(ino, 100, &[1; 9000], mode, &caller)?;
+        }
+    }
+    volume.unlink(ROOT_INO, b"moved", &caller)
+}
+
+#[test]
+fn used_volumes_are_clean_synced_or_closed() {
+    let device = fresh(64 << 20);
+    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
+    for step in [use_volume, change_volume] {
+        step(&volume).expect("the operations");
+        volume.sync_all(NOW).expect("a sync");
+        let report = check_device(&device.snapshot(), true).expect("a volume");
+        assert_eq!(report.errors(), 0, "synced: {:?}", report.findings.kept());
+        assert!(report.rolled_chunks > 0);
+    }
+    volume.close(NOW).expect("an unmount");
+    let report = check_device(&*device, true).expect("a volume");
+    assert_eq!(report.errors(), 0, "closed: {:?}", report.findings.kept());
+    assert!(report.unmounted);
+    assert_eq!((report.rolled_chunks, report.directories), (0, 2));
+}
+
+#[test]
+fn an_interrupted_mkfs_leaves_no_volume() {
+    let old = fresh(16 << 20);
+    let geometry = old.geometry().clone();
+    let plan = Plan::new(&geometry, None, &identity(*b"the newer volume")).expect("a plan");
+    for discard in [false, true] {
+        let device = Arc::new(RecordingDevice::new(old.snapshot(), Keep::Contents));
+        make_on(device.clone(), &plan, discard).expect("a volume");
+        let events = device.events();
+        let flushes =
+            |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Flush)).count();
+        let all = flushes(&events);
+        for len in 0..events.len() {
+            let (before, after) = events.split_at(len);
+            // Until the first flush the old volume may be there; before the last one the new may.
+            if flushes(before) == 0 || flushes(after) == 1 {
+                continue;
+            }
+            let result = check_device(&image_after(&old, before), true);
+            assert!(result.is_err(), "{len} of {} events, {all} flushes", events.len());
+        }
+        let report = check_device(&image_after(&old, &events), true).expect("a volume");
+        assert_eq!(report.errors(), 0);
+    }
+}

@@ -1,0 +1,141 @@
+//! Roll-forward: what takes effect, and what does not.
+
+use sfs_core::format::{
+    Change, Corruption, CorruptionKind, FileKind, Inode, InodeFlags, ItemKind, Key, ROOT_INO,
+    SegmentState, Structure, UsageEntry,
+};
+use sfs_device::{BLOCK_SIZE, Block};
+use sfs_fsck::{Finding, Report};
+
+use super::findings::{check_device, errors, populated};
+use super::forge::{self, DATA, HELLO, NEXT_INO, Volume, file};
+
+fn report(volume: &Volume) -> Report {
+    check_device(&volume.device, true).expect("a volume")
+}
+
+/// A batch that grows `data` by a block, and the block.
+fn growth(volume: &Volume) -> (Vec<u8>, Block) {
+    let inode = Inode {
+        links: 2,
+        blocks: 4,
+        flags: InodeFlags::XATTRS,
+        ..file(FileKind::Regular, 42 * BLOCK_SIZE as u64)
+    };
+    let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
+    assert_eq!(volume.record.number, 2);
+    (forge::delta(&[put]), Block([9; BLOCK_SIZE]))
+}
+
+#[test]
+fn a_whole_batch_takes_effect() {
+    let mut volume = populated().build();
+    let (delta, block) = growth(&volume);
+    let entry = forge::data(DATA, 41, &block);
+    let at = volume.head_address(1);
+    let count = volume.append(1, at, &[entry], std::slice::from_ref(&block), &[], false);
+    assert_eq!(report(&volume).rolled_chunks, 0);
+    let at = volume.head_address(0);
+    volume.append(0, at, &[], &[], &delta, true);
+    assert_eq!(errors(&volume), []);
+    assert_eq!(report(&volume).rolled_chunks, 2);
+    assert_eq!(report(&volume).used_bytes, 8 * 4096);
+    assert_eq!(count, 2);
+}
+
+#[test]
+fn a_torn_batch_does_not_take_effect() {
+    let mut volume = populated().build();
+    let (delta, block) = growth(&volume);
+    let entry = forge::data(DATA, 41, &block);
+    let at = volume.head_address(1);
+    volume.append(1, at, &[entry], &[block], &delta, true);
+    assert_eq!(report(&volume).rolled_chunks, 1);
+    volume.flip(at + 1, 77);
+    assert_eq!(report(&volume).rolled_chunks, 0);
+    assert_eq!(errors(&volume), []);
+}
+
+#[test]
+fn a_chunk_of_an_earlier_life_does_not_take_effect() {
+    let mut volume = populated().build();
+    let (delta, _) = growth(&volume);
+    let at = volume.head_address(0);
+    volume.previous ^= 1;
+    volume.append(0, at, &[], &[], &delta, true);
+    assert_eq!(report(&volume).rolled_chunks, 0);
+}
+
+#[test]
+fn segments_are_opened_in_the_order_of_their_stamps() {
+    let mut forge = populated();
+    forge.on_usage = Box::new(|table| {
+        for (segment, entry) in table.iter_mut().enumerate().skip(2) {
+            entry.stamp = 1000 - segment as u64;
+        }
+        table[90] = UsageEntry { state: SegmentState::Drained, stamp: 3, ..UsageEntry::NEW };
+    });
+    let mut volume = forge.build();
+    let layout = volume.superblock.layout;
+    let last = layout.segment_count - 1;
+    let next_ino = forge::delta(&[Change::NextIno(NEXT_INO + 1)]);
+    volume.append(2, layout.segment_address(90), &[], &[], &next_ino, true);
+    volume.append(3, layout.segment_address(last), &[], &[], &next_ino, true);
+    let at = layout.segment_address(90) + 1;
+    volume.append(2, at, &[], &[], &next_ino, true);
+    assert_eq!(report(&volume).rolled_chunks, 3);
+    let at = layout.segment_address(50);
+    volume.append(4, at, &[], &[], &next_ino, true);
+    assert_eq!(report(&volume).rolled_chunks, 3);
+}
+
+#[test]
+fn unmaps_come_first_and_data_last() {
+    let mut volume = populated().build();
+    let (mut delta, block) = growth(&volume);
+    delta.extend(forge::delta(&[Change::Unmap { ino: DATA, first: 0, last: u32::MAX }]));
+    let inode = Inode {
+        links: 2,
+        blocks: 1,
+        flags: InodeFlags::XATTRS,
+        ..file(FileKind::Regular, BLOCK_SIZE as u64)
+    };
+    let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
+    delta.extend(forge::delta(&[put]));
+    let at = volume.head_address(1);
+    volume.append(1, at, &[forge::data(DATA, 0, &block)], &[block], &delta, true);
+    assert_eq!(errors(&volume), []);
+    assert_eq!(report(&volume).used_bytes, 5 * 4096);
+}
+
+#[test]
+fn deltas_are_checked() {
+    let mut volume = populated().build();
+    let at = volume.head_address(0);
+    volume.append(0, at, &[], &[], &[9, 9, 9], true);
+    let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+    assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }]);
+
+    for kind in [ItemKind::Mapping, ItemKind::Usage] {
+        let mut volume = populated().build();
+        let at = volume.head_address(0);
+        let key = Key::new(HELLO, kind, 0);
+        let delta = forge::delta(&[Change::Delete { key: key.encode() }]);
+        volume.append(0, at, &[], &[], &delta, true);
+        assert_eq!(errors(&volume), [Finding::DeltaKey { address: at, key }]);
+    }
+}
+
+#[test]
+fn what_a_batch_breaks_is_found() {
+    let mut volume = populated().build();
+    let key = forge::entry_key(&volume.superblock, ROOT_INO, b"hello");
+    let delta = forge::delta(&[Change::Delete { key: key.encode() }]);
+    let at = volume.head_address(0);
+    volume.append(0, at, &[], &[], &delta, true);
+    let expected = [
+        Finding::DirectorySize { ino: ROOT_INO, size: 4, counted: 3 },
+        Finding::Unreachable { ino: HELLO },
+    ];
+    assert_eq!(errors(&volume), expected);
+}
