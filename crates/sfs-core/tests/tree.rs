@@ -274,7 +274,7 @@ proptest! {
 fn sequential_items_fill_their_nodes() {
     let mut trial = Trial::new();
     (0..20_000).for_each(|n| trial.put(n, value(16, 0)));
-    // 109 items of 37 bytes fill a leaf, and 139 leaves an inner node.
+    // 108 items of 37 bytes fill a leaf, and 139 leaves an inner node.
     let leaves = 20_000_usize.div_ceil((BLOCK_SIZE - NodeHeader::LEN) / 37);
     assert_eq!(trial.tree.node_count(), leaves + leaves.div_ceil(139) + 1);
     assert_eq!(trial.tree.height(), 2);
@@ -319,8 +319,13 @@ fn what_is_prepared_stays_prepared_until_prune() {
 fn searches_pass_all_leaves_that_wait_for_prune() {
     let mut trial = Trial::new();
     (0..900).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
-    (3..897).for_each(|n| trial.remove(n));
-    assert!(trial.tree.node_count() > 300, "the empty leaves are still there");
+    // Leaves of one item stay apart only if each becomes so while the others are not in memory.
+    for n in (0..900).step_by(3) {
+        trial.step(&Step::Reopen);
+        trial.step(&Step::RemoveRun { n, count: 2 });
+    }
+    (5..895).step_by(3).for_each(|n| trial.remove(n));
+    assert!(trial.tree.node_count() > 290, "the empty leaves are still there");
     (0..900).step_by(50).for_each(|n| trial.look(n));
     trial.tree.prune();
     assert!(trial.tree.node_count() < 10);
@@ -348,18 +353,76 @@ fn a_tree_without_dirty_nodes_is_written_as_nothing() {
 #[test]
 fn a_late_node_does_no_harm() {
     let mut trial = Trial::new();
-    (0..5000).for_each(|n| trial.put(n, value(40, 1)));
+    trial.put(1, value(40, 1));
     let (pointer, level) = trial.write_out();
-    let missing = Missing { pointer, level };
-    let late = VerifiedNode::decode(&*trial.flash.blocks[&pointer.address], VOLUME, &missing);
-    (0..5000).for_each(|n| trial.put(n, value(40, 2)));
+    let late = Missing { pointer, level };
+    let node = VerifiedNode::decode(&*trial.flash.blocks[&pointer.address], VOLUME, &late).unwrap();
+    trial.put(1, value(40, 2));
     trial.write_out();
-    // The address of the old root is used again, for a node that is not in memory.
-    trial.flash.free.sort_by_key(|address| *address == pointer.address);
-    trial.put(4000, value(40, 3));
+    trial.put(1, value(40, 3));
     let (root, level) = trial.write_out();
-    assert!(trial.flash.blocks.contains_key(&pointer.address));
+    assert_eq!(root.address, pointer.address, "the address is in use again");
     trial.tree = Tree::open(root, level);
-    trial.tree.insert(&missing, late.unwrap());
-    trial.scan(Key::MIN, usize::MAX);
+    trial.tree.insert(&late, node);
+    trial.look(1);
+    trial.finish();
+}
+
+#[test]
+fn the_root_and_what_was_used_stay_longest() {
+    let mut trial = Trial::new();
+    (0..30).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    trial.write_out();
+    // Nothing has been used since this, and no node goes.
+    trial.tree.evict(11);
+    assert_eq!(trial.tree.node_count(), 11);
+    trial.tree.evict(10);
+    assert_eq!(trial.tree.node_count(), 10);
+    trial.tree.get(&key(15)).expect("still in memory");
+    trial.tree.evict(2);
+    assert_eq!(trial.tree.node_count(), 2);
+    trial.tree.get(&key(15)).expect("used last");
+    trial.tree.evict(0);
+    assert_eq!(trial.tree.node_count(), 1);
+    assert_eq!(trial.tree.get(&key(15)).map_err(|missing| missing.level), Err(0));
+    trial.finish();
+}
+
+/// A tree of two leaves of three items, with nothing in memory but what leads to the first.
+fn half_open() -> Trial {
+    let mut trial = Trial::new();
+    (0..6).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    trial.step(&Step::Reopen);
+    trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(0)));
+    assert_eq!((trial.tree.height(), trial.tree.node_count()), (1, 2));
+    trial
+}
+
+#[test]
+fn a_root_stays_while_its_only_child_is_not_in_memory() {
+    let mut trial = half_open();
+    (0..3).for_each(|n| trial.remove(n));
+    trial.tree.prune();
+    assert_eq!((trial.tree.height(), trial.tree.node_count()), (1, 1));
+    (0..6).for_each(|n| trial.look(n));
+    trial.finish();
+}
+
+#[test]
+fn a_new_root_is_dirty() {
+    let mut trial = half_open();
+    trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(3)));
+    (0..3).for_each(|n| trial.remove(n));
+    trial.tree.prune();
+    assert_eq!((trial.tree.height(), trial.tree.dirty_count()), (0, 1));
+    trial.finish();
+}
+
+#[test]
+fn a_value_that_shrinks_gives_its_room_back() {
+    let mut trial = Trial::new();
+    (0..3).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
+    (0..108).for_each(|n| trial.put(n, value(16, 1)));
+    assert_eq!(trial.tree.height(), 0);
+    trial.finish();
 }

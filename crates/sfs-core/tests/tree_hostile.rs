@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
-use sfs_core::format::{Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer};
+use sfs_core::format::{
+    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure,
+};
 use sfs_core::tree::{Missing, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
@@ -273,4 +275,78 @@ fn a_root_where_no_device_has_blocks_stays_missing() {
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing);
     assert_eq!(refused.err().map(|corruption| corruption.kind), Some(CorruptionKind::Address));
     assert_eq!(tree.write_out(VOLUME, 2, || panic!("nothing is dirty")).root, pointer);
+}
+
+/// What decoding says of a node of `level` with `items` behind its header, which are `count`.
+fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
+    let mut bytes = [0; BLOCK_SIZE];
+    let items = items.concat();
+    bytes[NodeHeader::LEN..NodeHeader::LEN + items.len()].copy_from_slice(&items);
+    let header = NodeHeader { level, item_count: count };
+    let checksum = header.seal(&mut bytes, VOLUME, 9, CHECKPOINT);
+    let missing = Missing { pointer: NodePointer { address: 9, checksum }, level };
+    let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing).err()?;
+    assert_eq!((refused.at, refused.structure), (9, Structure::Node));
+    Some(refused.kind)
+}
+
+fn slot(key: Key, offset: u16, len: u16) -> Vec<u8> {
+    [&key.encode()[..], &offset.to_le_bytes(), &len.to_le_bytes()].concat()
+}
+
+fn entry(key: Key, address: u64) -> Vec<u8> {
+    [&key.encode()[..], &NodePointer { address, checksum: 1 }.encode()].concat()
+}
+
+#[test]
+fn each_flaw_of_a_leaf_is_refused_as_itself() {
+    let of = |count, items: &[Vec<u8>]| refusal(0, count, items);
+    let unknown = Key { kind: 8, ..key(1) };
+    assert_eq!(of(0, &[]), None);
+    assert_eq!(of(2, &[slot(key(1), 4000, 96), slot(key(2), 3900, 100)]), None);
+    assert_eq!(of(2, &[slot(key(1), 4096, 0), slot(key(2), 2816, 1280)]), None);
+    assert_eq!(of(193, &[]), Some(CorruptionKind::Length));
+    assert_eq!(of(1, &[slot(unknown, 4096, 0)]), Some(CorruptionKind::Value));
+    let twice = [slot(key(1), 4096, 0), slot(key(1), 4096, 0)];
+    assert_eq!(of(2, &twice), Some(CorruptionKind::Order));
+    let falling = [slot(key(2), 4096, 0), slot(key(1), 4096, 0)];
+    assert_eq!(of(2, &falling), Some(CorruptionKind::Order));
+    assert_eq!(of(1, &[slot(key(1), 4000, 97)]), Some(CorruptionKind::Length));
+    assert_eq!(of(1, &[slot(key(1), 65_535, 1)]), Some(CorruptionKind::Length));
+    assert_eq!(of(1, &[slot(key(1), 4097, 0)]), Some(CorruptionKind::Length));
+    assert_eq!(of(1, &[slot(key(1), 2000, 1281)]), Some(CorruptionKind::Length));
+    assert_eq!(of(1, &[slot(key(1), 85, 1)]), None);
+    assert_eq!(of(1, &[slot(key(1), 84, 1)]), Some(CorruptionKind::Length));
+    let shared = [slot(key(1), 4000, 50), slot(key(2), 4049, 10)];
+    assert_eq!(of(2, &shared), Some(CorruptionKind::Length));
+}
+
+#[test]
+fn each_flaw_of_an_inner_node_is_refused_as_itself() {
+    assert_eq!(refusal(1, 2, &[entry(key(1), 10), entry(key(2), 11)]), None);
+    assert_eq!(refusal(32, 1, &[entry(key(1), 10)]), None);
+    assert_eq!(refusal(33, 1, &[entry(key(1), 10)]), Some(CorruptionKind::Value));
+    assert_eq!(refusal(1, 0, &[]), Some(CorruptionKind::Length));
+    assert_eq!(refusal(1, 140, &[]), Some(CorruptionKind::Length));
+    assert_eq!(refusal(1, 1, &[entry(key(1), 0)]), Some(CorruptionKind::Value));
+    assert_eq!(refusal(1, 1, &[entry(key(1), 1 << 63)]), Some(CorruptionKind::Value));
+    let falling = [entry(key(2), 10), entry(key(1), 11)];
+    assert_eq!(refusal(1, 2, &falling), Some(CorruptionKind::Order));
+}
+
+#[test]
+fn prune_leaves_an_empty_leaf_of_a_forged_tree_alone() {
+    let (mut blocks, root) = sound_tree();
+    // The first leaf is empty, and takes over the keys of the second when that is pruned.
+    let root = forge(&mut blocks, root, &[Forgery { nth: 0, act: Act::Empty }]);
+    let mut tree = Tree::open(root.pointer, root.level);
+    // 49 items of 81 bytes fill a leaf. Its key waits for prune twice.
+    let second = key(49 * 5);
+    run(&mut tree, &blocks, |tree| tree.prepare(&second)).unwrap();
+    (49..98).for_each(|n| assert_eq!(tree.remove(&key(n * 5)), Ok(true)));
+    assert_eq!(tree.put(&second, b"again"), Ok(()));
+    assert_eq!(tree.remove(&second), Ok(true));
+    run(&mut tree, &blocks, |tree| tree.prepare(&key(0))).unwrap();
+    tree.prune();
+    assert_eq!(tree.get(&second), Ok(None));
 }
