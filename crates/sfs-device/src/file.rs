@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use self::open::{Access, OpenError, OpenErrorKind};
 
 use self::open::{Opened, Sharing};
+use parking_lot::Mutex;
+
 use crate::sys::{self, Gather};
 use crate::transfer::{drain, fill};
 use crate::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream};
@@ -26,6 +28,7 @@ use crate::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream}
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    claim: Mutex<Option<File>>,
     path: PathBuf,
     access: Access,
     geometry: Geometry,
@@ -61,9 +64,10 @@ impl FileDevice {
     fn open_with(path: &Path, access: Access, sharing: Sharing) -> Result<FileDevice, OpenError> {
         let opened = open::open(path, access, sharing)
             .map_err(|kind| OpenError { path: path.to_owned(), kind })?;
-        let Opened { file, geometry, is_block_device, direct_io } = opened;
+        let Opened { file, claim, geometry, is_block_device, direct_io } = opened;
         Ok(FileDevice {
             file,
+            claim: Mutex::new(claim),
             path: path.to_owned(),
             access,
             geometry,
@@ -81,6 +85,12 @@ impl FileDevice {
     /// Whether it is a block device and not an image file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
+    }
+
+    /// Gives up the claim on a block device, so that the kernel can make its own: mounting does.
+    /// The lock that keeps other programs of ours away stays.
+    pub fn yield_claim(&self) {
+        drop(self.claim.lock().take());
     }
 
     /// Whether requests go past the page cache. If not, the file's filesystem refused it:

@@ -119,6 +119,8 @@ impl From<io::Error> for OpenErrorKind {
 /// What an open found.
 pub(super) struct Opened {
     pub(super) file: File,
+    /// As long as it is open, nobody else can claim the block device.
+    pub(super) claim: Option<File>,
     pub(super) geometry: Geometry,
     pub(super) is_block_device: bool,
     pub(super) direct_io: bool,
@@ -128,7 +130,8 @@ pub(super) fn open(path: &Path, access: Access, sharing: Sharing) -> Result<Open
     // Before the open, which would wait at a pipe, rewind a tape or take a terminal.
     let is_block_device = storage_kind(fs::metadata(path)?.file_type())?;
     let only_user = is_block_device && sharing == Sharing::Exclusive;
-    let (file, wants_direct_io) = open_file(path, access, only_user)?;
+    let claim = only_user.then(|| open_file(path, access, true)).transpose()?;
+    let (file, wants_direct_io) = open_file(path, access, false)?;
     let metadata = file.metadata()?;
     if storage_kind(metadata.file_type())? != is_block_device {
         return Err(OpenErrorKind::Busy); // Someone replaced it meanwhile.
@@ -151,7 +154,8 @@ pub(super) fn open(path: &Path, access: Access, sharing: Sharing) -> Result<Open
         false => Geometry::of_image(metadata.len()),
     };
     let direct_io = wants_direct_io && keep_direct_io(&file, &geometry)?;
-    Ok(Opened { file, geometry, is_block_device, direct_io })
+    let claim = claim.map(|(file, _)| file);
+    Ok(Opened { file, claim, geometry, is_block_device, direct_io })
 }
 
 pub(super) fn create(path: &Path, length: u64) -> Result<(), OpenError> {

@@ -1,0 +1,105 @@
+//! The thread that finds the time for the volume's background work.
+//!
+//! Owns: one thread, and waking it.
+//! Promises: work is asked for at least once a second, and right after something has changed.
+//! Never: decides what is due; the volume does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use sfs_core::Volume;
+use sfs_core::request::Work;
+
+use crate::attributes::now;
+
+/// Longest time between two steps.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// After a step failed, the next is this far away.
+const PAUSE_FAILED: Duration = Duration::from_secs(5);
+
+/// Wakes the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    changed: AtomicBool,
+    ended: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Alarm {
+    /// Something has changed; cheap when that is known already.
+    pub(crate) fn note(&self) {
+        if !self.changed.load(Ordering::Relaxed) && !self.changed.swap(true, Ordering::Relaxed) {
+            let _ended = self.ended.lock();
+            self.bell.notify_one();
+        }
+    }
+
+    /// Waits for a change that is new, or for `pause`; says whether the thread is to end.
+    fn wait(&self, pause: Duration, until_change: bool) -> bool {
+        let mut ended = self.ended.lock();
+        if !(*ended || until_change && self.changed.load(Ordering::Relaxed)) {
+            self.bell.wait_for(&mut ended, pause);
+        }
+        *ended
+    }
+}
+
+/// The running thread.
+pub(crate) struct Background {
+    alarm: Arc<Alarm>,
+    thread: JoinHandle<()>,
+}
+
+impl Background {
+    pub(crate) fn start(volume: Arc<Volume>, alarm: Arc<Alarm>, device: String) -> Self {
+        let alarm_there = alarm.clone();
+        let thread = std::thread::Builder::new()
+            .name("sfs-background".into())
+            .spawn(move || run(&volume, &alarm_there, &device))
+            .expect("the system has one more thread");
+        Self { alarm, thread }
+    }
+
+    /// Ends the thread after the step that it is doing.
+    pub(crate) fn stop(self) {
+        *self.alarm.ended.lock() = true;
+        self.alarm.bell.notify_one();
+        if self.thread.join().is_err() {
+            tracing::error!("the background thread has panicked");
+        }
+    }
+}
+
+fn run(volume: &Volume, alarm: &Alarm, device: &str) {
+    let mut failed = false;
+    loop {
+        let (pause, until_change) = match volume.work(now()) {
+            Ok(Work::More) => (None, false),
+            // Something waits: the volume says when it wants to be asked again.
+            Ok(Work::Idle(pause)) if pause < PAUSE_MAX => (Some(pause), false),
+            Ok(Work::Idle(_)) => {
+                alarm.changed.store(false, Ordering::Relaxed);
+                (Some(PAUSE_MAX), true)
+            }
+            Err(error) => {
+                if !failed {
+                    tracing::error!("{device}: {error}; the volume is read-only from now on");
+                    failed = true;
+                }
+                (Some(PAUSE_FAILED), false)
+            }
+        };
+        if let Some(pause) = pause
+            && alarm.wait(pause, until_change)
+        {
+            return;
+        }
+        if *alarm.ended.lock() {
+            return;
+        }
+    }
+}

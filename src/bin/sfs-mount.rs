@@ -1,0 +1,74 @@
+//! `sfs-mount`: mounts a volume.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use sfs::options::MountOptions;
+use sfs::session::{self, Request};
+
+#[derive(Parser)]
+#[command(name = "sfs-mount", version, disable_version_flag = true)]
+/// Mounts an SFS volume. Returns when the mount answers.
+struct Arguments {
+    /// The block device or image file
+    device: PathBuf,
+    /// The directory to mount it on
+    dir: PathBuf,
+    /// Mount options, separated by commas: ro, nosuid, nodev, noexec, sync, dirsync, ...;
+    /// write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, nodiscard, nowriteback,
+    /// threads=N, allow_other
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground, and log to the terminal
+    #[arg(long)]
+    foreground: bool,
+    /// Say more
+    #[arg(short, long)]
+    verbose: bool,
+    /// Do everything but mount
+    #[arg(short, long)]
+    fake: bool,
+    /// Pass over unknown mount options
+    #[arg(short, long)]
+    sloppy: bool,
+    /// Accepted for mount(8), without meaning here
+    #[arg(short = 'n', hide = true)]
+    no_mtab: bool,
+    /// Accepted for mount(8), without meaning here
+    #[arg(short = 't', hide = true)]
+    kind: Option<String>,
+    /// Print the version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return if asked { ExitCode::SUCCESS } else { ExitCode::from(1) };
+        }
+    };
+    let lists = arguments.options.iter().map(String::as_str);
+    let outcome = MountOptions::parse(lists, arguments.sloppy).and_then(|options| {
+        session::run(&Request {
+            device: arguments.device,
+            dir: arguments.dir,
+            options,
+            foreground: arguments.foreground,
+            verbose: arguments.verbose,
+            fake: arguments.fake,
+        })
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("sfs-mount: {failure}");
+            ExitCode::from(failure.status)
+        }
+    }
+}

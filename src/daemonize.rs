@@ -1,0 +1,89 @@
+//! Leaving the terminal, and telling the user's process how it went.
+//!
+//! Owns: the pipe between the process that the user started and the one that stays.
+//! Promises: the first returns only when the second has said that the mount answers, or why not.
+//! Never: forks when there are threads.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+
+use nix::unistd;
+
+use crate::Failure;
+use crate::sys::{Side, split};
+
+/// The status that says that all is well.
+const READY: u8 = 0;
+
+/// Says to the process that waits how it went. Does so once.
+pub(crate) struct Herald(Option<File>);
+
+impl Herald {
+    /// Nobody waits.
+    pub(crate) fn foreground() -> Self {
+        Self(None)
+    }
+
+    /// The mount answers.
+    pub(crate) fn ready(&mut self) {
+        if let Some(mut pipe) = self.0.take() {
+            let _ = pipe.write_all(&[READY]);
+        }
+    }
+
+    /// It has failed; gives the failure back if nobody waits for it.
+    pub(crate) fn failed(&mut self, failure: Failure) -> Option<Failure> {
+        match self.0.take() {
+            Some(mut pipe) => {
+                let mut message = vec![failure.status];
+                message.extend_from_slice(failure.to_string().as_bytes());
+                let _ = pipe.write_all(&message);
+                None
+            }
+            None => Some(failure),
+        }
+    }
+}
+
+/// Splits in two. In the process that stays it gives the herald; in the other it waits, and gives
+/// how it went.
+pub(crate) fn detach() -> Result<Herald, Result<(), Failure>> {
+    let system = |error: &dyn std::fmt::Display| {
+        Err(Failure::system(format_args!("cannot start the daemon: {error}")))
+    };
+    let (from, to) = unistd::pipe().map_err(|error| system(&error))?;
+    match split().map_err(|error| system(&error))? {
+        Side::Parent => {
+            drop(to);
+            Err(wait(File::from(from)))
+        }
+        Side::Child => {
+            drop(from);
+            leave_terminal();
+            Ok(Herald(Some(File::from(to))))
+        }
+    }
+}
+
+fn wait(mut pipe: File) -> Result<(), Failure> {
+    let mut message = Vec::new();
+    let read = pipe.read_to_end(&mut message);
+    match (read, message.split_first()) {
+        (Ok(_), Some((&READY, _))) => Ok(()),
+        (Ok(_), Some((&status, text))) => {
+            Err(Failure::with_status(status, String::from_utf8_lossy(text)))
+        }
+        _ => Err(Failure::system("the daemon ended before the mount answered")),
+    }
+}
+
+/// A session of its own, no working directory that would be busy, no terminal.
+fn leave_terminal() {
+    let _ = unistd::setsid();
+    let _ = std::env::set_current_dir("/");
+    if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
+        let _ = unistd::dup2_stdin(&null);
+        let _ = unistd::dup2_stdout(&null);
+        let _ = unistd::dup2_stderr(&null);
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a program gives up.
+//!
+//! Owns: the exit statuses of mount(8) and umount(8), and the one line that says why.
+//! Promises: the line is one line, whatever text went into it.
+//! Never: prints.
+
+use std::fmt;
+
+/// Exit statuses, as mount(8) defines them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExitStatus {
+    /// Wrong usage, or no permission.
+    Usage = 1,
+    /// The system lacks something: memory, a module, a program.
+    System = 2,
+    /// The mount, or the unmount, failed.
+    Mount = 32,
+}
+
+/// Why a program gives up: its exit status, and a line for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The exit status.
+    pub status: u8,
+    line: String,
+}
+
+impl Failure {
+    /// A failure that `text` explains. Line breaks in it become spaces.
+    pub fn new(status: ExitStatus, text: impl fmt::Display) -> Self {
+        Self::with_status(status as u8, text)
+    }
+
+    /// As [`Failure::new`], with a status that came from another process.
+    pub(crate) fn with_status(status: u8, text: impl fmt::Display) -> Self {
+        let text = text.to_string();
+        let words: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
+        Self { status, line: words.join(" ").trim().to_owned() }
+    }
+
+    /// Wrong usage, or no permission.
+    pub fn usage(text: impl fmt::Display) -> Self {
+        Self::new(ExitStatus::Usage, text)
+    }
+
+    /// The system lacks something.
+    pub fn system(text: impl fmt::Display) -> Self {
+        Self::new(ExitStatus::System, text)
+    }
+
+    /// The mount, or the unmount, failed.
+    pub fn mount(text: impl fmt::Display) -> Self {
+        Self::new(ExitStatus::Mount, text)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line() {
+        let failure = Failure::mount("first\nsecond\r\n  third\n");
+        assert_eq!(failure.to_string(), "first second  third");
+        assert_eq!(failure.status, 32);
+    }
+}

@@ -1,0 +1,539 @@
+//! The FUSE methods: decode, one call, reply.
+//!
+//! Owns: the translation between fuser's requests and the volume's operations.
+//! Promises: every request is answered; a failure of the device or the image is logged once.
+//! Never: decides anything.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use sfs_core::format::{FileKind, NAME_LEN_MAX};
+use sfs_core::request::{AttributeChanges, Caller, Entry, RenameMode, Seek, WriteMode, XattrMode};
+use sfs_core::{Error, Result, Volume};
+use sfs_device::BLOCK_SIZE;
+
+use crate::background::Alarm;
+use crate::options::{MountOptions, Sync};
+use crate::{attributes, errno};
+
+/// We are the only ones who change the volume: what the kernel knows stays true.
+const TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// Inode numbers are never used again.
+const GENERATION: Generation = Generation(0);
+
+/// There is no state of an open file.
+const HANDLE: FileHandle = FileHandle(0);
+
+/// Bytes in a write request.
+const WRITE_MAX: u32 = 1 << 20;
+
+/// Requests that the kernel sends without waiting for the answers.
+const BACKGROUND_MAX: u16 = 64;
+
+/// Inode numbers that are left, as far as statfs(2) can say.
+const FILES_FREE: u64 = 1 << 32;
+
+/// A volume as fuser sees it.
+pub(crate) struct Shell {
+    volume: Arc<Volume>,
+    alarm: Arc<Alarm>,
+    writeback: bool,
+    sync: Sync,
+    device: String,
+}
+
+/// Answers with an error and ends the method.
+macro_rules! or_error {
+    ($self:ident, $reply:ident, $outcome:expr) => {
+        match $outcome {
+            Ok(value) => value,
+            Err(error) => return $reply.error($self.errno(&error)),
+        }
+    };
+}
+
+impl Shell {
+    pub(crate) fn new(
+        volume: Arc<Volume>,
+        alarm: Arc<Alarm>,
+        options: &MountOptions,
+        device: String,
+    ) -> Self {
+        Self { volume, alarm, writeback: options.writeback, sync: options.sync, device }
+    }
+
+    fn errno(&self, error: &Error) -> Errno {
+        if errno::is_failure(error) {
+            tracing::error!("{}: {error}", self.device);
+        }
+        errno::of(error)
+    }
+
+    /// After an operation on the names of directory `ino`.
+    fn names_changed(&self, ino: u64) -> Result<()> {
+        self.alarm.note();
+        if self.sync == Sync::Never {
+            Ok(())
+        } else {
+            self.volume.sync_file(ino, attributes::now())
+        }
+    }
+
+    /// Answers with a file that has just got a name in `parent`.
+    fn reply_new(&self, parent: INodeNo, entry: Result<Entry>, reply: ReplyEntry) {
+        let entry = or_error!(self, reply, entry);
+        or_error!(self, reply, self.names_changed(parent.0));
+        reply.entry(&TTL, &attributes::of(entry.ino, &entry.inode), GENERATION);
+    }
+
+    /// Answers after a name in `parent` has changed.
+    fn reply_done(&self, parent: INodeNo, outcome: Result<()>, reply: ReplyEmpty) {
+        or_error!(self, reply, outcome);
+        or_error!(self, reply, self.names_changed(parent.0));
+        reply.ok();
+    }
+
+    fn sync_file(&self, ino: INodeNo, reply: ReplyEmpty) {
+        or_error!(self, reply, self.volume.sync_file(ino.0, attributes::now()));
+        reply.ok();
+    }
+
+    fn truncate_on_open(&self, request: &Request, ino: u64, flags: i32) -> Result<()> {
+        if flags & libc::O_TRUNC == 0 {
+            return Ok(());
+        }
+        let changes = AttributeChanges {
+            size: Some(0),
+            kill_privileges: request.uid() != 0,
+            ..AttributeChanges::default()
+        };
+        self.volume.set_attributes(ino, &changes, &caller(request))?;
+        self.alarm.note();
+        Ok(())
+    }
+}
+
+fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid(), now: attributes::now() }
+}
+
+/// Answers with a value whose length the kernel may only want to know.
+fn reply_value(value: &[u8], size: u32, reply: ReplyXattr) {
+    match size {
+        0 => reply.size(value.len() as u32),
+        size if value.len() > size as usize => reply.error(Errno::ERANGE),
+        _ => reply.data(value),
+    }
+}
+
+impl Filesystem for Shell {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let mut flags = InitFlags::FUSE_ASYNC_READ
+            | InitFlags::FUSE_BIG_WRITES
+            | InitFlags::FUSE_MAX_PAGES
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+            | InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_ATOMIC_O_TRUNC
+            | InitFlags::FUSE_CACHE_SYMLINKS;
+        flags.set(InitFlags::FUSE_WRITEBACK_CACHE, self.writeback);
+        // An older kernel goes without what it does not know.
+        if let Err(unknown) = config.add_capabilities(flags) {
+            let _ = config.add_capabilities(flags & !unknown);
+        }
+        let _ = config.set_max_write(WRITE_MAX);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        let _ = config.set_congestion_threshold(BACKGROUND_MAX / 4 * 3);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.volume.lookup(parent.0, name.as_bytes()) {
+            Ok(entry) => {
+                reply.entry(&TTL, &attributes::of(entry.ino, &entry.inode), GENERATION);
+            }
+            Err(Error::NotFound) => reply.entry(&TTL, &attributes::absent(), GENERATION),
+            Err(error) => reply.error(self.errno(&error)),
+        }
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        self.volume.forget(ino.0, count);
+        self.alarm.note();
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let inode = or_error!(self, reply, self.volume.attributes(ino.0));
+        reply.attr(&TTL, &attributes::of(ino.0, &inode));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let caller = caller(request);
+        let changes = AttributeChanges {
+            mode,
+            uid,
+            gid,
+            size,
+            atime: atime.map(|time| attributes::requested_or(time, caller.now)),
+            mtime: mtime.map(|time| attributes::requested_or(time, caller.now)),
+            ctime: ctime.map(attributes::requested),
+            btime: None,
+            // fuser 0.18 does not show the kernel's flag for it.
+            kill_privileges: size.is_some() && caller.uid != 0,
+        };
+        let inode = or_error!(self, reply, self.volume.set_attributes(ino.0, &changes, &caller));
+        or_error!(self, reply, self.names_changed(ino.0));
+        reply.attr(&TTL, &attributes::of(ino.0, &inode));
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let target = or_error!(self, reply, self.volume.read_link(ino.0));
+        reply.data(&target);
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let (name, mode) = (name.as_bytes(), mode & !umask);
+        let entry = self.volume.make_node(parent.0, name, mode, rdev, &caller(request));
+        self.reply_new(parent, entry, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let mode = FileKind::Directory.mode_bits() | mode & !umask & 0o7777;
+        let entry = self.volume.make_node(parent.0, name.as_bytes(), mode, 0, &caller(request));
+        self.reply_new(parent, entry, reply);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let outcome = self.volume.unlink(parent.0, name.as_bytes(), &caller(request));
+        self.reply_done(parent, outcome, reply);
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let outcome = self.volume.remove_directory(parent.0, name.as_bytes(), &caller(request));
+        self.reply_done(parent, outcome, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let target = target.as_os_str().as_bytes();
+        let entry = self.volume.symlink(parent.0, name.as_bytes(), target, &caller(request));
+        self.reply_new(parent, entry, reply);
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags.bits() {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let (name, new_name) = (name.as_bytes(), new_name.as_bytes());
+        let caller = caller(request);
+        let outcome = self.volume.rename(parent.0, name, new_parent.0, new_name, mode, &caller);
+        self.reply_done(new_parent, outcome, reply);
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let entry = self.volume.link(ino.0, parent.0, name.as_bytes(), &caller(request));
+        self.reply_new(parent, entry, reply);
+    }
+
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        or_error!(self, reply, self.truncate_on_open(request, ino.0, flags.0));
+        reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let mode = FileKind::Regular.mode_bits() | mode & !umask & 0o7777;
+        let (name, caller) = (name.as_bytes(), caller(request));
+        let entry = or_error!(self, reply, self.volume.make_node(parent.0, name, mode, 0, &caller));
+        or_error!(self, reply, self.names_changed(parent.0));
+        let attributes = attributes::of(entry.ino, &entry.inode);
+        reply.created(&TTL, &attributes, GENERATION, HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let buffer = or_error!(self, reply, self.volume.read(ino.0, offset, size as usize));
+        reply.data(buffer.as_bytes());
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let mode = WriteMode {
+            keep_times: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        };
+        let written = self.volume.write(ino.0, offset, data, mode, &caller(request));
+        or_error!(self, reply, written);
+        self.alarm.note();
+        if self.sync == Sync::Everything {
+            or_error!(self, reply, self.volume.sync_file(ino.0, attributes::now()));
+        }
+        reply.written(data.len() as u32);
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        // There is nothing to do at close(2); the kernel does not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.sync_file(ino, reply);
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.sync_file(ino, reply);
+    }
+
+    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let read = self.volume.read_directory(ino.0, offset, false, &mut |entry| {
+            let kind = attributes::file_type(entry.kind);
+            !reply.add(INodeNo(entry.ino), entry.cookie, kind, OsStr::from_bytes(entry.name))
+        });
+        or_error!(self, reply, read);
+        reply.ok();
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let read = self.volume.read_directory(ino.0, offset, true, &mut |entry| {
+            let attributes = match &entry.inode {
+                Some(inode) => attributes::of(entry.ino, inode),
+                None => attributes::bare(entry.ino, entry.kind),
+            };
+            let (ino, name) = (INodeNo(entry.ino), OsStr::from_bytes(entry.name));
+            !reply.add(ino, entry.cookie, name, &TTL, &attributes, GENERATION)
+        });
+        or_error!(self, reply, read);
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let space = self.volume.space();
+        let (total, free) = (space.total_blocks, space.free_blocks);
+        let (files, block) = (space.files + FILES_FREE, BLOCK_SIZE as u32);
+        reply.statfs(total, free, free, files, FILES_FREE, block, NAME_LEN_MAX as u32, block);
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags {
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        let caller = caller(request);
+        let outcome = self.volume.set_xattr(ino.0, name.as_bytes(), value, mode, &caller);
+        self.reply_done(ino, outcome, reply);
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let value = or_error!(self, reply, self.volume.xattr(ino.0, name.as_bytes()));
+        reply_value(&value, size, reply);
+    }
+
+    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let names = or_error!(self, reply, self.volume.xattr_names(ino.0));
+        reply_value(&names, size, reply);
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let outcome = self.volume.remove_xattr(ino.0, name.as_bytes(), &caller(request));
+        self.reply_done(ino, outcome, reply);
+    }
+
+    fn access(&self, _request: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // The kernel checks permissions; it does not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _offset: u64,
+        _length: u64,
+        _mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        // A log has no places to reserve; the C library writes zeros instead.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let what = match whence {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
+        let found = or_error!(self, reply, self.volume.seek(ino.0, offset, what));
+        reply.offset(i64::try_from(found).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,24 @@
+//! SFS in the kernel's tree: how a volume is mounted, served through FUSE, and unmounted.
+//!
+//! Owns: everything between the command line, the kernel and [`sfs_core::Volume`].
+//! Promises: a mount that was announced answers; what ends it in order leaves a checkpoint.
+//! Never: decides what an operation of the filesystem does; the volume does.
+#![deny(unsafe_code)]
+
+mod attributes;
+mod background;
+mod backing;
+mod daemonize;
+mod errno;
+mod failure;
+mod fuse;
+mod logging;
+mod mount;
+mod mountinfo;
+pub mod options;
+pub mod session;
+#[expect(unsafe_code, reason = "the one module that calls the system")]
+mod sys;
+pub mod unmount;
+
+pub use failure::{ExitStatus, Failure};

@@ -1,0 +1,219 @@
+//! The comma list after `-o`.
+//!
+//! Owns: which options there are and what each means.
+//! Promises: what is not known is named and refused; what mount(8) adds for itself is dropped.
+//! Never: acts on an option.
+
+use std::time::Duration;
+
+use nix::mount::MsFlags;
+use sfs_mkfs::parse_size;
+
+use crate::Failure;
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// For the volume.
+    pub volume: sfs_core::request::Options,
+    /// For the kernel.
+    pub flags: MsFlags,
+    /// The kernel's cache writes back.
+    pub writeback: bool,
+    /// What is made durable before an operation is answered.
+    pub sync: Sync,
+    /// Threads that serve requests; `None` for as many as the machine suggests.
+    pub threads: Option<usize>,
+    /// Other users may enter a mount that an ordinary user made.
+    pub allow_other: bool,
+}
+
+/// What `-o sync` and `-o dirsync` ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// Nothing: fsync does.
+    Never,
+    /// Operations on names.
+    Names,
+    /// Writes too.
+    Everything,
+}
+
+/// Options with a value, for the message that lists what is known.
+const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
+                    nodiscard, writeback, nowriteback, threads=N, allow_other";
+
+/// What mount(8) leaves in the list for itself.
+const DROPPED: [&str; 13] = [
+    "auto",
+    "noauto",
+    "defaults",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "norelatime",
+    "loud",
+    "silent",
+];
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            volume: sfs_core::request::Options::default(),
+            flags: MsFlags::MS_NOATIME,
+            writeback: true,
+            sync: Sync::Never,
+            threads: None,
+            allow_other: false,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Reads the lists in order; later options override earlier ones. With `sloppy`, unknown
+    /// options are passed over, as mount(8) asks with `-s`.
+    pub fn parse<'a>(
+        lists: impl IntoIterator<Item = &'a str>,
+        sloppy: bool,
+    ) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        for option in lists.into_iter().flat_map(|list| list.split(',')) {
+            let known = options.take(option.trim())?;
+            if !known && !sloppy {
+                return Err(Failure::usage(format_args!(
+                    "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
+                )));
+            }
+        }
+        if options.volume.read_only {
+            options.flags |= MsFlags::MS_RDONLY;
+        }
+        Ok(options)
+    }
+
+    /// Takes one option; says whether it is known.
+    fn take(&mut self, option: &str) -> Result<bool, Failure> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let dropped = option.is_empty()
+            || DROPPED.contains(&option)
+            || name == "comment"
+            || name.starts_with("x-")
+            || name.starts_with("X-");
+        match value {
+            _ if dropped => Ok(true),
+            Some(value) => self.take_value(name, value),
+            None => Ok(self.take_flag(name)),
+        }
+    }
+
+    fn take_value(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
+        match name {
+            "write_buffer" => self.volume.write_buffer = size(name, value, 1 << 20)?,
+            "cache" => self.volume.cache = size(name, value, 1 << 20)?,
+            "commit" => self.volume.commit_interval = seconds(name, value)?,
+            "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
+            "threads" => {
+                let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
+                let wrong = || Failure::usage(format_args!("{name}={value}: give a number, 1..64"));
+                self.threads = Some(threads.ok_or_else(wrong)?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn take_flag(&mut self, name: &str) -> bool {
+        let (flag, on) = match name {
+            "suid" => (MsFlags::MS_NOSUID, false),
+            "nosuid" => (MsFlags::MS_NOSUID, true),
+            "dev" => (MsFlags::MS_NODEV, false),
+            "nodev" => (MsFlags::MS_NODEV, true),
+            "exec" => (MsFlags::MS_NOEXEC, false),
+            "noexec" => (MsFlags::MS_NOEXEC, true),
+            "diratime" | "atime" | "relatime" | "strictatime" | "lazytime" | "nolazytime" => {
+                (MsFlags::empty(), true) // Reading never changes a time.
+            }
+            "noatime" | "nodiratime" => (MsFlags::MS_NOATIME, true),
+            "sync" => (MsFlags::MS_SYNCHRONOUS, true),
+            "async" => (MsFlags::MS_SYNCHRONOUS, false),
+            _ => return self.take_own_flag(name),
+        };
+        self.flags.set(flag, on);
+        match name {
+            "sync" => self.sync = Sync::Everything,
+            "async" => self.sync = Sync::Never,
+            _ => {}
+        }
+        true
+    }
+
+    fn take_own_flag(&mut self, name: &str) -> bool {
+        match name {
+            "ro" => self.volume.read_only = true,
+            "rw" => self.volume.read_only = false,
+            "dirsync" if self.sync == Sync::Never => self.sync = Sync::Names,
+            "dirsync" => {}
+            "discard" => self.volume.discard = true,
+            "nodiscard" => self.volume.discard = false,
+            "writeback" => self.writeback = true,
+            "nowriteback" => self.writeback = false,
+            "allow_other" => self.allow_other = true,
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn size(name: &str, value: &str, least: u64) -> Result<usize, Failure> {
+    let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
+    parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
+        Failure::usage(format_args!("{name}={value}: give a size from 1M on, as 64M or 1G"))
+    })
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, Failure> {
+    let parsed = value.parse().ok().filter(|secs| (1..=3600).contains(secs));
+    parsed
+        .map(Duration::from_secs)
+        .ok_or_else(|| Failure::usage(format_args!("{name}={value}: give whole seconds, 1..3600")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_options_override_earlier_ones() {
+        let options = MountOptions::parse(["ro,cache=8M,nosuid", "rw,suid,commit=2"], false);
+        let options = options.expect("all are known");
+        assert!(!options.volume.read_only);
+        assert_eq!(options.volume.cache, 8 << 20);
+        assert!(!options.flags.contains(MsFlags::MS_NOSUID));
+        assert_eq!(options.volume.commit_interval, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn what_mount_adds_is_dropped() {
+        let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
+        MountOptions::parse([list], false).expect("all are known");
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let failure = MountOptions::parse(["rw,frobnicate"], false).expect_err("it is unknown");
+        assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
+        assert_eq!(failure.status, 1);
+        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy passes over it");
+        for nonsense in ["cache=lots", "cache=12", "commit=0", "commit=-1", "threads=0", "cache="] {
+            let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
+            assert!(failure.to_string().starts_with(nonsense), "{failure}");
+        }
+    }
+}
