@@ -1,0 +1,59 @@
+//! The metadata map alone: what one item costs that is found, added, or replaced, in memory.
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use sfs_core::{format::Key, tree::Tree};
+
+const ITEMS: u64 = 100_000;
+/// About what an inode takes.
+const VALUE: [u8; 96] = [7; 96];
+
+/// Spreads numbers over the keys: an odd multiplier modulo a power of two loses none.
+fn key(no: u64) -> Key {
+    Key::inode(1 + no.wrapping_mul(0x9E37_79B9) % (1 << 32))
+}
+
+fn filled() -> Tree {
+    let mut tree = Tree::new();
+    for no in 0..ITEMS {
+        tree.put(&key(no), &VALUE).expect("nothing is missing: it was never written out");
+    }
+    tree
+}
+
+fn tree(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("tree");
+    let mut tree = filled();
+    let mut no = 0;
+    let mut next = || {
+        no = (no + 7919) % ITEMS;
+        key(no)
+    };
+    group.bench_function("get", |bencher| {
+        bencher.iter_batched(
+            &mut next,
+            |key| black_box(tree.get(&key).is_ok()),
+            BatchSize::SmallInput,
+        );
+    });
+    group.bench_function("replace", |bencher| {
+        bencher.iter_batched(
+            &mut next,
+            |key| tree.put(&key, &VALUE).is_ok(),
+            BatchSize::SmallInput,
+        );
+    });
+    group.bench_function("put, ascending", |bencher| {
+        let mut tree = Tree::new();
+        let mut ino = 0;
+        bencher.iter(|| {
+            ino += 1;
+            tree.put(&Key::inode(ino), &VALUE).is_ok()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, tree);
+criterion_main!(benches);

@@ -1,0 +1,162 @@
+//! The load: one row of the benchmark on one mounted filesystem, the same calls for each.
+//!
+//! Owns the rows, their sizes and the measuring of wall and CPU time. Promises that seed and row
+//! determine every call; a slow filesystem gets a prefix of them ([`Scale::time_max`]). Never counts
+//! what prepares a row.
+
+mod buffer;
+mod cpu;
+mod data;
+mod names;
+mod place;
+mod random;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+pub use cpu::{Cpu, Watch};
+pub use place::Place;
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Row {
+    /// Sequential write, 1 MiB requests, fsync at the end.
+    SeqWrite1m,
+    /// Sequential read, 1 MiB requests, page cache dropped before.
+    SeqRead1m,
+    /// Sequential write, 4 KiB requests, fsync at the end.
+    SeqWrite4k,
+    /// Sequential read, 4 KiB requests, page cache dropped before.
+    SeqRead4k,
+    /// Random 4 KiB overwrites through the page cache, fsync at the end.
+    RandWrite,
+    /// Random 4 KiB overwrites, each with its fsync.
+    RandWriteFsync,
+    /// Random 4 KiB O_DIRECT reads, one at a time.
+    RandRead1,
+    /// Random 4 KiB O_DIRECT reads, sixteen threads.
+    RandRead16,
+    /// Create empty files.
+    Create,
+    /// stat of each file, known to the kernel.
+    StatCached,
+    /// readdir with a stat of each, nothing known to the kernel.
+    ReaddirCold,
+    /// Rename each file within its directory.
+    Rename,
+    /// Unlink each file.
+    Unlink,
+    /// Create a file, write 4 KiB, close.
+    Create4k,
+}
+
+/// How much of each row is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Length of the file that is read and written, in bytes.
+    pub file_len: u64,
+    /// Random writes through the page cache.
+    pub rand_writes: u64,
+    /// Random writes with fsync.
+    pub rand_syncs: u64,
+    /// Random reads, over all threads.
+    pub rand_reads: u64,
+    /// Files in the directory of the metadata rows.
+    pub files: u64,
+    /// A row stops here, wherever it is.
+    pub time_max: Duration,
+}
+
+impl Scale {
+    /// For numbers to publish.
+    pub const FULL: Self = Self {
+        file_len: 256 << 20,
+        rand_writes: 32_768,
+        rand_syncs: 4_000,
+        rand_reads: 40_000,
+        files: 8_000,
+        time_max: Duration::from_secs(12),
+    };
+    /// For a look.
+    pub const QUICK: Self = Self {
+        file_len: 64 << 20,
+        rand_writes: 8_192,
+        rand_syncs: 1_000,
+        rand_reads: 10_000,
+        files: 2_000,
+        time_max: Duration::from_secs(6),
+    };
+}
+
+/// What a row did: operations and the bytes they carried (0 for metadata).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Calls of the row's kind.
+    pub ops: u64,
+    /// Payload of them, in bytes.
+    pub bytes: u64,
+}
+
+/// What a row cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// What was done.
+    pub done: Done,
+    /// Wall time.
+    pub wall: Duration,
+    /// CPU time of the client, the daemon and the kernel workers.
+    pub cpu: Cpu,
+}
+
+/// Prepares `row` at `place` and measures it.
+pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<Sample> {
+    prepare(row, place, scale)?;
+    place.sync()?;
+    let before = watch.read()?;
+    let start = Instant::now();
+    let done = run(row, place, scale, start + scale.time_max)?;
+    let wall = start.elapsed();
+    let cpu = watch.read()?.since(&before);
+    Ok(Sample { done, wall, cpu })
+}
+
+fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {
+    match row {
+        Row::SeqWrite1m | Row::SeqWrite4k => place.remove_file(),
+        Row::SeqRead1m | Row::SeqRead4k => {
+            place.sync()?;
+            place.forget_data()
+        }
+        Row::RandWrite | Row::RandWriteFsync | Row::RandRead1 | Row::RandRead16 => {
+            data::fill(place, scale)
+        }
+        Row::Create | Row::Create4k => place.empty_directory(),
+        Row::StatCached => names::stat(place, scale, Instant::now() + scale.time_max).map(drop),
+        Row::ReaddirCold => {
+            place.sync()?;
+            place.forget_names()
+        }
+        Row::Rename | Row::Unlink => Ok(()),
+    }
+}
+
+fn run(row: Row, place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
+    match row {
+        Row::SeqWrite1m => data::write(place, scale, 1 << 20, end),
+        Row::SeqRead1m => data::read(place, scale, 1 << 20, end),
+        Row::SeqWrite4k => data::write(place, scale, 4096, end),
+        Row::SeqRead4k => data::read(place, scale, 4096, end),
+        Row::RandWrite => data::overwrite(place, scale, scale.rand_writes, false, end),
+        Row::RandWriteFsync => data::overwrite(place, scale, scale.rand_syncs, true, end),
+        Row::RandRead1 => data::read_direct(place, scale, 1, end),
+        Row::RandRead16 => data::read_direct(place, scale, 16, end),
+        Row::Create => names::create(place, scale, 0, end),
+        Row::StatCached => names::stat(place, scale, end),
+        Row::ReaddirCold => names::list(place, end),
+        Row::Rename => names::rename(place, scale, end),
+        Row::Unlink => names::unlink(place, end),
+        Row::Create4k => names::create(place, scale, 4096, end),
+    }
+}

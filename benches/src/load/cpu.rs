@@ -1,0 +1,104 @@
+//! CPU time of everything that works for the load.
+//!
+//! Owns the reading of clocks. The client is this process. The daemon is every thread of the given
+//! processes. Kernel workers are those whose last work, by their name, was for the given loop device
+//! or the mount's write-back: work that a worker did before it was given another name is not seen,
+//! so for a kernel filesystem the sum is a lower bound.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result};
+use rustc_hash::FxHashMap;
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU times.
+#[derive(Clone, Debug, Default)]
+pub struct Clocks {
+    client: Duration,
+    daemon: Duration,
+    /// By thread id.
+    workers: FxHashMap<u32, (Duration, bool)>,
+}
+
+/// CPU time spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu {
+    /// The load generator.
+    pub client: Duration,
+    /// The filesystem's process.
+    pub daemon: Duration,
+    /// Kernel workers, as far as they can be seen.
+    pub workers: Duration,
+}
+
+/// Whose time counts.
+pub struct Watch {
+    /// Processes of the filesystem.
+    pub pids: Vec<u32>,
+    /// Ends of the names of kernel workers: `loop3`, `flush-7:3`, `jbd2/loop3-8`.
+    pub workers: Vec<String>,
+}
+
+impl Watch {
+    /// All clocks, now.
+    pub fn read(&self) -> Result<Clocks> {
+        let client = clock_gettime(ClockId::ProcessCPUTime);
+        let client = Duration::new(client.tv_sec as u64, client.tv_nsec as u32);
+        let mut daemon = Duration::ZERO;
+        for pid in &self.pids {
+            for task in fs::read_dir(format!("/proc/{pid}/task")).context("the daemon is gone")? {
+                daemon += on_cpu(&format!("{}", task?.path().display())).unwrap_or_default();
+            }
+        }
+        Ok(Clocks { client, daemon, workers: self.workers_now()? })
+    }
+
+    fn workers_now(&self) -> Result<FxHashMap<u32, (Duration, bool)>> {
+        let mut workers = FxHashMap::default();
+        if self.workers.is_empty() {
+            return Ok(workers);
+        }
+        for entry in fs::read_dir("/proc")? {
+            let path = entry?.path();
+            let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else {
+                continue;
+            };
+            let Ok(name) = fs::read_to_string(path.join("comm")) else { continue };
+            if !(name.starts_with("kworker/") || name.starts_with("jbd2/")) {
+                continue;
+            }
+            let ours = self.workers.iter().any(|end| name.trim_end().ends_with(end.as_str()));
+            let time = on_cpu(&path.display().to_string()).unwrap_or_default();
+            workers.insert(pid, (time, ours));
+        }
+        Ok(workers)
+    }
+}
+
+impl Clocks {
+    /// What was spent since `before`.
+    pub fn since(&self, before: &Self) -> Cpu {
+        let workers = self.workers.iter().filter(|(_, (_, ours))| *ours).map(|(pid, (now, _))| {
+            let then = before.workers.get(pid).map_or(Duration::ZERO, |(time, _)| *time);
+            now.saturating_sub(then)
+        });
+        Cpu {
+            client: self.client.saturating_sub(before.client),
+            daemon: self.daemon.saturating_sub(before.daemon),
+            workers: workers.sum(),
+        }
+    }
+}
+
+/// A thread's time on a CPU: `schedstat` counts nanoseconds, `stat` only ticks.
+fn on_cpu(task: &str) -> Option<Duration> {
+    if let Ok(text) = fs::read_to_string(format!("{task}/schedstat")) {
+        return text.split(' ').next()?.parse().ok().map(Duration::from_nanos);
+    }
+    let text = fs::read_to_string(format!("{task}/stat")).ok()?;
+    // The name, in parentheses, may hold blanks; user and system time are fields 14 and 15.
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    let hz = rustix::param::clock_ticks_per_second();
+    Some(Duration::from_nanos(ticks * 1_000_000_000 / hz))
+}

@@ -1,0 +1,202 @@
+//! `cargo xtask bench fuse`: filesystems side by side.
+//!
+//! Owns the targets, the order of the measurements and where the results go. Promises that all
+//! targets are mounted at once and take turns within every row of every round, so that what else the
+//! machine does hits all alike. What is missing is named in the table.
+
+mod table;
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use crate::{
+    device::Device,
+    filesystem::{Blocks, Cache, Kind},
+    mount::Mount,
+    run::Cmd,
+    scratch::Scratch,
+    workspace::{Profile, Programs, Workspace},
+};
+
+const KINDS: [Kind; 5] = [Kind::Sfs, Kind::Null, Kind::Ext4, Kind::Fuse2fs, Kind::Ntfs3g];
+const DEVICE_LEN: u64 = 2 << 30;
+const SEED: u64 = 20_120_214;
+const ROUNDS_QUICK: u32 = 3;
+
+/// The rows, as `fuse-load` calls them, and as a reader does.
+pub(crate) const ROWS: [(&str, &str, Unit); 14] = [
+    ("seq-write1m", "sequential write, 1 MiB, fsync at the end", Unit::Bytes),
+    ("seq-read1m", "sequential read, 1 MiB, cold", Unit::Bytes),
+    ("seq-write4k", "sequential write, 4 KiB, fsync at the end", Unit::Bytes),
+    ("seq-read4k", "sequential read, 4 KiB, cold", Unit::Bytes),
+    ("rand-write", "random write, 4 KiB, fsync at the end", Unit::Ops),
+    ("rand-write-fsync", "random write, 4 KiB, fsync each", Unit::Ops),
+    ("rand-read1", "random direct read, 4 KiB, depth 1", Unit::Ops),
+    ("rand-read16", "random direct read, 4 KiB, depth 16", Unit::Ops),
+    ("create", "create", Unit::Ops),
+    ("stat-cached", "stat, cached", Unit::Ops),
+    ("readdir-cold", "readdir with stat, cold", Unit::Ops),
+    ("rename", "rename", Unit::Ops),
+    ("unlink", "unlink", Unit::Ops),
+    ("create4k", "create, write 4 KiB, close", Unit::Ops),
+];
+
+/// What a row is told in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Bytes,
+    Ops,
+}
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Every cell is the median of so many.
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Less of everything, and nothing is written to `docs/`: for a look.
+    #[arg(long)]
+    quick: bool,
+    /// Only these filesystems.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Kind>,
+    /// Only the rows whose names contain this.
+    #[arg(long)]
+    row: Option<String>,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) ops: u64,
+    pub(crate) bytes: u64,
+    pub(crate) wall: Duration,
+    /// Client, daemon and kernel workers.
+    pub(crate) cpu: Duration,
+}
+
+/// All measurements of a filesystem, by row, or why there are none.
+pub(crate) type Column = Result<BTreeMap<&'static str, Vec<Sample>>>;
+
+/// A filesystem under measurement. The mount goes before the device.
+struct Target {
+    kind: Kind,
+    mount: Mount,
+    device: Device,
+    workers: Vec<String>,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(if options.quick { ROUNDS_QUICK } else { 5 });
+    let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
+    let scratch = Scratch::in_ram(DEVICE_LEN * KINDS.len() as u64)?;
+    let mut columns: Vec<(Kind, Column)> = Vec::new();
+    let mut targets = Vec::new();
+    for kind in KINDS {
+        if !options.only.is_empty() && !options.only.contains(&kind) {
+            continue;
+        }
+        match Target::new(workspace, kind, &scratch) {
+            Ok(target) => {
+                targets.push(target);
+                columns.push((kind, Ok(BTreeMap::new())));
+            }
+            Err(error) => {
+                eprintln!("without {}: {error:#}", kind.name());
+                columns.push((kind, Err(error)));
+            }
+        }
+    }
+    if targets.is_empty() {
+        bail!("there is nothing to measure");
+    }
+    for round in 0..rounds {
+        println!("round {} of {rounds}", round + 1);
+        for (row, ..) in ROWS {
+            if options.row.as_ref().is_some_and(|only| !row.contains(only.as_str())) {
+                continue;
+            }
+            measure_row(&load, row, options.quick, round, &targets, &mut columns);
+        }
+    }
+    let text = table::markdown(&columns, rounds, options.quick, scratch.is_in_ram());
+    println!("\n{text}");
+    for target in targets {
+        target.mount.unmount()?;
+        drop(target.device);
+    }
+    if options.quick || options.row.is_some() || !options.only.is_empty() {
+        return Ok(());
+    }
+    table::publish(&workspace.root.join("docs/benchmarks.md"), &text)
+}
+
+/// Every target once; who begins changes with the round. Who fails is out.
+fn measure_row(
+    load: &PathBuf,
+    row: &'static str,
+    quick: bool,
+    round: u32,
+    targets: &[Target],
+    columns: &mut [(Kind, Column)],
+) {
+    for turn in 0..targets.len() {
+        let target = &targets[(turn + round as usize) % targets.len()];
+        let column = columns.iter_mut().find(|(kind, _)| *kind == target.kind);
+        let Some((_, column)) = column else { continue };
+        let Ok(samples) = column else { continue };
+        match target.measure(load, row, quick) {
+            Ok(sample) => samples.entry(row).or_default().push(sample),
+            Err(error) => {
+                eprintln!("{} fails at {row}: {error:#}", target.kind.name());
+                *column = Err(error.context(format!("failed at {row}")));
+            }
+        }
+    }
+}
+
+impl Target {
+    fn new(workspace: &Workspace, kind: Kind, scratch: &Scratch) -> Result<Self> {
+        kind.need()?;
+        let programs: Programs = kind.build(workspace, Profile::Release)?;
+        let image = scratch.dir.join(format!("{}.img", kind.name()));
+        let device = match kind {
+            Kind::Null => Device::image(&image, DEVICE_LEN)?,
+            _ => Device::allocated(&image, DEVICE_LEN)?,
+        };
+        kind.make(&programs, &device, Blocks::Keep)?;
+        let dir = scratch.dir.join(kind.name());
+        let mount = Mount::new(kind, &programs, &device, &dir, Cache::Writeback)?;
+        let mut workers = vec![format!("flush-{}", mount.dev()?)];
+        if let Some(name) = device.loop_name() {
+            // A fuseblk mount's write-back, the loop device itself, and ext4's journal.
+            workers.push(format!("flush-{}-fuseblk", mount.dev()?));
+            workers.push(name.to_owned());
+            workers.push(format!("{name}-8"));
+        }
+        Ok(Self { kind, mount, device, workers })
+    }
+
+    fn measure(&self, load: &PathBuf, row: &str, quick: bool) -> Result<Sample> {
+        let mut cmd = Cmd::new(load).arg(&self.mount.dir).arg(row);
+        cmd = cmd.args(["--seed", &SEED.to_string()]).arg("--device").arg(&self.device.path);
+        if quick {
+            cmd = cmd.arg("--quick");
+        }
+        for pid in self.mount.pids() {
+            cmd = cmd.args(["--pid", &pid.to_string()]);
+        }
+        for worker in &self.workers {
+            cmd = cmd.args(["--worker", worker]);
+        }
+        let line = cmd.read()?;
+        let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
+        let [ops, bytes, wall, client, daemon, workers] = numbers[..] else {
+            bail!("fuse-load said: {line}");
+        };
+        let cpu = Duration::from_nanos(client + daemon + workers);
+        let sample = Sample { ops, bytes, wall: Duration::from_nanos(wall), cpu };
+        (ops > 0).then_some(sample).context("nothing was done in time")
+    }
+}

@@ -1,0 +1,133 @@
+//! The table of the results, on the terminal and in `docs/benchmarks.md`.
+//!
+//! Owns the medians and the text between the two markers of the document. Never touches its prose.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{Column, ROWS, Sample, Unit};
+use crate::{filesystem::Kind, machine};
+
+const BEGIN: &str = "<!-- cargo xtask bench fuse: begin -->";
+const END: &str = "<!-- cargo xtask bench fuse: end -->";
+
+/// The document, where there is none yet.
+const FRAME: &str = "\
+# Benchmarks
+
+What the numbers mean is told below the tables; how they are made, by `xtask/src/bench.rs`.
+";
+
+impl Sample {
+    fn rate(&self, unit: Unit) -> f64 {
+        let seconds = self.wall.as_secs_f64();
+        match unit {
+            Unit::Bytes => self.bytes as f64 / 1e6 / seconds,
+            Unit::Ops => self.ops as f64 / seconds,
+        }
+    }
+
+    fn cpu_us(&self) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / self.ops as f64
+    }
+}
+
+/// Rows by filesystems: the rate, its ratio to the null filesystem's, and CPU time per operation.
+pub(super) fn markdown(
+    columns: &[(Kind, Column)],
+    rounds: u32,
+    quick: bool,
+    in_ram: bool,
+) -> String {
+    let scale = if quick { "a quick look, not for publication; " } else { "" };
+    let place = if in_ram { "in RAM" } else { "on the disk, for want of RAM" };
+    let mut text = format!("{}.\n\n", machine::description());
+    text += &format!(
+        "Cells: {scale}median of {rounds} rounds, all filesystems mounted at once and taking turns; \
+         in parentheses the ratio to the null filesystem, and CPU time per call. Each is on a loop \
+         device of 2 GiB over an allocated file {place}; the null filesystem has no device. CPU time is the \
+         client's, the daemon's, and that of the kernel workers which bear the loop device's or the \
+         write-back's name at the end: for a kernel filesystem that is a lower bound. ext4 starts \
+         with initialized tables.\n\n"
+    );
+    text += "| |";
+    columns.iter().for_each(|(kind, _)| text += &format!(" {} |", kind.name()));
+    text += "\n|---|";
+    columns.iter().for_each(|_| text += "---:|");
+    text += "\n";
+    for (row, title, unit) in ROWS {
+        let null = columns.iter().find(|(kind, _)| *kind == Kind::Null);
+        let null = null.and_then(|(_, column)| rate(column, row, unit));
+        let cells: Vec<String> = columns.iter().map(|(_, c)| cell(c, row, unit, null)).collect();
+        if cells.iter().all(String::is_empty) {
+            continue;
+        }
+        let unit = if unit == Unit::Bytes { "MB/s" } else { "calls/s" };
+        let _ = writeln!(text, "| {title}, {unit} | {} |", cells.join(" | "));
+    }
+    for (kind, column) in columns {
+        if let Err(error) = column {
+            let reason = format!("{error:#}").replace('\n', " ");
+            let _ = writeln!(text, "\n{} is not in the table: {reason}.", kind.name());
+        }
+    }
+    text
+}
+
+fn cell(column: &Column, row: &str, unit: Unit, null: Option<f64>) -> String {
+    let Some(rate) = rate(column, row, unit) else { return String::new() };
+    let ratio = null.map_or("-".into(), |null| format!("{:.2}", rate / null));
+    let samples = column.as_ref().ok().and_then(|rows| rows.get(row));
+    let cpu = median(samples.into_iter().flatten().map(Sample::cpu_us));
+    format!("{rate:.0} ({ratio}, {:.1} us)", cpu.unwrap_or_default())
+}
+
+fn rate(column: &Column, row: &str, unit: Unit) -> Option<f64> {
+    let samples = column.as_ref().ok()?.get(row)?;
+    median(samples.iter().map(|sample| sample.rate(unit)))
+}
+
+fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    let (low, high) = (numbers.len().checked_sub(1)? / 2, numbers.len() / 2);
+    Some((numbers[low] + numbers[high]) / 2.0)
+}
+
+/// Puts `text` between the markers of the document, which is made if it is not there.
+pub(super) fn publish(path: &Path, text: &str) -> Result<()> {
+    let old = if path.exists() { fs::read_to_string(path)? } else { FRAME.to_owned() };
+    fs::write(path, placed(&old, text)?).with_context(|| format!("{}", path.display()))?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+fn placed(old: &str, text: &str) -> Result<String> {
+    let new = format!("{BEGIN}\n\n{text}\n{END}");
+    match (old.split_once(BEGIN), old.split_once(END)) {
+        (Some((before, _)), Some((_, after))) => Ok(format!("{before}{new}{after}")),
+        (None, None) => Ok(format!("{old}\n{new}\n")),
+        _ => bail!("the document has one marker without the other"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 9.0].into_iter()), Some(3.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 9.0].into_iter()), Some(3.0));
+        assert_eq!(median([].into_iter()), None);
+    }
+
+    #[test]
+    fn prose_around_the_markers_stays() {
+        let old = placed("# Title\n", "one").unwrap() + "after\n";
+        let new = placed(&old, "two").unwrap();
+        assert_eq!(new, old.replace("one", "two"));
+        assert!(placed(BEGIN, "three").is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! What a volume lies on: an image file, bare or as a loop device.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{
+    cleanup::{Guard, Undo},
+    machine,
+    run::Cmd,
+};
+
+/// Undone when dropped.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// What a filesystem is made on and mounted from.
+    pub(crate) path: PathBuf,
+    is_loop: bool,
+    _guards: Vec<Guard>,
+}
+
+/// `losetup --find` and its use are two steps: others may come between.
+const LOOP_TRIES: u32 = 5;
+
+impl Device {
+    /// A sparse image file of `len` bytes.
+    pub(crate) fn image(path: &Path, len: u64) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
+        file.set_len(len)?;
+        let guards = vec![Undo::Remove(path.to_owned()).later()];
+        Ok(Self { path: path.to_owned(), is_loop: false, _guards: guards })
+    }
+
+    /// As [`Device::best`], and all of the image is written once: what a file in RAM or on a disk needs
+    /// to grow is not measured.
+    pub(crate) fn allocated(image: &Path, len: u64) -> Result<Self> {
+        let device = Self::best(image, len)?;
+        let file = File::options().write(true).open(image)?;
+        let zeros = vec![0; 1 << 20];
+        for offset in (0..len).step_by(zeros.len()) {
+            file.write_all_at(&zeros, offset)?;
+        }
+        Ok(device)
+    }
+
+    /// A loop device over such an image.
+    pub(crate) fn over_loop(image: &Path, len: u64) -> Result<Self> {
+        machine::need_loop()?;
+        let mut device = Self::image(image, len)?;
+        device.path = attach(image)?;
+        device.is_loop = true;
+        // Before the image's own guard: the device goes first.
+        device._guards.insert(0, Undo::Detach(device.path.clone()).later());
+        Ok(device)
+    }
+
+    /// A loop device for root, the image itself for others.
+    pub(crate) fn best(image: &Path, len: u64) -> Result<Self> {
+        if machine::is_root() { Self::over_loop(image, len) } else { Self::image(image, len) }
+    }
+
+    /// `loop3`.
+    pub(crate) fn loop_name(&self) -> Option<&str> {
+        self.is_loop.then(|| self.path.file_name()?.to_str()).flatten()
+    }
+}
+
+fn attach(image: &Path) -> Result<PathBuf> {
+    let mut tried = Ok(String::new());
+    for _ in 0..LOOP_TRIES {
+        tried = Cmd::new("losetup").args(["--find", "--show"]).arg(image).read();
+        if tried.is_ok() {
+            break;
+        }
+    }
+    let device = tried?;
+    if device.is_empty() {
+        bail!("losetup gave no device for {}", image.display());
+    }
+    Ok(device.into())
+}

@@ -1,0 +1,177 @@
+//! The filesystems that are tested and measured.
+//!
+//! Owns how each is made, mounted, unmounted and checked: the only place where they differ.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::{
+    device::Device,
+    machine,
+    run::Cmd,
+    workspace::{Profile, Programs, Workspace},
+};
+
+/// A filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Ours.
+    Sfs,
+    /// The null filesystem of `benches/`: RAM behind FUSE.
+    Null,
+    /// The kernel's ext4.
+    Ext4,
+    /// ext4 through FUSE.
+    Fuse2fs,
+    /// NTFS through FUSE.
+    #[value(name = "ntfs-3g")]
+    Ntfs3g,
+}
+
+/// What becomes of the device's blocks when a filesystem is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocks {
+    /// They are discarded, where the filesystem does that.
+    Discard,
+    /// They stay allocated.
+    Keep,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// The kernel keeps written pages for a while, where the filesystem allows it.
+    Writeback,
+    /// Every write(2) reaches the filesystem at once, where it can be told so.
+    Through,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sfs => "SFS",
+            Self::Null => "null",
+            Self::Ext4 => "ext4",
+            Self::Fuse2fs => "fuse2fs",
+            Self::Ntfs3g => "ntfs-3g",
+        }
+    }
+
+    /// Everything to make and mount one is here, or is installed now.
+    pub(crate) fn need(self) -> Result<()> {
+        match self {
+            Self::Sfs | Self::Null => machine::need_fuse(),
+            Self::Ext4 => {
+                machine::need_loop().and_then(|()| machine::need("mkfs.ext4", "e2fsprogs"))
+            }
+            Self::Fuse2fs => {
+                machine::need_fuse()?;
+                machine::need("mkfs.ext4", "e2fsprogs")?;
+                machine::need("fuse2fs", "fuse2fs")
+            }
+            Self::Ntfs3g => machine::need_fuse().and_then(|()| machine::need("ntfs-3g", "ntfs-3g")),
+        }
+    }
+
+    /// Compiles what is ours.
+    pub(crate) fn build(self, workspace: &Workspace, profile: Profile) -> Result<Programs> {
+        match self {
+            Self::Sfs => workspace.build(profile, &["sfs", "sfs-mkfs", "sfs-fsck"]),
+            Self::Null => workspace.build(profile, &["sfs-bench"]),
+            // Nothing of ours; the directory is not asked for anything.
+            Self::Ext4 | Self::Fuse2fs | Self::Ntfs3g => workspace.build(profile, &["xtask"]),
+        }
+    }
+
+    /// Makes an empty filesystem on `device`.
+    pub(crate) fn make(self, programs: &Programs, device: &Device, blocks: Blocks) -> Result<()> {
+        let keep = blocks == Blocks::Keep;
+        // Zeroing in the background would be measured with whatever runs next.
+        let mut ext4 = "lazy_itable_init=0,lazy_journal_init=0".to_owned();
+        if keep {
+            ext4 += ",nodiscard";
+        }
+        let cmd = match self {
+            Self::Null => return Ok(()),
+            Self::Sfs => {
+                programs.cmd("sfs-mkfs").arg("--force").args(keep.then_some("--keep-blocks"))
+            }
+            Self::Ext4 | Self::Fuse2fs => {
+                Cmd::new(tool("mkfs.ext4")).args(["-q", "-F", "-E", &ext4])
+            }
+            Self::Ntfs3g => Cmd::new(tool("mkntfs")).args(["-Q", "-F", "-q"]),
+        };
+        cmd.arg(&device.path).read().map(drop)
+    }
+
+    /// The command that mounts; it stays in the foreground if [`Kind::stays`].
+    pub(crate) fn mount(
+        self,
+        programs: &Programs,
+        device: &Device,
+        dir: &Path,
+        cache: Cache,
+    ) -> Cmd {
+        let dev = &device.path;
+        match (self, cache) {
+            (Self::Sfs, Cache::Writeback) => programs.cmd("sfs-mount").arg(dev).arg(dir),
+            (Self::Sfs, Cache::Through) => {
+                programs.cmd("sfs-mount").arg(dev).arg(dir).args(["-o", "nowriteback"])
+            }
+            (Self::Null, Cache::Writeback) => programs.cmd("nullfs").arg(dir),
+            (Self::Null, Cache::Through) => programs.cmd("nullfs").arg(dir).arg("--no-writeback"),
+            (Self::Ext4, _) => Cmd::new("mount").args(["-t", "ext4"]).arg(dev).arg(dir),
+            (Self::Fuse2fs, _) => Cmd::new(tool("fuse2fs")).arg(dev).arg(dir).args([
+                "-f",
+                "-o",
+                "allow_other,default_permissions",
+            ]),
+            (Self::Ntfs3g, _) => Cmd::new(tool("ntfs-3g"))
+                .arg(dev)
+                .arg(dir)
+                .args(["-o", "no_detach,permissions,allow_other"]),
+        }
+    }
+
+    /// The mounting command is the filesystem, and runs until it is unmounted.
+    pub(crate) fn stays(self) -> bool {
+        matches!(self, Self::Null | Self::Fuse2fs | Self::Ntfs3g)
+    }
+
+    /// The name of the daemon that the mounting command leaves behind.
+    pub(crate) fn daemon(self) -> Option<&'static str> {
+        (self == Self::Sfs).then_some("sfs-mount")
+    }
+
+    /// Unmounts, as a user would.
+    pub(crate) fn unmount(self, programs: &Programs, dir: &Path) -> Result<()> {
+        match self {
+            Self::Sfs => programs.cmd("sfs-umount").arg(dir).read().map(drop),
+            _ => crate::cleanup::unmount_once(dir),
+        }
+    }
+
+    /// Checks the unmounted volume, data included, and changes nothing; an error is what was found.
+    pub(crate) fn check(self, programs: &Programs, device: &Device) -> Result<()> {
+        let cmd = match self {
+            Self::Null => return Ok(()),
+            Self::Sfs => programs.cmd("sfs-fsck").args(["-n", "--data"]),
+            Self::Ext4 | Self::Fuse2fs => Cmd::new(tool("e2fsck")).args(["-f", "-n"]),
+            Self::Ntfs3g => Cmd::new(tool("ntfsfix")).arg("-n"),
+        };
+        let output = cmd.arg(&device.path).output()?;
+        if !output.status.success() {
+            let said = [&output.stdout[..], &output.stderr[..]].concat();
+            let said = String::from_utf8_lossy(&said).trim().to_owned();
+            bail!("the check of {} found ({}): {said}", self.name(), output.status);
+        }
+        Ok(())
+    }
+}
+
+/// By its full path: a normal user's `PATH` may lack the system's directories.
+fn tool(name: &str) -> std::path::PathBuf {
+    machine::program(name).unwrap_or_else(|| name.into())
+}

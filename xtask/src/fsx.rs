@@ -1,0 +1,91 @@
+//! The file system exerciser: fsx, from crates.io.
+//!
+//! Owns its configuration and seeds. Promises that a failure prints the command that replays it.
+
+use std::{
+    fs,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::Result;
+
+use crate::{
+    cargo,
+    device::Device,
+    filesystem::{Blocks, Cache, Kind},
+    mount::Mount,
+    report::{Outcome, Tally},
+    run::Cmd,
+    scratch::Scratch,
+    workspace::{Profile, Workspace},
+};
+
+const VERSION: &str = "0.3.2";
+const DEVICE_LEN: u64 = 1 << 30;
+
+/// Operations of a run for a commit.
+pub(crate) const OPS_SHORT: u64 = 20_000;
+/// Operations of a run for a night.
+pub(crate) const OPS_LONG: u64 = 100_000;
+
+/// Beyond the defaults: reopening, invalidating, and every way to make things durable.
+const CONFIG: &str = "\
+[weights]
+close_open = 1.0
+invalidate = 0.5
+mapread = 10.0
+mapwrite = 10.0
+read = 10.0
+write = 10.0
+truncate = 5.0
+fsync = 0.5
+fdatasync = 0.5
+sendfile = 2.0
+posix_fadvise = 1.0
+copy_file_range = 2.0
+";
+
+/// Both runs; without `seed`, one from the clock.
+pub(crate) fn run(workspace: &Workspace, on: Kind, ops: u64, seed: Option<u64>, tally: &mut Tally) {
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let seed = seed.unwrap_or(clock);
+    for cache in [Cache::Writeback, Cache::Through] {
+        let how = match cache {
+            Cache::Writeback => "writeback cache",
+            Cache::Through => "write-through",
+        };
+        let name = format!("fsx on {}, {how}", on.name());
+        match on.need() {
+            Err(reason) => tally.skip(&name, &reason),
+            Ok(()) => tally.step(&name, || exercise(workspace, on, cache, ops, seed)),
+        }
+    }
+}
+
+fn exercise(workspace: &Workspace, on: Kind, cache: Cache, ops: u64, seed: u64) -> Result<Outcome> {
+    let program = cargo::tool(workspace, "fsx", VERSION)?;
+    let programs = on.build(workspace, Profile::Dev)?;
+    let artifacts = workspace.target.join("fsx");
+    fs::create_dir_all(&artifacts)?;
+    let config = artifacts.join("fsx.toml");
+    fs::write(&config, CONFIG)?;
+    let scratch = Scratch::in_ram(DEVICE_LEN)?;
+    let device = Device::best(&scratch.dir.join("image"), DEVICE_LEN)?;
+    on.make(&programs, &device, Blocks::Discard)?;
+    let mount = Mount::new(on, &programs, &device, &scratch.dir.join("mount"), cache)?;
+    let (count, seed) = (ops.to_string(), seed.to_string());
+    println!("{count} operations, seed {seed}");
+    let cmd = Cmd::new(program).args(["-N", &count, "-S", &seed]).arg("-P").arg(&artifacts);
+    let result = cmd.arg("-f").arg(&config).arg(mount.dir.join("fsx")).run();
+    mount.unmount()?;
+    let mut outcome = match result {
+        Ok(()) => Outcome::passed().note(format!("seed {seed}")),
+        Err(error) => {
+            println!("{error:#}");
+            let replay = format!("cargo xtask fsx --ops {count} --seed {seed}");
+            Outcome::failed(format!("replay: {replay}; artifacts in {}", artifacts.display()))
+        }
+    };
+    outcome.add_check(on, &programs, &device);
+    Ok(outcome)
+}

@@ -1,0 +1,127 @@
+//! `cargo xtask`: what developers and CI run.
+//!
+//! Owns the commands below, one file each. Promises to undo every mount and loop device that it made,
+//! and to name whatever it skips. Never changes the sources; only `bench` writes into `docs/`.
+#![forbid(unsafe_code)]
+
+mod apps;
+mod bench;
+mod cargo;
+mod cleanup;
+mod demo;
+mod device;
+mod filesystem;
+mod fsx;
+mod machine;
+mod mount;
+mod pjdfstest;
+mod report;
+mod run;
+mod scratch;
+mod test;
+mod tree;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{filesystem::Kind, report::Tally, workspace::Workspace};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "What developers and CI of SFS run")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything CI asks: format, lints, docs, tests, and the suites on a mounted volume.
+    Test {
+        /// More operations, more files, more kills: for a night, not for a commit.
+        #[arg(long)]
+        long: bool,
+    },
+    /// Makes a volume, copies a source tree onto it, compares, checks: see it work.
+    Demo,
+    /// A source tree, git and cargo on a volume; compared again after an unmount.
+    Apps {
+        /// As in `test --long`: at least 20,000 files, and this project is built on the volume.
+        #[arg(long)]
+        long: bool,
+        /// The filesystem to try.
+        #[arg(long, default_value = "sfs")]
+        on: Kind,
+    },
+    /// The POSIX suite.
+    Pjdfstest {
+        /// The filesystem to try.
+        #[arg(long, default_value = "sfs")]
+        on: Kind,
+        /// Only the cases whose names contain this.
+        pattern: Option<String>,
+    },
+    /// The file system exerciser, with and without the kernel's writeback cache.
+    Fsx {
+        /// The filesystem to try.
+        #[arg(long, default_value = "sfs")]
+        on: Kind,
+        /// Operations of each run.
+        #[arg(long, default_value_t = fsx::OPS_SHORT)]
+        ops: u64,
+        /// Replays the run that had this seed.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Kills the daemon with SIGKILL, over and over, and checks what is left.
+    Kill {
+        /// How often.
+        #[arg(long, default_value_t = 100)]
+        count: u32,
+    },
+    /// Measures.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// SFS beside the null filesystem, ext4, fuse2fs and ntfs-3g; writes `docs/benchmarks.md`.
+    Fuse(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = cleanup::on_signal() {
+        eprintln!("Ctrl-C will leave mounts behind: {error}");
+    }
+    match run(arguments.command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False: it ran, and something failed.
+fn run(command: Command) -> anyhow::Result<bool> {
+    let workspace = Workspace::find()?;
+    let mut tally = Tally::default();
+    match command {
+        Command::Test { long } => test::run(&workspace, long, &mut tally),
+        Command::Demo => return demo::run(&workspace).map(|()| true),
+        Command::Apps { long, on } => apps::run(&workspace, on, long, &mut tally),
+        Command::Pjdfstest { on, pattern } => {
+            pjdfstest::run(&workspace, on, pattern.as_deref(), &mut tally);
+        }
+        Command::Fsx { on, ops, seed } => fsx::run(&workspace, on, ops, seed, &mut tally),
+        Command::Kill { count } => test::kill(&workspace, count, &mut tally),
+        Command::Bench(Bench::Fuse(options)) => {
+            return bench::run(&workspace, &options).map(|()| true);
+        }
+    }
+    Ok(tally.close())
+}

@@ -1,0 +1,164 @@
+//! A mounted filesystem.
+//!
+//! Owns the mount and its daemon. Promises that a mount answers once it is made, that unmounting
+//! waits for the daemon's end, and that a mount that is dropped goes away.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Child,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{
+    cleanup::{Guard, Undo, is_mounted},
+    device::Device,
+    filesystem::{Cache, Kind},
+    workspace::Programs,
+};
+
+const WAIT: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Unmounted when dropped.
+pub(crate) struct Mount {
+    pub(crate) dir: PathBuf,
+    kind: Kind,
+    programs: Programs,
+    pids: Vec<u32>,
+    guard: Option<Guard>,
+    child: Option<Child>,
+}
+
+impl Mount {
+    pub(crate) fn new(
+        kind: Kind,
+        programs: &Programs,
+        device: &Device,
+        dir: &Path,
+        cache: Cache,
+    ) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        let mut mount = Self {
+            dir: dir.to_owned(),
+            kind,
+            programs: programs.clone(),
+            pids: Vec::new(),
+            guard: Some(Undo::Unmount(dir.to_owned()).later()),
+            child: None,
+        };
+        let cmd = kind.mount(programs, device, dir, cache);
+        if kind.stays() {
+            let child = cmd.spawn()?;
+            mount.pids.push(child.id());
+            mount.child = Some(child);
+        } else {
+            // Not `read`: the daemon that it leaves behind may keep a pipe open for ever.
+            cmd.run()?;
+        }
+        mount.wait_until(true)?;
+        if let Some(name) = kind.daemon() {
+            mount.pids = daemons(name, &device.path)?;
+        }
+        Ok(mount)
+    }
+
+    /// Processes that serve it.
+    pub(crate) fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// Major and minor number of its device, `7:3`.
+    pub(crate) fn dev(&self) -> Result<String> {
+        let dev = fs::metadata(&self.dir)?.dev();
+        Ok(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
+    }
+
+    /// Unmounts as a user would, and waits for the daemon.
+    pub(crate) fn unmount(mut self) -> Result<()> {
+        self.kind.unmount(&self.programs, &self.dir)?;
+        self.wait_until(false)?;
+        self.reap()?;
+        drop(self.guard.take());
+        Ok(())
+    }
+
+    fn wait_until(&mut self, mounted: bool) -> Result<()> {
+        let end = Instant::now() + WAIT;
+        while is_mounted(&self.dir) != mounted {
+            if let Some(child) = &mut self.child
+                && mounted
+                && let Some(status) = child.try_wait()?
+            {
+                bail!("{} ended before it had mounted: {status}", self.kind.name());
+            }
+            if Instant::now() > end {
+                let what = if mounted { "mounted" } else { "unmounted" };
+                bail!("{} is not {what} after {WAIT:?}", self.dir.display());
+            }
+            thread::sleep(PAUSE);
+        }
+        // Its root answers, not only the mount table.
+        if mounted { fs::metadata(&self.dir).map(drop).context("the mount") } else { Ok(()) }
+    }
+
+    fn reap(&mut self) -> Result<()> {
+        let end = Instant::now() + WAIT;
+        while self.pids.iter().any(|pid| is_alive(*pid)) {
+            if let Some(child) = &mut self.child
+                && child.try_wait()?.is_some()
+            {
+                break;
+            }
+            if Instant::now() > end {
+                bail!("{} is unmounted, but its daemon runs on", self.kind.name());
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        if let Some(child) = &mut self.child {
+            // It ends by itself once it is unmounted; if it was never mounted, it has to be told.
+            let end = Instant::now() + Duration::from_secs(5);
+            while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+                thread::sleep(PAUSE);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // A zombie has ended.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// The processes of program `name` that were given `device`.
+fn daemons(name: &str, device: &Path) -> Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let path = entry?.path();
+        let Some(pid) = path.file_name().and_then(|name| name.to_str()?.parse().ok()) else {
+            continue;
+        };
+        let line = fs::read(path.join("cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        let program = words.next().unwrap_or_default();
+        let given = words.any(|word| word == device.as_os_str().as_encoded_bytes());
+        if program.ends_with(name.as_bytes()) && given {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}

@@ -1,0 +1,195 @@
+//! The POSIX suite: pjdfstest, from crates.io.
+//!
+//! Owns its configuration, its users, and the reading of its results. The erofs cases remount the
+//! filesystem, and in a run with others they fail anywhere: they run alone.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::{
+    cargo,
+    device::Device,
+    filesystem::{Blocks, Cache, Kind},
+    machine,
+    mount::Mount,
+    report::{Outcome, Tally},
+    run::Cmd,
+    scratch::Scratch,
+    workspace::{Profile, Programs, Workspace},
+};
+
+const VERSION: &str = "0.2.2";
+const DEVICE_LEN: u64 = 1 << 30;
+const REMOUNTING: &str = "erofs";
+
+#[derive(Deserialize)]
+struct Exclusions {
+    exclusion: Vec<Exclusion>,
+}
+
+#[derive(Deserialize)]
+struct Exclusion {
+    name: String,
+    reason: String,
+}
+
+/// The whole suite, or the cases whose names contain `pattern`.
+pub(crate) fn run(workspace: &Workspace, on: Kind, pattern: Option<&str>, tally: &mut Tally) {
+    let name = format!("pjdfstest on {}", on.name());
+    match need(on) {
+        Err(reason) => tally.skip(&name, &reason),
+        Ok(()) => {
+            tally.step(&name, || suite(workspace, on, pattern, false));
+            if pattern.is_none() {
+                let name = format!("pjdfstest {REMOUNTING} on {}", on.name());
+                tally.step(&name, || suite(workspace, on, Some(REMOUNTING), true));
+            }
+        }
+    }
+}
+
+fn need(on: Kind) -> Result<()> {
+    on.need()?;
+    machine::need_loop().context("remounting and other users' cases need a block device")
+}
+
+fn suite(workspace: &Workspace, on: Kind, pattern: Option<&str>, remount: bool) -> Result<Outcome> {
+    let program = cargo::tool(workspace, "pjdfstest", VERSION)?;
+    let programs = on.build(workspace, Profile::Dev)?;
+    let exclusions = if on == Kind::Sfs { exclusions(workspace)? } else { Vec::new() };
+    let config = configure(workspace, remount, &exclusions)?;
+    let scratch = Scratch::in_ram(DEVICE_LEN)?;
+    let device = Device::over_loop(&scratch.dir.join("image"), DEVICE_LEN)?;
+    on.make(&programs, &device, Blocks::Discard)?;
+    let mount = Mount::new(on, &programs, &device, &scratch.dir.join("mount"), Cache::Writeback)?;
+    let cases = Cases { program, config, on: &mount.dir, second: scratch.directory("second")? };
+    let mut outcome = cases.run(pattern, remount)?;
+    mount.unmount()?;
+    outcome.add_check(on, &programs, &device);
+    for Exclusion { name, reason } in exclusions {
+        outcome = outcome.note(format!("expected to fail: {name}: {reason}"));
+    }
+    Ok(outcome)
+}
+
+fn exclusions(workspace: &Workspace) -> Result<Vec<Exclusion>> {
+    let path = workspace.root.join("xtask/pjdfstest-exclusions.toml");
+    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    Ok(toml::from_str::<Exclusions>(&text)?.exclusion)
+}
+
+/// Writes the configuration under `target/` and sees to the two users that it names.
+fn configure(workspace: &Workspace, remount: bool, exclusions: &[Exclusion]) -> Result<PathBuf> {
+    let users = [user("nobody")?, user("tests")?];
+    let users = users.map(|(user, group)| format!("[{user:?}, {group:?}]")).join(", ");
+    let expected: Vec<&str> = exclusions.iter().map(|exclusion| exclusion.name.as_str()).collect();
+    let expected = if remount { Vec::new() } else { expected };
+    let text = format!(
+        "[features]\nposix_fallocate = {{}}\nrename_ctime = {{}}\nutime_now = {{}}\nutimensat = {{}}\n\
+         [settings]\nnaptime = 0.02\nallow_remount = {remount}\nexpected_failures = {expected:?}\n\
+         [dummy_auth]\nentries = [{users}]\n"
+    );
+    let name = if remount { "pjdfstest-remount.toml" } else { "pjdfstest.toml" };
+    let path = workspace.target.join(name);
+    fs::write(&path, text)?;
+    Ok(path)
+}
+
+/// A user, made if it is not there, and the name of its group.
+fn user(name: &str) -> Result<(String, String)> {
+    if Cmd::new("id").arg(name).read().is_err() {
+        Cmd::new("useradd").args(["-U", "-M", name]).read()?;
+    }
+    let group = Cmd::new("id").args(["-g", "-n", name]).read()?;
+    Ok((name.to_owned(), group))
+}
+
+struct Cases<'a> {
+    program: PathBuf,
+    config: PathBuf,
+    on: &'a Path,
+    second: PathBuf,
+}
+
+impl Cases<'_> {
+    fn run(&self, pattern: Option<&str>, remount: bool) -> Result<Outcome> {
+        let mut cmd = Cmd::new(&self.program).env("NO_COLOR", "1").arg("-c").arg(&self.config);
+        cmd = cmd.arg("-p").arg(self.on).arg("-s").arg(&self.second);
+        if let Some(pattern) = pattern {
+            cmd = cmd.arg(pattern);
+        }
+        let mut outcome = Outcome::default();
+        let mut summed = false;
+        let good = cmd.lines(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                [name, "FAILED"] => outcome.notes.push(format!("failed: {name}")),
+                [name, "PASSED", "UNEXPECTEDLY"] => {
+                    outcome.notes.push(format!("is excluded, but passes: {name}"));
+                }
+                ["Summary:", ..] => {
+                    add_summary(line, &mut outcome);
+                    summed = true;
+                }
+                _ => {}
+            }
+        })?;
+        if !summed || good != (outcome.failed == 0) {
+            bail!("pjdfstest ended without its summary");
+        }
+        if outcome.skipped > 0 {
+            let why =
+                if remount { "need another system" } else { "need another system, or run alone" };
+            outcome
+                .notes
+                .push(format!("{} cases skipped by the suite: they {why}", outcome.skipped));
+        }
+        Ok(outcome)
+    }
+}
+
+/// Adds `Summary: 0 failed, 13 skipped, 385 passed, 0 expected failures, 398 total`.
+fn add_summary(line: &str, outcome: &mut Outcome) {
+    let counts = line.trim_start_matches("Summary: ").split(", ");
+    for (count, what) in counts.filter_map(|count| count.split_once(' ')) {
+        let count = count.parse::<u64>().unwrap_or(0);
+        match what {
+            "failed" => outcome.failed += count,
+            "skipped" | "expected failures" => outcome.skipped += count,
+            "passed" => outcome.passed += count,
+            _ => {}
+        }
+    }
+}
+
+impl Outcome {
+    /// The checker has its say on what a suite left.
+    pub(crate) fn add_check(&mut self, kind: Kind, programs: &Programs, device: &Device) {
+        match kind.check(programs, device) {
+            Ok(()) => self.passed += 1,
+            Err(error) => {
+                println!("{error:#}");
+                self.failed += 1;
+                self.notes.push(format!("{error:#}").lines().next().unwrap_or_default().to_owned());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_is_read() {
+        let mut outcome = Outcome::default();
+        let line = "Summary: 2 failed, 13 skipped, 382 passed, 1 expected failures, 398 total";
+        add_summary(line, &mut outcome);
+        assert_eq!((outcome.passed, outcome.failed, outcome.skipped), (382, 2, 14));
+    }
+}

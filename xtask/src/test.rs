@@ -1,0 +1,90 @@
+//! Everything that CI asks of a commit, in the order in which a failure is cheapest.
+
+use anyhow::{Result, anyhow};
+
+use crate::{
+    apps,
+    cargo::{self, cargo},
+    filesystem::Kind,
+    fsx, machine, pjdfstest,
+    report::{Outcome, Tally},
+    run::Cmd,
+    workspace::Workspace,
+};
+
+const KILLS_LONG: u32 = 100;
+
+pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
+    for (tool, package) in
+        [("fusermount3", "fuse3"), ("losetup", "util-linux"), ("setfattr", "attr")]
+    {
+        if let Err(missing) = machine::need(tool, package) {
+            println!("{missing:#}");
+        }
+    }
+    tally.step("format", || passes(cargo(workspace).args(["fmt", "--all", "--check"])));
+    tally.step("lints", || {
+        let targets = ["clippy", "--quiet", "--workspace", "--all-targets"];
+        passes(cargo(workspace).args(targets).args(["--", "-D", "warnings"]))
+    });
+    tally.step("documentation", || {
+        let cmd = cargo(workspace).args(["doc", "--quiet", "--workspace", "--no-deps"]);
+        passes(cmd.env("RUSTDOCFLAGS", "-D warnings"))
+    });
+    dependencies(workspace, tally);
+    tally.step("cargo test", || {
+        let mut cmd = cargo(workspace).args(["test", "--workspace", "--no-fail-fast"]);
+        if long {
+            cmd = cmd.env("SFS_KILLS", KILLS_LONG.to_string());
+        }
+        cargo::test(cmd)
+    });
+    pjdfstest::run(workspace, Kind::Sfs, None, tally);
+    let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
+    fsx::run(workspace, Kind::Sfs, ops, None, tally);
+    apps::run(workspace, Kind::Sfs, long, tally);
+}
+
+/// The mount test that kills the daemon, alone.
+pub(crate) fn kill(workspace: &Workspace, count: u32, tally: &mut Tally) {
+    let name = format!("{count} kills");
+    match machine::need_fuse() {
+        Err(reason) => tally.skip(&name, &reason),
+        Ok(()) => tally.step(&name, || {
+            let cmd = cargo(workspace).args(["test", "--package", "sfs", "--test", "mount_kill"]);
+            let cmd = cmd.env("SFS_KILLS", count.to_string()).args(["--", "--nocapture"]);
+            let outcome = cargo::test(cmd)?;
+            if outcome.passed + outcome.failed == 0 {
+                return Err(anyhow!("no test was run"));
+            }
+            Ok(outcome)
+        }),
+    }
+}
+
+/// cargo-deny, where it is installed; its list of advisories comes from outside.
+fn dependencies(workspace: &Workspace, tally: &mut Tally) {
+    if cargo(workspace).args(["deny", "--version"]).read().is_err() {
+        let missing = anyhow!("cargo-deny is missing: cargo install --locked cargo-deny");
+        return tally.skip("dependencies", &missing);
+    }
+    tally.step("dependencies", || {
+        passes(cargo(workspace).args(["deny", "check", "bans", "licenses", "sources"]))
+    });
+    tally.step("advisories", || {
+        let output = cargo(workspace).args(["deny", "check", "advisories"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("failed to fetch") {
+            return Ok(Outcome::skipped("the advisory database cannot be fetched from here"));
+        }
+        if !output.status.success() {
+            println!("{said}");
+            return Ok(Outcome::failed("cargo deny check advisories"));
+        }
+        Ok(Outcome::passed())
+    });
+}
+
+fn passes(cmd: Cmd) -> Result<Outcome> {
+    cmd.run().map(|()| Outcome::passed())
+}

@@ -1,0 +1,116 @@
+//! Trees of files: walking, copying and comparing them, by our own means.
+//!
+//! Owns what "the same" means: names, kinds, contents, modes, owners, modification times to the
+//! nanosecond, link targets, extended attributes, and which names are one file.
+//! Never follows a symbolic link.
+
+mod compare;
+mod copy;
+mod plant;
+
+use std::{
+    collections::HashSet,
+    fmt, fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+pub(crate) use compare::compare;
+pub(crate) use copy::copy;
+pub(crate) use plant::{COPY, plant};
+
+/// One name in a tree.
+pub(crate) struct Entry {
+    /// Relative to the tree's root; empty for the root itself.
+    pub(crate) path: PathBuf,
+    pub(crate) meta: fs::Metadata,
+}
+
+impl Entry {
+    /// Which file this is, if it has other names.
+    fn shared(&self) -> Option<(u64, u64)> {
+        let shared = !self.meta.is_dir() && self.meta.nlink() > 1;
+        shared.then(|| (self.meta.dev(), self.meta.ino()))
+    }
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Census {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) symlinks: u64,
+    /// Names beyond the first of a file.
+    pub(crate) hard_links: u64,
+    pub(crate) bytes: u64,
+}
+
+impl fmt::Display for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { files, directories, symlinks, hard_links, bytes } = self;
+        let mb = *bytes as f64 / 1e6;
+        write!(f, "{files} files of {mb:.1} MB, {directories} directories, ")?;
+        write!(f, "{symlinks} symbolic links, {hard_links} hard links")
+    }
+}
+
+/// Every name under `root`, itself first, a directory before what is in it, in the order of names.
+pub(crate) fn walk(root: &Path) -> Result<Vec<Entry>> {
+    let meta = fs::symlink_metadata(root).with_context(|| format!("{}", root.display()))?;
+    let mut entries = vec![Entry { path: PathBuf::new(), meta }];
+    let mut at = 0;
+    while at < entries.len() {
+        if entries[at].meta.is_dir() {
+            let dir = entries[at].path.clone();
+            for entry in fs::read_dir(root.join(&dir)).with_context(|| format!("{dir:?}"))? {
+                let path = dir.join(entry?.file_name());
+                let meta = fs::symlink_metadata(root.join(&path))?;
+                entries.push(Entry { path, meta });
+            }
+        }
+        at += 1;
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+/// Counts what [`walk`] gave.
+pub(crate) fn census(entries: &[Entry]) -> Census {
+    let mut census = Census::default();
+    let mut seen = HashSet::new();
+    for entry in entries {
+        let meta = &entry.meta;
+        if entry.shared().is_some_and(|file| !seen.insert(file)) {
+            census.hard_links += 1;
+        } else if meta.is_dir() {
+            census.directories += 1;
+        } else if meta.is_symlink() {
+            census.symlinks += 1;
+        } else {
+            census.files += 1;
+            census.bytes += meta.len();
+        }
+    }
+    census
+}
+
+/// Names of the extended attributes that a copy carries: the user's own.
+fn xattr_names(path: &Path) -> Result<Vec<String>> {
+    let mut names = vec![0; 64 << 10];
+    let len = rustix::fs::llistxattr(path, &mut names[..]).with_context(|| format!("{path:?}"))?;
+    let names = String::from_utf8_lossy(&names[..len]);
+    let mut names: Vec<String> =
+        names.split('\0').filter(|name| name.starts_with("user.")).map(Into::into).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn xattr(path: &Path, name: &str) -> Result<Vec<u8>> {
+    let mut value = vec![0; 64 << 10];
+    let len = rustix::fs::lgetxattr(path, name, &mut value[..])
+        .with_context(|| format!("{name} of {path:?}"))?;
+    value.truncate(len);
+    Ok(value)
+}

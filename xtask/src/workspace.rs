@@ -1,0 +1,65 @@
+//! Where things are, and building them.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{cargo::cargo, run::Cmd};
+
+/// The repository and cargo's target directory.
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+}
+
+/// How programs are compiled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Dev,
+    Release,
+}
+
+/// The directory with the programs that were built.
+#[derive(Clone)]
+pub(crate) struct Programs(PathBuf);
+
+impl Programs {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn cmd(&self, name: &str) -> Cmd {
+        Cmd::new(self.path(name))
+    }
+}
+
+impl Workspace {
+    pub(crate) fn find() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent")?;
+        // Ours is target/PROFILE/xtask, whatever cargo's configuration calls the target directory.
+        let own = env::current_exe()?;
+        let target =
+            own.parent().and_then(Path::parent).context("where is the target directory?")?;
+        Ok(Self { root: root.to_owned(), target: target.to_owned() })
+    }
+
+    /// Builds the programs of `packages`.
+    pub(crate) fn build(&self, profile: Profile, packages: &[&str]) -> Result<Programs> {
+        let mut cmd = cargo(self).args(["build", "--quiet", "--bins"]);
+        for package in packages {
+            cmd = cmd.args(["--package", package]);
+        }
+        let dir = match profile {
+            Profile::Dev => "debug",
+            Profile::Release => {
+                cmd = cmd.arg("--release");
+                "release"
+            }
+        };
+        cmd.run()?;
+        Ok(Programs(self.target.join(dir)))
+    }
+}
