@@ -29,6 +29,7 @@ const REMOUNTING: &str = "erofs";
 
 #[derive(Deserialize)]
 struct Exclusions {
+    #[serde(default)]
     exclusion: Vec<Exclusion>,
 }
 
