@@ -188,11 +188,6 @@ impl Meta {
         self.said_ino = self.next_ino;
     }
 
-    /// Where block `block` of `ino` is.
-    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
-        mapping(&self.tree, ino, block)
-    }
-
     /// The mappings of a run; it is prepared afterwards.
     pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, Fault> {
         match self.tree.get(key)? {

@@ -60,11 +60,21 @@ impl UsageTable {
         if entries.len() != layout.segment_count as usize {
             return Err(wrong(entries.len() as u64));
         }
-        let sound = |entry: &UsageEntry| match entry.state {
-            SegmentState::Open | SegmentState::Sealed => entry.live_blocks <= layout.segment_blocks,
-            SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
-                entry.live_blocks == 0
-            }
+        let sums = |entry: &UsageEntry| {
+            let live = u64::from(entry.live_blocks);
+            entry.write_count_sum <= live * u64::from(u16::MAX)
+                && entry.modified_sum <= live * u64::from(u32::MAX)
+        };
+        let sound = |entry: &UsageEntry| {
+            sums(entry)
+                && match entry.state {
+                    SegmentState::Open | SegmentState::Sealed => {
+                        entry.live_blocks <= layout.segment_blocks
+                    }
+                    SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
+                        entry.live_blocks == 0
+                    }
+                }
         };
         match entries.iter().position(|entry| !sound(entry)) {
             Some(segment) => Err(wrong(segment as u64)),
@@ -83,6 +93,12 @@ impl UsageTable {
     /// Blocks that the tree refers to, nodes included.
     pub(crate) fn live_blocks(&self) -> u64 {
         self.live_blocks
+    }
+
+    /// Blocks that live in segments of head `group`.
+    pub(crate) fn live_blocks_of(&self, group: u8) -> usize {
+        let of_group = self.entries.iter().filter(|entry| entry.group == group);
+        of_group.map(|entry| entry.live_blocks as usize).sum()
     }
 
     pub(crate) fn clean_count(&self) -> usize {

@@ -81,6 +81,10 @@ pub struct Volume {
     counters: AtomicCounters,
     /// `log.next_sequence`, for those who do not hold the log.
     next_sequence: AtomicU64,
+    /// Changes under way, whose nodes have to stay in memory.
+    keepers: AtomicUsize,
+    /// Nodes have been loaded since the cache was trimmed.
+    loaded: AtomicBool,
     /// A write failed: nothing is written any more.
     failed: AtomicBool,
 }
@@ -115,6 +119,8 @@ impl Volume {
             clock: Clock::default(),
             counters: AtomicCounters::default(),
             next_sequence,
+            keepers: AtomicUsize::new(0),
+            loaded: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         }
     }

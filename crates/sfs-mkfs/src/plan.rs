@@ -15,7 +15,7 @@ const SEGMENT_SIZE_MIN: u64 = 128 << 10;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
 /// With fewer segments than this the cleaner has little to choose from.
-const SEGMENTS_WANTED: u32 = 64;
+const SEGMENTS_WANTED: u32 = 256;
 
 /// What only the caller can know: randomness, time, names and owners.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ fn layout(geometry: &Geometry, segment_size: u64) -> Result<Layout, LayoutError>
 }
 
 /// The segment size, in bytes, that suits a device: 8 MiB, or the device's erase unit if that is
-/// larger; less on a device that would have fewer than 64 segments, but no less than the erase
+/// larger; less on a device that would have fewer than 256 segments, but no less than the erase
 /// unit as long as a volume fits at all.
 pub fn segment_size_for(geometry: &Geometry) -> u64 {
     let erase_size = geometry.preferred_erase_size.max(geometry.discard_granularity);

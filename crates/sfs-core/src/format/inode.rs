@@ -2,10 +2,11 @@
 
 use std::ops::{BitOr, BitOrAssign};
 
+use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, Structure};
+use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Structure};
 
 /// A point in time, as the kernel gives it: `nanos` (below 10^9) after `secs` since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,10 +236,15 @@ impl Inode {
             modified: raw.modified.get(),
         };
         let times = [inode.atime, inode.mtime, inode.ctime, inode.btime];
-        let sound = FileKind::from_mode(inode.mode).is_some()
+        let kind = FileKind::from_mode(inode.mode);
+        let size_max = match kind {
+            Some(FileKind::Regular) => FILE_BLOCKS_MAX * BLOCK_SIZE as u64,
+            _ => i64::MAX as u64,
+        };
+        let sound = kind.is_some()
             && inode.mode & !0o177_777 == 0
             && inode.flags.0 & !InodeFlags::ALL == 0
-            && inode.size <= i64::MAX as u64
+            && inode.size <= size_max
             && times.iter().all(|t| t.nanos < 1_000_000_000);
         if sound { Ok(inode) } else { Err(wrong(CorruptionKind::Value)) }
     }

@@ -147,6 +147,7 @@ impl MappingRun {
 
     /// The mapped blocks of the run that begins at block `first`, ascending.
     pub fn iter(&self, first: u32) -> impl Iterator<Item = (u32, Mapping)> {
-        (first..).zip(self.slots).filter_map(|(block, slot)| slot.map(|mapping| (block, mapping)))
+        let present = |(block, slot): (u64, Option<Mapping>)| Some((block as u32, slot?));
+        (u64::from(first)..).zip(self.slots).filter_map(present)
     }
 }

@@ -20,7 +20,7 @@ const SLOT_ADDRESS: u64 = 16;
 const LABEL_LEN: usize = 64;
 
 /// Fewest segments that a volume works with.
-const SEGMENTS_MIN: u64 = 24;
+const SEGMENTS_MIN: u64 = 32;
 
 /// Fewest blocks in a segment: 128 KiB.
 const SEGMENT_BLOCKS_MIN: u64 = 32;

@@ -162,6 +162,19 @@ impl Batch {
             .count()
     }
 
+    /// Blocks that `head` can append without opening a segment.
+    pub(crate) fn head_room(log: &Log, layout: &Layout, head: u8) -> usize {
+        match log.heads.room(head, layout) {
+            0 | 1 => 0,
+            room => entries_max(room as usize),
+        }
+    }
+
+    /// Blocks that an empty segment takes, beside their summary.
+    pub(crate) fn segment_room(layout: &Layout) -> usize {
+        entries_max(layout.segment_blocks as usize)
+    }
+
     /// Takes room at `head` for `entry_count` blocks, whose addresses it gives, and for `delta`.
     /// To be followed by [`Batch::fill`]. Panics if too few segments are Clean: see
     /// [`Batch::opens`].

@@ -17,6 +17,16 @@ use crate::{Error, Result};
 /// An operation needs some nodes at once, however small the cache.
 const NODES_MIN: usize = 256;
 
+/// See [`Volume::keep_nodes`].
+pub(super) struct KeepNodes<'a>(&'a Volume);
+
+impl Drop for KeepNodes<'_> {
+    fn drop(&mut self) {
+        self.0.keepers.fetch_sub(1, Ordering::Relaxed);
+        self.0.trim();
+    }
+}
+
 impl Volume {
     /// Reads metadata. `logic` may be called several times.
     pub(super) fn consult<T>(
@@ -24,17 +34,19 @@ impl Volume {
         mut logic: impl FnMut(&Txn<'_>) -> std::result::Result<T, Fault>,
     ) -> Result<T> {
         let mut failed = None;
-        loop {
+        let outcome = loop {
             let outcome = {
                 let meta = self.meta.read();
                 logic(&Txn::new(&meta.tree, meta.next_ino))
             };
             match outcome {
-                Ok(value) => return Ok(value),
+                Ok(value) => break Ok(value),
                 Err(Fault::Missing(missing)) => self.load(&missing, &mut failed)?,
-                Err(Fault::Error(error)) => return Err(error),
+                Err(Fault::Error(error)) => break Err(error),
             }
-        }
+        };
+        self.trim();
+        outcome
     }
 
     /// Changes metadata, whole or not at all. `logic` may be called several times.
@@ -54,6 +66,7 @@ impl Volume {
         self.writable()?;
         self.relieve_changes()?;
         let mut failed = None;
+        let _keep = self.keep_nodes();
         loop {
             let mut meta = self.meta.write();
             let mut txn = Txn::new(&meta.tree, meta.next_ino);
@@ -88,10 +101,25 @@ impl Volume {
             }
             other => other?,
         };
-        let mut meta = self.meta.write();
-        meta.tree.insert(missing, node);
-        meta.tree.evict((self.options.cache / BLOCK_SIZE).max(NODES_MIN));
+        self.meta.write().tree.insert(missing, node);
+        self.loaded.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// While a guard lives, nodes stay in memory: a change may need more of them at once than the
+    /// cache holds, and readers must not take them away from it.
+    pub(super) fn keep_nodes(&self) -> KeepNodes<'_> {
+        self.keepers.fetch_add(1, Ordering::Relaxed);
+        KeepNodes(self)
+    }
+
+    /// Brings the cache back to its budget after nodes have been loaded.
+    fn trim(&self) {
+        if self.loaded.load(Ordering::Relaxed) && self.keepers.load(Ordering::Relaxed) == 0 {
+            let budget = (self.options.cache / BLOCK_SIZE).max(NODES_MIN);
+            self.loaded.store(false, Ordering::Relaxed);
+            self.meta.write().tree.evict(budget);
+        }
     }
 
     /// A node from the device, verified.

@@ -5,7 +5,6 @@
 //! Never: changes a length (see `truncate`).
 
 use super::Volume;
-use super::handles::Pending;
 use super::txn::Txn;
 use super::xattr;
 use crate::format::{FileKind, Inode, InodeFlags};
@@ -51,12 +50,11 @@ impl Volume {
             self.set_size(&handle, size)?;
         }
         // What waits goes ahead together with the change, or a later commit would undo it.
-        let waiting = handle.data().pending.as_mut().and_then(|pending| pending.times.take());
-        let outcome = self.transact(|txn| {
+        let logic = |txn: &mut Txn<'_>| {
             let mut inode = txn.inode(ino)?;
             let size = inode.size;
             if let Some(pending) = handle.data().pending {
-                Pending { times: waiting, ..pending }.overlay(&mut inode);
+                pending.overlay(&mut inode);
             }
             let shown = inode.size;
             change(&mut inode, changes, caller)?;
@@ -68,22 +66,25 @@ impl Volume {
             txn.put_inode(ino, &inode);
             inode.size = shown;
             Ok(inode)
-        });
-        if outcome.is_err()
-            && let Some(pending) = &mut handle.data().pending
-        {
-            pending.times = waiting;
-        }
-        outcome
+        };
+        self.transact_then(logic, |_| {
+            if let Some(pending) = &mut handle.data().pending {
+                pending.times = None;
+            }
+        })
     }
 
     /// Clears suid, sgid and capabilities of a file that was written by someone else than root.
     pub(super) fn kill_privileges(&self, ino: u64) -> Result<()> {
         let armed = self.consult(|txn| {
             let inode = txn.inode(ino)?;
-            Ok(inode.mode != without_privileges(inode.mode)
-                || inode.flags.contains(InodeFlags::XATTRS)
+            let capable = || -> std::result::Result<bool, Fault> {
+                Ok(inode.flags.contains(InodeFlags::XATTRS)
                     && xattr::read(txn, self.hasher(), ino, CAPABILITY)?.is_some())
+            };
+            // Anything else cannot be written: the write is about to be refused.
+            Ok(inode.kind() == FileKind::Regular
+                && (inode.mode != without_privileges(inode.mode) || capable()?))
         })?;
         if !armed {
             return Ok(());

@@ -33,15 +33,17 @@ impl Volume {
         nodes / (self.superblock.layout.segment_blocks as usize - 2) + 2
     }
 
-    /// Writes everything, and a checkpoint of it.
+    /// Makes all metadata durable. Data that waits goes on waiting, but for what must not be behind
+    /// the metadata.
     pub(super) fn checkpoint(&self, log: &mut Log, time: u32, unmounted: bool) -> Result<()> {
-        let request = Request { selection: &Selection::All, moves: &[], time, reserve: 0 };
+        // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
+        self.writable()?;
         let mut chunks = Vec::new();
         let mut failed = None;
+        let _keep = self.keep_nodes();
         let snapshot = loop {
             let mut meta = self.meta.write();
-            let built = self.build(log, &mut meta, &request);
-            let step = built.and_then(|built| {
+            let step = self.build_ordered(log, &mut meta, time).and_then(|built| {
                 chunks.extend(built);
                 self.snapshot(log, &mut meta, time, unmounted)
             });
@@ -68,6 +70,22 @@ impl Volume {
         self.meta.write().usage.release(&snapshot.drained);
         self.discard(&snapshot.drained);
         Ok(())
+    }
+
+    /// What has to go before the metadata does. Without such data a checkpoint needs no delta: it
+    /// says everything itself.
+    fn build_ordered(
+        &self,
+        log: &mut Log,
+        meta: &mut Meta,
+        time: u32,
+    ) -> std::result::Result<Vec<Chunk>, Fault> {
+        if self.ordered_files.lock().is_empty() {
+            return Ok(Vec::new());
+        }
+        let selection = &Selection::Files(BTreeSet::new());
+        let request = Request { selection, moves: &[], time, reserve: 0 };
+        Ok(self.build(log, meta, &request)?.chunks)
     }
 
     /// Gives every dirty node its place, under the metadata lock.
@@ -99,6 +117,7 @@ impl Volume {
             meta.tree.put(&usage_key(first), &value)?;
         }
         meta.usage.clear_dirty();
+        meta.clear_changes();
         assert_eq!(meta.tree.dirty_count(), count, "the usage items had been made dirty");
 
         let number = log.checkpoint + 1;
@@ -212,9 +231,9 @@ impl Volume {
         self.reclaim_all()?;
         let mut log = self.log.lock();
         let time = self.volume_time(now);
+        self.commit(&mut log, &Selection::All, time)?;
         match self.checkpoint(&mut log, time, true) {
-            Err(Error::NoSpace) => {
-                self.make_room(&mut log, time)?;
+            Err(Error::NoSpace) if self.make_room(&mut log, time)? => {
                 self.checkpoint(&mut log, time, true)
             }
             other => other,

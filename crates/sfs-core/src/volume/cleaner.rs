@@ -14,14 +14,18 @@ use super::Volume;
 use super::commit::{Move, Selection};
 use crate::Result;
 use crate::buffer::Buffer;
-use crate::format::{Mapping, NodeHeader, NodePointer, SummaryEntry};
-use crate::log::Log;
+use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
+use crate::log::{Batch, Log, METADATA_HEAD};
 use crate::meta::mapping;
 use crate::policy;
 use crate::tree::{Missing, VerifiedNode};
 
-/// Segments cleaned in one round (SFS, section 3.4).
-const VICTIMS_MAX: usize = 3;
+/// A round cleans segments until it has so large a share of the write buffer in hand, at least
+/// one: every round ends with a checkpoint, which should be worth its while.
+const MOVED_SHARE: usize = 4;
+
+/// Nodes that a checkpoint writes beside those that are known beforehand: of the usage table.
+const NODES_MORE: usize = 8;
 
 /// A live block of a victim.
 struct Live {
@@ -41,39 +45,51 @@ impl Volume {
         for segment in &victims {
             self.empty(*segment, &mut moves)?;
         }
-        self.commit_moves(log, &Selection::Files(Default::default()), &moves, time)?;
+        self.commit_some(log, &Selection::Files(Default::default()), &moves, time)?;
         drop(moves);
         self.checkpoint(log, time, false)?;
+        self.note_rotten(&victims);
         let count = victims.len() as u64;
         self.counters.segments_cleaned.fetch_add(count, Ordering::Relaxed);
         Ok(true)
     }
 
-    /// The best victims whose live blocks fit into what is Clean.
+    /// What still lives in a cleaned segment cannot be moved, or is behind a damaged summary. It is
+    /// left alone: cleaning it over and over would gain nothing.
+    fn note_rotten(&self, victims: &[u32]) {
+        let meta = self.meta.read();
+        let lives = |segment: &&u32| meta.usage.entry(**segment).state == SegmentState::Sealed;
+        self.rotten.lock().extend(victims.iter().filter(lives));
+    }
+
+    /// The best victims whose live blocks fit into what is Clean, together with the nodes that
+    /// moving them makes dirty.
     fn choose_victims(&self, time: u32) -> Vec<u32> {
         let meta = self.meta.read();
-        let segment_blocks = self.superblock.layout.segment_blocks;
-        let reserve = self.checkpoint_reserve(&meta) + 3;
-        let room = meta.usage.clean_count().saturating_sub(reserve) as u64;
-        let mut left = (room * u64::from(segment_blocks)).max(u64::from(segment_blocks));
-        let best = policy::victims(&*self.victims, meta.usage.entries(), segment_blocks, time);
-        let rotten = self.rotten.lock();
+        let layout = &self.superblock.layout;
+        let best =
+            policy::victims(&*self.victims, meta.usage.entries(), layout.segment_blocks, time);
+        let room = Batch::segment_room(layout);
+        let memory = self.options.write_buffer / MOVED_SHARE / BLOCK_SIZE;
+        let (nodes, dirty) = (meta.usage.live_blocks_of(METADATA_HEAD), meta.tree.dirty_count());
+        let mut moved = 0;
         let fits = |segment: &u32| {
-            let live = u64::from(meta.usage.entry(*segment).live_blocks);
-            let fits = live <= left;
-            left -= if fits { live } else { 0 };
-            fits
+            let first = moved == 0;
+            moved += meta.usage.entry(*segment).live_blocks as usize;
+            // Moving a block makes its leaf dirty, but no node twice.
+            let written = (dirty + moved).min(nodes.max(dirty)) + NODES_MORE;
+            let segments = moved.div_ceil(room) + 1 + written.div_ceil(room);
+            (first || moved <= memory) && segments <= meta.usage.clean_count()
         };
-        best.into_iter()
-            .filter(|segment| !rotten.contains(segment))
-            .take(VICTIMS_MAX)
-            .take_while(fits)
-            .collect()
+        let rotten = self.rotten.lock();
+        let sound = best.into_iter().filter(|segment| !rotten.contains(segment));
+        sound.take_while(fits).collect()
     }
 
     /// Collects the live data of a segment, and makes its live nodes dirty.
     fn empty(&self, segment: u32, moves: &mut Vec<Move>) -> Result<()> {
         let mut live = Vec::new();
+        let mut found_blocks = 0;
         for (address, entry) in self.segment_entries(segment)? {
             match entry {
                 SummaryEntry::Data { ino, block, .. } => {
@@ -83,9 +99,16 @@ impl Volume {
                     }
                 }
                 SummaryEntry::Node { checksum } => {
-                    self.touch_node(NodePointer { address, checksum })?;
+                    let lives = self.touch_node(NodePointer { address, checksum })?;
+                    found_blocks += u32::from(lives);
                 }
             }
+        }
+        found_blocks += live.len() as u32;
+        if found_blocks < self.meta.read().usage.entry(segment).live_blocks {
+            // A damaged summary hides the rest, which can only stay where it is.
+            self.rotten.lock().insert(segment);
+            return Ok(());
         }
         for run in live.chunk_by(|a, b| a.mapping.address + 1 == b.mapping.address) {
             self.read_run(segment, run, moves)?;
@@ -109,19 +132,20 @@ impl Volume {
     }
 
     /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint
-    /// moves it.
-    fn touch_node(&self, pointer: NodePointer) -> Result<()> {
+    /// moves it. Says whether it does.
+    fn touch_node(&self, pointer: NodePointer) -> Result<bool> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.read_blocks(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
-        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(()) };
+        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
         let missing = Missing { pointer, level: header.level };
-        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(()) };
+        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(false) };
         let mut failed = None;
+        let _keep = self.keep_nodes();
         loop {
             let touched = self.meta.write().tree.touch(&node, pointer.address);
             match touched {
-                Ok(_) => return Ok(()),
+                Ok(lives) => return Ok(lives),
                 Err(missing) => self.load(&missing, &mut failed)?,
             }
         }

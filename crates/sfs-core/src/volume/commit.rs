@@ -5,14 +5,17 @@
 //! that it and earlier chunks carry; what it changes in memory it changes whole.
 //! Never: flushes the device (see `sync`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
+use rustc_hash::FxHashSet;
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
 use super::handles::{DirtyBlock, FileData, Handle};
+
 use crate::buffer::BlockRef;
 use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry,
@@ -53,8 +56,30 @@ pub(super) struct Request<'a> {
     pub(super) reserve: usize,
 }
 
+/// Segments that a short delta may open: it may cross into one more.
+const DELTA_SEGMENTS: usize = 1;
+
 /// Bytes that a change takes in a delta at most: a key, the longest value, and what frames them.
 const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
+
+/// Whether a batch took all that was selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It did.
+    Done,
+    /// There was no room for the rest.
+    More,
+}
+
+/// A batch that has taken effect in memory and is to be written.
+pub(super) struct Built {
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) progress: Progress,
+}
+
+/// Bytes that a file adds to a delta at most, beside its inline content: its attributes, and the
+/// frames of both items.
+const FILE_CHANGES_LEN_MAX: usize = 256;
 
 /// A dirty block that was chosen.
 struct Chosen {
@@ -68,8 +93,12 @@ struct Chosen {
 }
 
 /// What a commit does to one file.
-struct FilePlan {
-    handle: Arc<Handle>,
+///
+/// Its data stays locked from the planning until the plan has taken effect: what is written
+/// meanwhile would be taken for written out.
+struct FilePlan<'a> {
+    ino: u64,
+    data: MutexGuard<'a, FileData>,
     inode: Inode,
     /// Blocks that are written now, and what they were mapped to.
     blocks: Vec<(u32, DirtyBlock, Option<Mapping>)>,
@@ -87,16 +116,22 @@ impl Volume {
         log: &mut Log,
         meta: &mut Meta,
         request: &Request<'_>,
-    ) -> std::result::Result<Vec<Chunk>, Fault> {
+    ) -> std::result::Result<Built, Fault> {
         let time = request.time;
-        let files = self.plan_files(meta, request.selection, time)?;
+        let room = self.room(log, meta, request);
+        let (ordered, others) = self.select(request.selection);
+        let limit = match request.selection {
+            Selection::Blocks(limit) => room.min(*limit),
+            _ => room,
+        };
+        let (files, progress) = plan_files(meta, (&ordered, room), (&others, limit), time)?;
         let mut chosen = self.choose(meta, &files, request.moves, time)?;
         if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
-            return Ok(Vec::new());
+            return Ok(Built { chunks: Vec::new(), progress });
         }
         self.check_room(log, meta, &chosen, &files, request.reserve)?;
 
-        for file in &files {
+        for file in files {
             self.settle_file(meta, file);
         }
         let delta = meta.delta();
@@ -109,68 +144,49 @@ impl Volume {
         let chunks = batch.finish(log, self.superblock.volume(), time);
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
         self.expect_reads(&chunks);
-        Ok(chunks)
+        Ok(Built { chunks, progress })
     }
 
-    /// The files that the batch concerns.
-    fn plan_files(
-        &self,
-        meta: &Meta,
-        selection: &Selection,
-        time: u32,
-    ) -> std::result::Result<Vec<FilePlan>, Fault> {
-        let handles: Vec<Arc<Handle>> = {
-            let dirty = self.dirty_files.lock();
-            let ordered = self.ordered_files.lock();
-            let find = |inos: &BTreeSet<u64>| -> BTreeMap<u64, Arc<Handle>> {
-                inos.iter().filter_map(|ino| Some((*ino, dirty.get(ino)?.clone()))).collect()
-            };
-            let mut chosen = match selection {
-                Selection::All => dirty.clone(),
-                Selection::Files(files) => find(files),
-                Selection::Blocks(_) => BTreeMap::new(),
-            };
-            chosen.extend(find(&ordered));
-            if let Selection::Blocks(limit) = selection {
-                let mut count = 0;
-                for (ino, handle) in dirty.iter() {
-                    if count >= *limit {
-                        break;
-                    }
-                    count += handle.data().dirty.len();
-                    chosen.insert(*ino, handle.clone());
-                }
-            }
-            chosen.into_values().collect()
+    /// The files whose data must go with the next delta, and the others that are selected.
+    fn select(&self, selection: &Selection) -> (Vec<Arc<Handle>>, Vec<Arc<Handle>>) {
+        let dirty = self.dirty_files.lock();
+        let ordered = self.ordered_files.lock();
+        let find = |ino: &u64| dirty.get(ino).cloned();
+        let first = ordered.iter().filter_map(find).collect();
+        let others: Vec<Arc<Handle>> = match selection {
+            Selection::All => dirty.values().cloned().collect(),
+            Selection::Files(files) => files.iter().filter_map(find).collect(),
+            Selection::Blocks(limit) => dirty.values().take(*limit).cloned().collect(),
         };
-        let mut left = match selection {
-            Selection::Blocks(limit) => *limit,
-            _ => usize::MAX,
-        };
-        let mut plans = Vec::with_capacity(handles.len());
-        for handle in handles {
-            let data = handle.data();
-            let limit = if data.ordered { usize::MAX } else { left };
-            if let Some(plan) = plan_file(meta, &handle, &data, limit, time)? {
-                left = left.saturating_sub(plan.blocks.len());
-                plans.push(plan);
-            }
+        let others = others.into_iter().filter(|handle| !ordered.contains(&handle.ino));
+        (first, others.collect())
+    }
+
+    /// Blocks of data that there is room for now.
+    fn room(&self, log: &Log, meta: &Meta, request: &Request<'_>) -> usize {
+        let layout = &self.superblock.layout;
+        let spare = meta.usage.clean_count().saturating_sub(request.reserve + DELTA_SEGMENTS);
+        if spare > 0 {
+            // Every block may make a leaf dirty, which a checkpoint has to write.
+            return (spare * Batch::segment_room(layout) / 2).max(2);
         }
-        Ok(plans)
+        // A few more fit where the heads are.
+        let groups = 0..self.placement.group_count();
+        groups.map(|group| Batch::head_room(log, layout, data_head(group))).min().unwrap_or(0)
     }
 
     /// The blocks that go, with what their mappings will say and the group of each.
     fn choose(
         &self,
         meta: &Meta,
-        files: &[FilePlan],
+        files: &[FilePlan<'_>],
         moves: &[Move],
         time: u32,
     ) -> std::result::Result<Vec<Chosen>, Fault> {
         let mut chosen = Vec::new();
         for file in files {
             for (block, dirty, old) in &file.blocks {
-                let ino = file.handle.ino;
+                let ino = file.ino;
                 let write_count = old.map_or(0, |old| old.write_count);
                 let modified = old.map_or(file.inode.modified, |old| old.modified);
                 let candidate = Candidate { write_count, modified, cleaning: false };
@@ -189,12 +205,11 @@ impl Volume {
                 });
             }
         }
+        let written: FxHashSet<(u64, u32)> = chosen.iter().map(|c| (c.ino, c.block)).collect();
         for moved in moves {
-            meta.tree.prepare(&run_key(moved.ino, moved.block))?;
-            let written = |c: &Chosen| c.ino == moved.ino && c.block == moved.block;
-            if meta.mapping(moved.ino, moved.block)? != Some(moved.from)
-                || chosen.iter().any(written)
-            {
+            // The whole run has to be sound: once blocks have their places, nothing may fail.
+            let now = meta.run(&run_key(moved.ino, moved.block))?.get(moved.block);
+            if now != Some(moved.from) || written.contains(&(moved.ino, moved.block)) {
                 continue;
             }
             let Mapping { write_count, modified, .. } = moved.from;
@@ -218,13 +233,10 @@ impl Volume {
         log: &Log,
         meta: &Meta,
         chosen: &[Chosen],
-        files: &[FilePlan],
+        files: &[FilePlan<'_>],
         reserve: usize,
     ) -> Result<()> {
         let layout = &self.superblock.layout;
-        let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
-        let delta_len = (meta.change_count() + 2 * files.len()) * CHANGE_LEN_MAX + inline;
-        let delta_segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE) + 2;
         let groups = 0..self.placement.group_count();
         let opens: usize = groups
             .map(|group| {
@@ -232,13 +244,32 @@ impl Volume {
                 Batch::opens(log, layout, data_head(group), count, 0)
             })
             .sum();
-        let needed = opens + delta_segments + reserve;
-        if needed > meta.usage.clean_count() { Err(Error::NoSpace) } else { Ok(()) }
+        // The leaves of the runs become dirty, and a checkpoint must be able to write them.
+        let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
+        let runs = chosen.chunk_by(same_run).count();
+        let nodes = runs + runs / 4 + files.len();
+        let reserve = match reserve {
+            0 => 0, // The cleaner's own: it has reckoned with them.
+            _ => reserve + nodes / Batch::segment_room(layout),
+        };
+        let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
+        let of_files = files.len() * FILE_CHANGES_LEN_MAX + inline;
+        let clean = meta.usage.clean_count();
+        let suffices = |delta_len: usize| {
+            let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
+            opens + segments + DELTA_SEGMENTS + reserve <= clean
+        };
+        // What changes may say at most is soon reckoned; what they do say takes longer.
+        let most = meta.change_count() * CHANGE_LEN_MAX + of_files;
+        if suffices(most) || suffices(meta.delta().len() + of_files) {
+            return Ok(());
+        }
+        Err(Error::NoSpace)
     }
 
     /// The tree item of a file, and what of it no longer waits.
-    fn settle_file(&self, meta: &mut Meta, file: &FilePlan) {
-        let ino = file.handle.ino;
+    fn settle_file(&self, meta: &mut Meta, file: FilePlan<'_>) {
+        let ino = file.ino;
         let inline_key = Key::new(ino, ItemKind::Inline, 0);
         if let Some(content) = &file.inline {
             meta.put_item(&inline_key, content);
@@ -247,7 +278,7 @@ impl Volume {
         }
         meta.put_item(&Key::inode(ino), &file.inode.encode());
 
-        let mut data = file.handle.data();
+        let mut data = file.data;
         let before = data.dirty.len();
         if file.inline.is_some() {
             data.dirty.clear();
@@ -259,7 +290,7 @@ impl Volume {
         if data.dirty.is_empty() {
             data.pending = None;
             data.ordered = false;
-            drop(data);
+            // Before the data is let go: who writes next registers the file again.
             self.dirty_files.lock().remove(&ino);
             self.ordered_files.lock().remove(&ino);
         }
@@ -329,15 +360,53 @@ fn data_head(group: u8) -> u8 {
     METADATA_HEAD + 1 + group
 }
 
-/// What a commit of up to `limit` blocks does to a file; nothing if the file is gone.
-fn plan_file(
+/// What a batch does to the `ordered` files and to the `others`, each with the number of blocks
+/// that there is room for.
+fn plan_files<'a>(
     meta: &Meta,
-    handle: &Arc<Handle>,
-    data: &FileData,
+    ordered: (&'a [Arc<Handle>], usize),
+    others: (&'a [Arc<Handle>], usize),
+    time: u32,
+) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), Fault> {
+    let mut left = ordered.1;
+    let mut progress = Progress::Done;
+    let mut plans = Vec::with_capacity(ordered.0.len() + others.0.len());
+    let limited = |(handles, room): (&'a [Arc<Handle>], usize)| {
+        handles.iter().map(move |handle| (handle, room))
+    };
+    for (handle, room) in limited(ordered).chain(limited(others)) {
+        if left == 0 {
+            progress = Progress::More;
+            break;
+        }
+        let data = handle.data();
+        // The file's own item may be in a leaf of its own.
+        let limit = left.min(room).saturating_sub(1);
+        let fits = data.dirty.len() <= limit;
+        if !fits {
+            progress = Progress::More;
+        }
+        if (fits || limit > 0)
+            && let Some(plan) = plan_file(meta, handle.ino, data, limit, time)?
+        {
+            left -= plan.blocks.len() + 1;
+            plans.push(plan);
+        }
+    }
+    if plans.is_empty() && progress == Progress::More {
+        return Err(Error::NoSpace.into());
+    }
+    Ok((plans, progress))
+}
+
+/// What a commit of up to `limit` blocks does to a file; nothing if the file is gone.
+fn plan_file<'a>(
+    meta: &Meta,
+    ino: u64,
+    data: MutexGuard<'a, FileData>,
     limit: usize,
     time: u32,
-) -> std::result::Result<Option<FilePlan>, Fault> {
-    let ino = handle.ino;
+) -> std::result::Result<Option<FilePlan<'a>>, Fault> {
     meta.tree.prepare(&Key::inode(ino))?;
     let Some(value) = meta.tree.get(&Key::inode(ino))? else { return Ok(None) };
     let mut inode = Inode::decode(value, ino)?;
@@ -354,7 +423,8 @@ fn plan_file(
         shown.flags.set(InodeFlags::INLINE, true);
         count_write(&mut shown, 1, time);
         let plan = FilePlan {
-            handle: handle.clone(),
+            ino,
+            data,
             inode: shown,
             blocks: Vec::new(),
             inline: Some(content),
@@ -378,7 +448,7 @@ fn plan_file(
         inode.flags.set(InodeFlags::INLINE, false);
     }
     count_write(&mut inode, blocks.len() as u64, time);
-    Ok(Some(FilePlan { handle: handle.clone(), inode, blocks, inline: None, outgrown }))
+    Ok(Some(FilePlan { ino, data, inode, blocks, inline: None, outgrown }))
 }
 
 /// `blocks` of file `ino`, with what each is mapped to. The runs are in memory afterwards.

@@ -7,7 +7,10 @@
 use super::directory::{self, Found};
 use super::txn::Txn;
 use super::{Volume, orphans};
-use crate::format::{FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, SYMLINK_LEN_MAX};
+use crate::format::{
+    Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
+    SYMLINK_LEN_MAX, Structure,
+};
 use crate::meta::Fault;
 use crate::request::{Caller, Entry, RenameMode};
 use crate::{Error, Result};
@@ -166,7 +169,7 @@ impl Volume {
                 return Err(Error::IsDirectory.into());
             }
             let mut directory = txn.inode(parent)?;
-            directory.size -= 1;
+            drop_entry(&mut directory, parent)?;
             touch(&mut directory, caller);
             txn.delete(Key::new(parent, ItemKind::Dirent, found.cookie));
             txn.put_inode(parent, &directory);
@@ -190,8 +193,8 @@ impl Volume {
                 return Err(Error::NotDirectory.into());
             }
             let mut directory = txn.inode(parent)?;
-            directory.size -= 1;
-            directory.links -= 1;
+            drop_entry(&mut directory, parent)?;
+            drop_subdirectory(&mut directory, parent)?;
             touch(&mut directory, caller);
             txn.delete(Key::new(parent, ItemKind::Dirent, found.cookie));
             txn.put_inode(parent, &directory);
@@ -216,7 +219,7 @@ impl Volume {
         mode: RenameMode,
         caller: &Caller,
     ) -> Result<()> {
-        let (moved, gone) = self.transact(|txn| {
+        let logic = |txn: &mut Txn<'_>| {
             directory::check_name(new_name)?;
             let from = self.find(txn, parent, name)?;
             live_directory(txn, new_parent)?;
@@ -227,14 +230,14 @@ impl Volume {
             match (to, mode) {
                 (Some(_), RenameMode::NoReplace) => Err(Error::Exists.into()),
                 (None, RenameMode::Exchange) => Err(Error::NotFound.into()),
-                (Some(to), _) if to.ino == from.ino => Ok((None, None)),
+                (Some(to), _) if to.ino == from.ino => Ok(([None, None], None)),
                 (Some(to), RenameMode::Exchange) => {
                     if to.kind == FileKind::Directory && is_within(txn, parent, to.ino)? {
                         return Err(Error::Invalid.into());
                     }
                     let (a, b) = ((parent, name, from), (new_parent, new_name, to));
                     exchange(txn, a, b, caller)?;
-                    Ok((None, None))
+                    Ok(([Some(from.ino), Some(to.ino)], None))
                 }
                 (to, _) => {
                     let gone = match to {
@@ -243,13 +246,15 @@ impl Volume {
                     };
                     let moved = to.is_some().then_some(from.ino);
                     self.move_entry(txn, (parent, from), (new_parent, new_name), caller)?;
-                    Ok((moved, gone))
+                    Ok(([moved, None], gone))
                 }
             }
-        })?;
-        if let Some(ino) = moved {
-            self.order(ino);
-        }
+        };
+        // No commit may come between the two: it would say the names without the data.
+        let order = |(moved, _): &([Option<u64>; 2], _)| {
+            moved.iter().flatten().for_each(|ino| self.order(*ino));
+        };
+        let (_, gone) = self.transact_then(logic, order)?;
         self.reclaim_later(gone);
         Ok(())
     }
@@ -265,7 +270,7 @@ impl Volume {
         txn.delete(Key::new(parent, ItemKind::Dirent, from.cookie));
         directory::insert(txn, self.hasher(), new_parent, new_name, from.ino, from.kind)?;
         let mut old = txn.inode(parent)?;
-        old.size -= 1;
+        drop_entry(&mut old, parent)?;
         touch(&mut old, caller);
         txn.put_inode(parent, &old);
         let mut new = txn.inode(new_parent)?;
@@ -307,7 +312,7 @@ fn reparent(
     if moved.kind == FileKind::Directory && parent != new_parent {
         inode.parent = new_parent;
         let mut old = txn.inode(parent)?;
-        old.links -= 1;
+        drop_subdirectory(&mut old, parent)?;
         txn.put_inode(parent, &old);
         let mut new = txn.inode(new_parent)?;
         add_link(&mut new)?;
@@ -331,10 +336,10 @@ fn replace(
         _ => {}
     }
     let mut directory = txn.inode(new_parent)?;
-    directory.size -= 1;
+    drop_entry(&mut directory, new_parent)?;
     txn.delete(Key::new(new_parent, ItemKind::Dirent, to.cookie));
     if to.kind == FileKind::Directory {
-        directory.links -= 1;
+        drop_subdirectory(&mut directory, new_parent)?;
         txn.put_inode(new_parent, &directory);
         return drop_directory(txn, to.ino, caller);
     }
@@ -403,7 +408,21 @@ fn add_link(inode: &mut Inode) -> Result<()> {
     if inode.links >= LINKS_MAX && inode.kind() != FileKind::Directory {
         return Err(Error::TooManyLinks);
     }
-    inode.links += 1;
+    inode.links = inode.links.checked_add(1).ok_or(Error::TooManyLinks)?;
+    Ok(())
+}
+
+/// The directory `ino` has one entry less. A forged one may have had none.
+fn drop_entry(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
+    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
+    directory.size = directory.size.checked_sub(1).ok_or(wrong)?;
+    Ok(())
+}
+
+/// The directory `ino` holds one directory less, and still has its own two links.
+fn drop_subdirectory(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
+    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
+    directory.links = directory.links.checked_sub(1).filter(|links| *links >= 2).ok_or(wrong)?;
     Ok(())
 }
 

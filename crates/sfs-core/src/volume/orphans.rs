@@ -70,9 +70,6 @@ impl Volume {
     /// Does one step for one file; says whether there is more to do.
     pub(super) fn reclaim_step(&self) -> Result<bool> {
         let Some(ino) = self.reclaim.lock().pop() else { return Ok(false) };
-        if self.handles.is_referenced(ino) {
-            return Ok(true);
-        }
         if let Step::More = self.reclaim_file(ino)? {
             self.reclaim.lock().push(ino);
         }
@@ -91,6 +88,10 @@ impl Volume {
                 }
                 other => other?,
             };
+            // Who lets go of it will queue it again.
+            if inode.links == 0 && self.handles.is_referenced(ino) {
+                return Ok((Step::Done, false));
+            }
             let (count, done) = txn.unmap_from(ino, first)?;
             inode.blocks = inode.blocks.saturating_sub(count);
             if !done {
@@ -133,6 +134,12 @@ fn cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, Fault> {
     let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Value);
     let bytes = value.try_into().map_err(|_| wrong)?;
     Ok(Some(u32::try_from(u64::from_le_bytes(bytes)).map_err(|_| wrong)?))
+}
+
+/// The first block to unmap of `ino`, if it has a name and a truncation was not finished.
+pub(super) fn unfinished_cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, Fault> {
+    let Some(first) = cut(txn, ino)? else { return Ok(None) };
+    Ok((txn.inode(ino)?.links > 0).then_some(first))
 }
 
 fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fault> {

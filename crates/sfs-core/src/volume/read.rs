@@ -161,12 +161,12 @@ impl Volume {
             return Err(Error::OutOfRange);
         }
         let whole = inode.kind() != FileKind::Regular || inode.flags.contains(InodeFlags::INLINE);
-        let mut block = (offset / BLOCK_SIZE as u64) as u32;
+        let mut block = offset / BLOCK_SIZE as u64;
         let end = inode.size.div_ceil(BLOCK_SIZE as u64);
-        while u64::from(block) < end {
-            let next = match self.next_data(&handle, block)? {
-                _ if whole => Some(block),
-                next => next,
+        while block < end {
+            let next = match whole {
+                true => Some(block),
+                false => self.next_data(&handle, block as u32)?.map(u64::from),
             };
             let found = match what {
                 Seek::Data => next,
@@ -175,7 +175,7 @@ impl Volume {
             };
             match (found, what) {
                 (Some(found), _) => {
-                    let at = (u64::from(found) * BLOCK_SIZE as u64).max(offset);
+                    let at = (found * BLOCK_SIZE as u64).max(offset);
                     return if at < inode.size { Ok(at) } else { Err(Error::OutOfRange) };
                 }
                 (None, Seek::Data) => return Err(Error::OutOfRange),

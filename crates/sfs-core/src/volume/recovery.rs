@@ -13,7 +13,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::Volume;
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind,
-    FORMAT_VERSION, HEADS_MAX, ItemKind, Key, Layout, Mapping, MappingRun, RUN_BLOCKS,
+    FIRST_INO, FORMAT_VERSION, HEADS_MAX, ItemKind, Key, Layout, Mapping, MappingRun, RUN_BLOCKS,
     SUPERBLOCK_ADDRESS, SegmentState, Structure, SummaryEntry, Superblock, Timestamp,
     USAGE_PER_ITEM, UsageEntry, run_key, usage_key,
 };
@@ -26,6 +26,9 @@ use crate::{Error, Result};
 
 /// No commit says more than this, in bytes: changes are written out long before.
 const DELTA_LEN_MAX: usize = 256 << 20;
+
+/// No volume lives long enough to count so far; beyond, a forged one could make a number overflow.
+const COUNT_MAX: u64 = 1 << 62;
 
 /// A chunk needs this much of a segment.
 const ROOM_MIN: u32 = 2;
@@ -215,6 +218,9 @@ impl Volume {
     fn apply_change(&self, change: Change, at: u64) -> Result<()> {
         let (key, value) = match change {
             Change::Unmap { .. } => return Ok(()),
+            Change::NextIno(next) if next >= COUNT_MAX => {
+                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+            }
             Change::NextIno(next) => {
                 let mut meta = self.meta.write();
                 meta.restore_next_ino(next);
@@ -297,6 +303,7 @@ impl Volume {
         mut step: impl FnMut(&mut Meta) -> std::result::Result<T, Fault>,
     ) -> Result<T> {
         let mut failed: Option<Missing> = None;
+        let _keep = self.keep_nodes();
         loop {
             let outcome = {
                 let mut meta = self.meta.write();
@@ -400,7 +407,16 @@ fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
         }
         heads.set(head.head, Head { segment: head.segment, next_block: head.next_block });
     }
-    if record.next_sequence == 0 || record.number >= u64::MAX / 2 {
+    let counts = [
+        record.next_sequence,
+        record.number,
+        record.next_ino,
+        record.mount_count,
+        record.user_bytes_written,
+        record.device_bytes_written,
+    ];
+    let sound = record.next_sequence > 0 && record.next_ino >= FIRST_INO;
+    if !sound || counts.iter().any(|count| *count >= COUNT_MAX) {
         return Err(wrong.into());
     }
     Ok(heads)

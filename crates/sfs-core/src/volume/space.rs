@@ -16,7 +16,14 @@ use crate::request::Space;
 use crate::{Error, Result};
 
 /// Segments that users never get, at least: open heads, a checkpoint, and room to clean into.
-const RESERVE_SEGMENTS_MIN: u32 = 8;
+const RESERVE_SEGMENTS_MIN: u32 = 16;
+
+/// Blocks of a segment that summaries take: one in so many, and at least [`SUMMARY_BLOCKS_MIN`].
+/// What is written in small pieces takes more at first, until it is cleaned.
+const SUMMARY_SHARE: u32 = 64;
+
+/// See [`SUMMARY_SHARE`].
+const SUMMARY_BLOCKS_MIN: u32 = 2;
 
 /// The share of all segments that users never get: one in so many.
 const RESERVE_SHARE: u32 = 16;
@@ -28,8 +35,15 @@ const METADATA_SHARE: u64 = 128;
 /// Cleaning starts when fewer segments are Clean: one in so many (Rajimwale et al., section 3.6).
 const CLEAN_SHARE: usize = 20;
 
-/// Cleaning rounds that make room for one commit, at most.
-const ROUNDS_MAX: usize = 64;
+/// Segments that a round of cleaning may open: the heads' next, and one for the delta.
+const CLEANING_SEGMENTS: usize = 3;
+
+/// Segments that a small commit may open, and one to see it coming.
+const COMMIT_SEGMENTS: usize = 4;
+
+/// Cleaning rounds without gain after which making room is given up: what a round gains may first
+/// be half a segment.
+const VAIN_ROUNDS_MAX: usize = 6;
 
 impl Volume {
     /// How full the volume is.
@@ -48,7 +62,9 @@ impl Volume {
     fn capacity(&self) -> u64 {
         let layout = &self.superblock.layout;
         let reserve = RESERVE_SEGMENTS_MIN.max(layout.segment_count / RESERVE_SHARE);
-        u64::from(layout.segment_count - reserve) * u64::from(layout.segment_blocks)
+        let summaries = (layout.segment_blocks / SUMMARY_SHARE).max(SUMMARY_BLOCKS_MIN);
+        let segments = u64::from(layout.segment_count - reserve);
+        segments * u64::from(layout.segment_blocks - summaries)
     }
 
     /// Blocks that new data may still have.
@@ -92,22 +108,55 @@ impl Volume {
         if new_blocks == 0 { Ok(()) } else { self.admit(new_blocks) }
     }
 
+    /// Segments that a commit leaves Clean, so that there is always room to clean into and to write
+    /// the checkpoint that lets the cleaned segments go.
+    pub(super) fn cleaning_reserve(&self, meta: &Meta) -> usize {
+        self.checkpoint_reserve(meta) + CLEANING_SEGMENTS
+    }
+
     /// Whether so few segments are Clean that cleaning should start.
     pub(super) fn wants_cleaning(&self, meta: &Meta) -> bool {
         let segments = self.superblock.layout.segment_count as usize;
-        let low = (segments / CLEAN_SHARE).max(self.checkpoint_reserve(meta) + 3);
+        let low = (segments / CLEAN_SHARE).max(self.cleaning_reserve(meta) + COMMIT_SEGMENTS);
         meta.usage.clean_count() < low
     }
 
     /// Makes segments Clean: a checkpoint lets the Drained go, and if that is not enough, some are
-    /// cleaned.
-    pub(super) fn make_room(&self, log: &mut Log, time: u32) -> Result<()> {
+    /// cleaned. Says whether there are more than before.
+    pub(super) fn make_room(&self, log: &mut Log, time: u32) -> Result<bool> {
+        let clean = || self.meta.read().usage.clean_count();
+        let before = clean();
         self.checkpoint(log, time, false)?;
-        for _ in 0..ROUNDS_MAX {
-            if !self.wants_cleaning(&self.meta.read()) || !self.clean(log, time)? {
+        let (mut most, mut vain) = (clean(), 0);
+        while vain < VAIN_ROUNDS_MAX && self.wants_cleaning(&self.meta.read()) {
+            if !self.clean(log, time)? {
                 break;
             }
+            vain = if clean() > most { 0 } else { vain + 1 };
+            most = most.max(clean());
         }
-        Ok(())
+        Ok(clean() > before)
+    }
+
+    /// Makes room before more metadata becomes dirty than a checkpoint could write.
+    pub(super) fn keep_room(&self) -> Result<()> {
+        let short = {
+            let meta = self.meta.read();
+            meta.tree.dirty_count() > 0
+                && meta.usage.clean_count() < self.cleaning_reserve(&meta) + COMMIT_SEGMENTS / 2
+        };
+        if !short {
+            return Ok(());
+        }
+        let Some(mut log) = self.log.try_lock() else { return Ok(()) };
+        unless_full(self.make_room(&mut log, self.clock.time()).map(drop))
+    }
+}
+
+/// Room that could not be made is no reason to fail what does not need it yet.
+pub(super) fn unless_full(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(Error::NoSpace) => Ok(()),
+        other => other,
     }
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, DeviceError};
 
 use super::Volume;
-use super::commit::{Move, Request, Selection};
+use super::commit::{Move, Progress, Request, Selection};
 use crate::format::{SummaryEntry, Timestamp};
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
@@ -50,6 +50,16 @@ impl SyncQueue {
         let selection = if all { Selection::All } else { Selection::Files(files) };
         (waiting.generation, selection)
     }
+
+    /// What was taken has not become durable: it goes with the next who sync.
+    fn give_back(&self, selection: Selection) {
+        let mut waiting = self.0.lock();
+        match selection {
+            Selection::All => waiting.all = true,
+            Selection::Files(mut files) => waiting.files.append(&mut files),
+            Selection::Blocks(_) => {}
+        }
+    }
 }
 
 impl Volume {
@@ -76,38 +86,56 @@ impl Volume {
             return Ok(());
         }
         let (generation, selection) = self.syncs.take();
-        self.commit(&mut log, &selection, self.volume_time(now))?;
-        self.flush(&mut log)?;
-        log.synced = generation;
-        Ok(())
+        let time = self.volume_time(now);
+        let outcome = self.commit(&mut log, &selection, time).and_then(|()| self.flush(&mut log));
+        match outcome {
+            Ok(()) => log.synced = generation,
+            // Others may wait for it, too, and must not take a later commit for theirs.
+            Err(_) => self.syncs.give_back(selection),
+        }
+        outcome
     }
 
-    /// Writes out what `selection` says, making room first if it must.
+    /// Writes out what `selection` says: in one batch if there is room for it, otherwise in several,
+    /// making room between them.
     pub(super) fn commit(&self, log: &mut Log, selection: &Selection, time: u32) -> Result<()> {
-        match self.commit_moves(log, selection, &[], time) {
-            Err(Error::NoSpace) => {
-                self.make_room(log, time)?;
-                self.commit_moves(log, selection, &[], time)
+        let mut tried = false;
+        loop {
+            match self.commit_some(log, selection, &[], time) {
+                Ok(Progress::More) if !matches!(selection, Selection::Blocks(_)) => tried = false,
+                Ok(_) => return Ok(()),
+                Err(Error::NoSpace) => {
+                    // A checkpoint also makes the next batch smaller: try again in any case.
+                    let more = self.make_room(log, time)?;
+                    if tried && !more {
+                        return Err(Error::NoSpace);
+                    }
+                    tried = true;
+                }
+                Err(error) => return Err(error),
             }
-            other => other,
         }
     }
 
-    /// Writes out what `selection` says, and what the cleaner moves.
-    pub(super) fn commit_moves(
+    /// Writes out as much of what `selection` says as there is room for, and what the cleaner
+    /// moves. `NoSpace` has changed nothing.
+    pub(super) fn commit_some(
         &self,
         log: &mut Log,
         selection: &Selection,
         moves: &[Move],
         time: u32,
-    ) -> Result<()> {
+    ) -> Result<Progress> {
+        // The log may have been waited for; what failed meanwhile must not be built upon.
+        self.writable()?;
         let mut failed = None;
-        let chunks = loop {
+        let _keep = self.keep_nodes();
+        let built = loop {
             let mut meta = self.meta.write();
-            let reserve = if moves.is_empty() { self.checkpoint_reserve(&meta) } else { 0 };
+            let reserve = if moves.is_empty() { self.cleaning_reserve(&meta) } else { 0 };
             let request = Request { selection, moves, time, reserve };
             match self.build(log, &mut meta, &request) {
-                Ok(chunks) => break chunks,
+                Ok(built) => break built,
                 Err(Fault::Missing(missing)) => {
                     drop(meta);
                     self.load(&missing, &mut failed)?;
@@ -115,7 +143,8 @@ impl Volume {
                 Err(Fault::Error(error)) => return Err(error),
             }
         };
-        self.write_chunks(log, &chunks)
+        self.write_chunks(log, &built.chunks)?;
+        Ok(built.progress)
     }
 
     /// Writes chunks in order.

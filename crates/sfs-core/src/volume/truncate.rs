@@ -49,7 +49,8 @@ impl Volume {
                 inode.blocks = inode.blocks.saturating_sub(count);
                 done = all;
             }
-            if !done {
+            // A file without a name has an item already, which says more.
+            if !done && inode.links > 0 {
                 orphans::remember_cut(txn, ino, keep as u32);
             }
             txn.put_inode(ino, &inode);
@@ -65,12 +66,21 @@ impl Volume {
             let mut inode = txn.inode(ino)?;
             let (count, done) = txn.unmap_from(ino, keep)?;
             inode.blocks = inode.blocks.saturating_sub(count);
-            if done {
+            if done && inode.links > 0 {
                 orphans::forget_cut(txn, ino);
             }
             txn.put_inode(ino, &inode);
             Ok(!done)
         })
+    }
+
+    /// Finishes a truncation of `ino` that a crash or an error left unfinished: to be called
+    /// before the file grows, which would show what was to be cut off.
+    pub(super) fn finish_cut(&self, ino: u64) -> Result<()> {
+        while let Some(keep) = self.consult(|txn| orphans::unfinished_cut(txn, ino))? {
+            self.cut_further(ino, keep)?;
+        }
+        Ok(())
     }
 
     /// Dirty blocks beyond the new end are nobody's any more.

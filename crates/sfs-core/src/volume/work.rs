@@ -15,6 +15,7 @@ use sfs_device::BLOCK_SIZE;
 use super::Volume;
 use super::commit::Selection;
 use super::handles::Handle;
+use super::space::unless_full;
 use crate::Result;
 use crate::format::Timestamp;
 use crate::request::Work;
@@ -27,6 +28,9 @@ const CHECKPOINT_BLOCKS: u64 = 512 << 20 >> 12;
 
 /// Changes that the next delta may have to say before it is written.
 const CHANGES_MAX: usize = 16_384;
+
+/// Dirty nodes that are no reason for a checkpoint, however small the cache.
+const DIRTY_NODES_MIN: usize = 256;
 
 /// Blocks that are written out at once to make room in the write buffer.
 const WRITE_OUT_BLOCKS: usize = 1024;
@@ -52,12 +56,24 @@ struct Due {
     active: i64,
     /// Last checkpoint.
     checkpoint: i64,
+    /// What `changes` was when cleaning gained nothing.
+    futile: Option<u64>,
 }
 
 impl Clock {
     pub(super) fn start(&self, time: u32, now: Timestamp) {
         self.time.store(time, Ordering::Relaxed);
         self.due.lock().checkpoint = millis(now);
+    }
+
+    /// Volume time as last heard of.
+    pub(super) fn time(&self) -> u32 {
+        self.time.load(Ordering::Relaxed)
+    }
+
+    /// Nothing has changed since cleaning gained nothing: another round would only wear the device.
+    fn is_cleaning_futile(&self) -> bool {
+        self.due.lock().futile == Some(self.changes.load(Ordering::Relaxed))
     }
 
     /// Something has changed.
@@ -133,8 +149,12 @@ impl Volume {
             self.clock.due.lock().checkpoint = millis(now);
         }
         let wants_cleaning = self.wants_cleaning(&self.meta.read());
-        if wants_cleaning && self.clean_step(&mut log, time)? {
-            return Ok(Work::More);
+        if wants_cleaning && !self.clock.is_cleaning_futile() {
+            let changes = self.clock.changes.load(Ordering::Relaxed);
+            if self.clean_step(&mut log, time)? {
+                return Ok(Work::More);
+            }
+            self.clock.due.lock().futile = Some(changes);
         }
         drop(log);
         self.handles.sweep();
@@ -188,15 +208,23 @@ impl Volume {
             || age < 0
     }
 
-    /// Writes the delta out when it has become long.
+    /// Before more metadata changes: writes out what has become too much for memory or for a
+    /// single delta.
     pub(super) fn relieve_changes(&self) -> Result<()> {
-        if self.meta.read().change_count() < CHANGES_MAX {
-            return Ok(());
+        let (changes, dirty_nodes) = {
+            let meta = self.meta.read();
+            (meta.change_count(), meta.tree.dirty_count())
+        };
+        let too_many = dirty_nodes > self.options.cache / BLOCK_SIZE / 2 + DIRTY_NODES_MIN;
+        if changes >= CHANGES_MAX || too_many {
+            let Some(mut log) = self.log.try_lock() else { return Ok(()) };
+            let time = self.clock.time();
+            if too_many {
+                return unless_full(self.checkpoint(&mut log, time, false));
+            }
+            let selection = Selection::Files(Default::default());
+            return unless_full(self.commit(&mut log, &selection, time));
         }
-        let time = self.clock.time.load(Ordering::Relaxed);
-        match self.log.try_lock() {
-            Some(mut log) => self.commit(&mut log, &Selection::Files(Default::default()), time),
-            None => Ok(()),
-        }
+        self.keep_room()
     }
 }

@@ -14,7 +14,8 @@ use zerocopy::IntoBytes;
 use super::Volume;
 use super::handles::{DirtyBlock, FileData, Handle, Pending};
 use crate::buffer::Buffer;
-use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Mapping};
+use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Key, Mapping, Timestamp};
+use crate::meta::Meta;
 use crate::request::{Caller, WriteMode};
 use crate::{Error, Result};
 
@@ -25,8 +26,18 @@ const FILE_LEN_MAX: u64 = FILE_BLOCKS_MAX * BLOCK_SIZE as u64;
 struct Base {
     block: u32,
     content: Box<Block>,
-    mapping: Option<Mapping>,
-    dirty: Option<u32>,
+    state: State,
+}
+
+/// What tells whether the content of a block is still the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It waits in memory; its checksum.
+    Dirty(u32),
+    /// It is on the device.
+    Mapped(Mapping),
+    /// It is a hole or in the tree item; block writes of the file so far.
+    Unmapped(u64),
 }
 
 impl Volume {
@@ -50,31 +61,52 @@ impl Volume {
         if mode.kill_privileges {
             self.kill_privileges(ino)?;
         }
+        let times = (!mode.keep_times).then_some((caller.now, caller.now));
+        self.merge(&handle, offset, data, times)?;
+        self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.clock.note_change();
+        self.relieve(caller.now)
+    }
+
+    /// Puts a write into the buffer, together with the old content around it.
+    fn merge(
+        &self,
+        handle: &Arc<Handle>,
+        offset: u64,
+        bytes: &[u8],
+        times: Option<(Timestamp, Timestamp)>,
+    ) -> Result<()> {
+        let end = offset + bytes.len() as u64;
         let mut bases: Vec<Base> = Vec::new();
+        let _keep = self.keep_nodes();
         loop {
             let io = handle.io.write();
-            let inode = self.attributes(ino)?;
-            if inode.kind() != FileKind::Regular {
-                return Err(if inode.kind() == FileKind::Directory {
-                    Error::IsDirectory
-                } else {
-                    Error::Invalid
-                });
+            let inode = self.regular(handle.ino)?;
+            if end > inode.size {
+                self.finish_cut(handle.ino)?;
             }
             let partial = partial_blocks(&inode, offset, end);
-            if self.bases_hold(&handle, &bases, &partial)? {
-                let times = (!mode.keep_times).then_some((caller.now, caller.now));
-                self.insert(&handle, &inode, offset, data, &bases, times);
-                break;
+            if self.bases_hold(handle, &bases, &partial)? {
+                if self.insert(handle, &inode, offset, bytes, &bases, times) {
+                    return Ok(());
+                }
+                continue;
             }
             drop(io);
             // The old content is read while other readers may go on.
             let _io = handle.io.read();
-            bases = self.read_bases(&handle, &partial)?;
+            bases = self.read_bases(handle, &partial)?;
         }
-        self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        self.clock.note_change();
-        self.relieve(caller.now)
+    }
+
+    /// The attributes of a regular file.
+    fn regular(&self, ino: u64) -> Result<Inode> {
+        let inode = self.attributes(ino)?;
+        match inode.kind() {
+            FileKind::Regular => Ok(inode),
+            FileKind::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
     }
 
     /// Sets the length of a file whose handle is locked for writing.
@@ -82,26 +114,35 @@ impl Volume {
         if size > FILE_LEN_MAX {
             return Err(Error::FileTooLarge);
         }
-        let inode = self.attributes(handle.ino)?;
-        match inode.kind() {
-            FileKind::Regular => {}
-            FileKind::Directory => return Err(Error::IsDirectory),
-            _ => return Err(Error::Invalid),
-        }
-        if size < inode.size {
-            return self.shrink(handle, &inode, size);
-        }
+        let inode = self.regular(handle.ino)?;
         if size == inode.size {
             return Ok(());
         }
         self.writable()?;
+        self.finish_cut(handle.ino)?;
+        if size < inode.size {
+            return self.shrink(handle, &inode, size);
+        }
+        let _keep = self.keep_nodes();
+        while !self.grow(handle, size)? {}
+        self.clock.note_change();
+        Ok(())
+    }
+
+    /// Makes a file longer; says whether it could, or has to be called again.
+    fn grow(&self, handle: &Arc<Handle>, size: u64) -> Result<bool> {
+        let inode = self.regular(handle.ino)?;
         // The tail of the last block becomes visible: it has to be zero, and so be written.
         let partial = partial_blocks(&inode, size, size);
         let bases = self.read_bases(handle, &partial)?;
         let holds_data = |base: &Base| {
             let inline = inode.flags.contains(InodeFlags::INLINE);
-            base.mapping.is_some() || base.dirty.is_some() || inline
+            inline || !matches!(base.state, State::Unmapped(_))
         };
+        let meta = self.meta.read();
+        if !has_form_of(&meta, handle.ino, &inode) {
+            return Ok(false);
+        }
         let mut data = handle.data();
         for base in bases.iter().filter(|base| holds_data(base)) {
             self.insert_base(&mut data, base, inode.size);
@@ -110,27 +151,28 @@ impl Volume {
         data.pending = Some(Pending { size, times });
         drop(data);
         self.note_dirty(handle);
-        self.clock.note_change();
-        Ok(())
+        Ok(true)
     }
 
     /// The current content of `blocks`, and what says whether it is still current later.
     fn read_bases(&self, handle: &Handle, blocks: &[u32]) -> Result<Vec<Base>> {
         let read = |block: &u32| {
             let mut content = Box::new(Block([0; BLOCK_SIZE]));
-            let (mapping, dirty) = self.state_of(handle, *block)?;
+            let state = self.state_of(handle, *block)?;
             self.fill(handle, *block, std::slice::from_mut(&mut *content))?;
-            Ok(Base { block: *block, content, mapping, dirty })
+            Ok(Base { block: *block, content, state })
         };
         blocks.iter().map(read).collect()
     }
 
-    /// What tells whether the content of a block is still the same: its place on the device, and
-    /// the checksum of its dirty memory.
-    fn state_of(&self, handle: &Handle, block: u32) -> Result<(Option<Mapping>, Option<u32>)> {
-        let dirty = handle.data().dirty.get(&block).map(|dirty| dirty.checksum);
-        let mapping = self.consult(|txn| crate::meta::mapping(txn.tree(), handle.ino, block))?;
-        Ok((mapping, dirty))
+    fn state_of(&self, handle: &Handle, block: u32) -> Result<State> {
+        if let Some(dirty) = handle.data().dirty.get(&block) {
+            return Ok(State::Dirty(dirty.checksum));
+        }
+        self.consult(|txn| match crate::meta::mapping(txn.tree(), handle.ino, block)? {
+            Some(mapping) => Ok(State::Mapped(mapping)),
+            None => Ok(State::Unmapped(txn.inode(handle.ino)?.write_count)),
+        })
     }
 
     /// Whether `bases` are the current content of exactly the blocks `partial`.
@@ -139,16 +181,15 @@ impl Volume {
             return Ok(false);
         }
         for base in bases {
-            let (mapping, dirty) = self.state_of(handle, base.block)?;
             // A dirty block that was written out meanwhile has changed state but not content.
-            if dirty != base.dirty || (dirty.is_none() && mapping != base.mapping) {
+            if self.state_of(handle, base.block)? != base.state {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Puts a write into the buffer.
+    /// Puts a write into the buffer, unless the file has another form than `inode` says.
     fn insert(
         &self,
         handle: &Arc<Handle>,
@@ -156,8 +197,8 @@ impl Volume {
         offset: u64,
         bytes: &[u8],
         bases: &[Base],
-        times: Option<(crate::format::Timestamp, crate::format::Timestamp)>,
-    ) {
+        times: Option<(Timestamp, Timestamp)>,
+    ) -> bool {
         let end = offset + bytes.len() as u64;
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
@@ -173,18 +214,25 @@ impl Volume {
         memory.as_mut_bytes()[start..start + bytes.len()].copy_from_slice(bytes);
         let checksums: Vec<u32> = memory.iter().map(|b| crc32c::crc32c(b.as_bytes())).collect();
 
+        // A commit has the metadata from its plan until what it took is not dirty any more: it sees
+        // the whole write or nothing of it.
+        let meta = self.meta.read();
+        if !has_form_of(&meta, handle.ino, inode) {
+            return false;
+        }
         let mut data = handle.data();
         for base in bases.iter().filter(|base| !(first..=last).contains(&base.block.into())) {
             self.insert_base(&mut data, base, inode.size);
         }
-        for ((block, memory), checksum) in (first as u32..).zip(buffer.share()).zip(checksums) {
-            self.insert_dirty(&mut data, block, DirtyBlock { memory, checksum });
+        for ((block, memory), checksum) in (first..).zip(buffer.share()).zip(checksums) {
+            self.insert_dirty(&mut data, block as u32, DirtyBlock { memory, checksum });
         }
         let size = inode.size.max(end);
         let times = times.or(data.pending.and_then(|pending| pending.times));
         data.pending = Some(Pending { size, times });
         drop(data);
         self.note_dirty(handle);
+        true
     }
 
     /// Makes a block dirty with its old content, zero beyond `size`.
@@ -211,9 +259,19 @@ impl Volume {
         data.dirty.clear();
         data.pending = None;
         data.ordered = false;
-        drop(data);
+        // Before the data is let go: who writes next registers the file again.
         self.dirty_files.lock().remove(&handle.ino);
+        self.ordered_files.lock().remove(&handle.ino);
     }
+}
+
+/// Whether the content of `ino` still is in its tree item, or not there, as `inode` says; and
+/// whether that can be told.
+fn has_form_of(meta: &Meta, ino: u64, inode: &Inode) -> bool {
+    let is_inline = |inode: &Inode| inode.flags.contains(InodeFlags::INLINE);
+    let value = meta.tree.get(&Key::inode(ino)).ok().flatten();
+    let now = value.and_then(|value| Inode::decode(value, ino).ok());
+    now.is_some_and(|now| is_inline(&now) == is_inline(inode))
 }
 
 /// Zeroes the first and the last block of the memory for `offset..end` where they are not written

@@ -1,0 +1,71 @@
+//! Caches that are smaller than what one operation needs.
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{Caller, Options, WriteMode, XattrMode};
+use sfs_device::RamDevice;
+
+use crate::rig::{FILE, NOW, caller, open, ram, tight};
+use crate::watchdog::within;
+
+const FILES: u32 = 1500;
+
+/// As [`tight`], but nothing is written out before a sync asks for it.
+fn patient() -> Options {
+    Options { write_buffer: 64 << 20, ..tight() }
+}
+
+fn make_files(volume: &Volume, caller: &Caller) -> Vec<u64> {
+    let mut files = Vec::new();
+    for no in 0..FILES {
+        let name = format!("file-{no}");
+        let file = volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, caller).expect("a file");
+        // Every file has a leaf of the tree for itself.
+        volume.set_xattr(file.ino, b"user.a", &[1; 3000], XattrMode::Any, caller).expect("a value");
+        volume.forget(file.ino, 1);
+        files.push(file.ino);
+    }
+    files
+}
+
+/// A commit that concerns more leaves than the cache holds gets them all in the end.
+#[test]
+fn a_commit_needs_more_nodes_than_the_cache_holds() {
+    within(60, || {
+        let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
+        let volume = open(device.clone(), patient());
+        let files = make_files(&volume, &caller());
+        volume.close(NOW).expect("it closes");
+        let volume = open(device, patient());
+        for ino in &files {
+            volume.write(*ino, 0, &[7; 5000], WriteMode::default(), &caller()).expect("a write");
+        }
+        volume.sync_all(NOW).expect("a sync");
+        for ino in &files {
+            assert_eq!(volume.read(*ino, 0, 9000).expect("it reads").as_bytes(), [7; 5000]);
+        }
+    });
+}
+
+/// Dirty nodes cannot be evicted: when there are more than the cache holds, others still get in.
+#[test]
+fn more_nodes_are_dirty_than_the_cache_holds() {
+    within(60, || {
+        let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
+        let volume = open(device.clone(), patient());
+        let files = make_files(&volume, &caller());
+        volume.close(NOW).expect("it closes");
+        let volume = open(device, patient());
+        for ino in &files {
+            volume
+                .set_xattr(*ino, b"user.b", &[2; 1000], XattrMode::Create, &caller())
+                .expect("a value");
+        }
+        for ino in &files {
+            assert_eq!(volume.xattr(*ino, b"user.a").expect("a value"), [1; 3000]);
+        }
+        volume.sync_all(NOW).expect("a sync");
+    });
+}

@@ -1,0 +1,81 @@
+//! Content of a file in the model: sparse blocks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) const BLOCK: u64 = 4096;
+
+/// The bytes of a file. What is in no block is zero; so is everything beyond the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) size: u64,
+    pub(crate) blocks: BTreeMap<u32, Arc<Vec<u8>>>,
+}
+
+impl Content {
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let start = (at % BLOCK) as usize;
+            let len = rest.len().min(BLOCK as usize - start);
+            let block = self.blocks.entry((at / BLOCK) as u32).or_insert_with(zeros);
+            Arc::make_mut(block)[start..start + len].copy_from_slice(&rest[..len]);
+            rest = &rest[len..];
+            at += len as u64;
+        }
+        self.size = self.size.max(at);
+    }
+
+    pub(crate) fn truncate(&mut self, size: u64) {
+        if size < self.size {
+            drop(self.blocks.split_off(&(size.div_ceil(BLOCK) as u32)));
+            let tail = (size % BLOCK) as usize;
+            if let Some(block) = self.blocks.get_mut(&((size / BLOCK) as u32)) {
+                Arc::make_mut(block)[tail..].fill(0);
+            }
+        }
+        self.size = size;
+    }
+
+    /// Up to `len` bytes from `offset` on.
+    pub(crate) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        let len = len.min(self.size.saturating_sub(offset) as usize);
+        let mut bytes = vec![0; len];
+        if len == 0 {
+            return bytes;
+        }
+        let end = offset + len as u64;
+        let blocks = (offset / BLOCK) as u32..=((end - 1) / BLOCK) as u32;
+        for (block, content) in self.blocks.range(blocks) {
+            let start = u64::from(*block) * BLOCK;
+            let (from, to) = (start.max(offset), (start + BLOCK).min(end));
+            bytes[(from - offset) as usize..(to - offset) as usize]
+                .copy_from_slice(&content[(from - start) as usize..(to - start) as usize]);
+        }
+        bytes
+    }
+
+    /// Block `block` whole, zero where nothing is.
+    pub(crate) fn block(&self, block: u32) -> Vec<u8> {
+        self.blocks.get(&block).map_or_else(|| zeros().to_vec(), |bytes| bytes.to_vec())
+    }
+
+    /// Whether `from..to` is all zeros.
+    pub(crate) fn is_zero(&self, from: u64, to: u64) -> bool {
+        let to = to.min(self.size);
+        if from >= to {
+            return true;
+        }
+        let blocks = (from / BLOCK) as u32..=((to - 1) / BLOCK) as u32;
+        self.blocks.range(blocks).all(|(block, bytes)| {
+            let start = u64::from(*block) * BLOCK;
+            let (first, last) = (from.max(start) - start, to.min(start + BLOCK) - start);
+            bytes[first as usize..last as usize].iter().all(|byte| *byte == 0)
+        })
+    }
+}
+
+fn zeros() -> Arc<Vec<u8>> {
+    Arc::new(vec![0; BLOCK as usize])
+}

@@ -1,0 +1,219 @@
+//! The reference's namespace: names, links and renaming.
+
+use sfs_core::Error;
+use sfs_core::request::{Caller, RenameMode};
+
+use crate::reference::{Node, Reference};
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// What a name of the model may be wrong about: nothing but its length and being special.
+fn check_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(Error::Exists),
+        _ if name.len() > 255 => Err(Error::NameTooLong),
+        _ => Ok(()),
+    }
+}
+
+impl Reference {
+    pub(crate) fn find(&self, parent: u64, name: &[u8]) -> Result<u64> {
+        let directory = self.directory(parent)?;
+        if name.len() > 255 {
+            return Err(Error::NameTooLong);
+        }
+        directory.entries.get(name).copied().ok_or(Error::NotFound)
+    }
+
+    /// Whether a new file `name` can be made in `parent`.
+    pub(crate) fn may_make(&self, parent: u64, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        let directory = self.live_directory(parent)?;
+        if directory.entries.contains_key(name) { Err(Error::Exists) } else { Ok(()) }
+    }
+
+    /// Adds the new file `ino`.
+    pub(crate) fn make(
+        &mut self,
+        parent: u64,
+        name: &[u8],
+        ino: u64,
+        mut node: Node,
+        caller: &Caller,
+    ) {
+        let directory = self.edit(parent);
+        if directory.mode & 0o2000 != 0 {
+            node.gid = directory.gid;
+            if node.is_directory() {
+                node.mode |= 0o2000;
+            }
+        }
+        if node.is_directory() {
+            node.links = 2;
+            node.parent = parent;
+            directory.links += 1;
+        }
+        directory.entries.insert(name.to_vec(), ino);
+        directory.touch(caller);
+        assert!(self.nodes.insert(ino, node.into()).is_none(), "inode number {ino} is used twice");
+        self.refer(ino);
+    }
+
+    pub(crate) fn link(
+        &mut self,
+        ino: u64,
+        parent: u64,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<()> {
+        check_name(name)?;
+        let node = self.node(ino)?;
+        if node.is_directory() {
+            return Err(Error::NotPermitted);
+        }
+        if node.links == 0 {
+            return Err(Error::NotFound);
+        }
+        self.may_make(parent, name)?;
+        let node = self.edit(ino);
+        node.links += 1;
+        node.ctime = caller.now;
+        let directory = self.edit(parent);
+        directory.entries.insert(name.to_vec(), ino);
+        directory.touch(caller);
+        self.refer(ino);
+        Ok(())
+    }
+
+    pub(crate) fn unlink(&mut self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
+        let ino = self.find(parent, name)?;
+        if self.node(ino)?.is_directory() {
+            return Err(Error::IsDirectory);
+        }
+        let directory = self.edit(parent);
+        directory.entries.remove(name);
+        directory.touch(caller);
+        self.drop_link(ino, caller);
+        Ok(())
+    }
+
+    fn drop_link(&mut self, ino: u64, caller: &Caller) {
+        let node = self.edit(ino);
+        node.links -= 1;
+        node.ctime = caller.now;
+        self.drop_nameless(ino);
+    }
+
+    pub(crate) fn remove_directory(
+        &mut self,
+        parent: u64,
+        name: &[u8],
+        caller: &Caller,
+    ) -> Result<()> {
+        let ino = self.find(parent, name)?;
+        let node = self.node(ino)?;
+        if !node.is_directory() {
+            return Err(Error::NotDirectory);
+        }
+        if !node.entries.is_empty() {
+            return Err(Error::NotEmpty);
+        }
+        let directory = self.edit(parent);
+        directory.entries.remove(name);
+        directory.links -= 1;
+        directory.touch(caller);
+        self.drop_directory(ino, caller);
+        Ok(())
+    }
+
+    fn drop_directory(&mut self, ino: u64, caller: &Caller) {
+        let node = self.edit(ino);
+        node.links = 0;
+        node.ctime = caller.now;
+        self.drop_nameless(ino);
+    }
+
+    fn is_within(&self, mut ino: u64, ancestor: u64) -> bool {
+        loop {
+            if ino == ancestor {
+                return true;
+            }
+            let parent = self.nodes[&ino].parent;
+            if parent == ino {
+                return false;
+            }
+            ino = parent;
+        }
+    }
+
+    pub(crate) fn rename(
+        &mut self,
+        (parent, name): (u64, &[u8]),
+        (new_parent, new_name): (u64, &[u8]),
+        mode: RenameMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        check_name(new_name)?;
+        let from = self.find(parent, name)?;
+        let to = self.live_directory(new_parent)?.entries.get(new_name).copied();
+        let is_directory = self.node(from)?.is_directory();
+        if is_directory && self.is_within(new_parent, from) {
+            return Err(Error::Invalid);
+        }
+        match (to, mode) {
+            (Some(_), RenameMode::NoReplace) => Err(Error::Exists),
+            (None, RenameMode::Exchange) => Err(Error::NotFound),
+            (Some(to), _) if to == from => Ok(()),
+            (Some(to), RenameMode::Exchange) => {
+                if self.node(to)?.is_directory() && self.is_within(parent, to) {
+                    return Err(Error::Invalid);
+                }
+                self.edit(parent).entries.insert(name.to_vec(), to);
+                self.edit(new_parent).entries.insert(new_name.to_vec(), from);
+                self.moved(from, parent, new_parent, caller);
+                self.moved(to, new_parent, parent, caller);
+                Ok(())
+            }
+            (to, _) => {
+                if let Some(to) = to {
+                    self.replace(is_directory, to, new_parent, caller)?;
+                }
+                self.edit(parent).entries.remove(name);
+                self.edit(new_parent).entries.insert(new_name.to_vec(), from);
+                self.moved(from, parent, new_parent, caller);
+                Ok(())
+            }
+        }
+    }
+
+    fn replace(&mut self, from: bool, to: u64, new_parent: u64, caller: &Caller) -> Result<()> {
+        let node = self.node(to)?;
+        match (from, node.is_directory()) {
+            (true, false) => return Err(Error::NotDirectory),
+            (false, true) => return Err(Error::IsDirectory),
+            (true, true) if !node.entries.is_empty() => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        if from {
+            self.edit(new_parent).links -= 1;
+            self.drop_directory(to, caller);
+        } else {
+            self.drop_link(to, caller);
+        }
+        Ok(())
+    }
+
+    /// `ino` is in `new_parent` now.
+    fn moved(&mut self, ino: u64, parent: u64, new_parent: u64, caller: &Caller) {
+        let node = self.edit(ino);
+        node.ctime = caller.now;
+        if node.is_directory() && parent != new_parent {
+            node.parent = new_parent;
+            self.edit(parent).links -= 1;
+            self.edit(new_parent).links += 1;
+        }
+        self.edit(parent).touch(caller);
+        self.edit(new_parent).touch(caller);
+    }
+}

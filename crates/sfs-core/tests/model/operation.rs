@@ -1,0 +1,353 @@
+//! Operations: what a random step does.
+//!
+//! Owns: the choice of operations and of their arguments.
+//! Promises: a seed and a state of the reference decide everything.
+//! Never: carries anything out.
+
+use sfs_core::format::{FileKind, ROOT_INO, Timestamp};
+use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
+
+use crate::random::Random;
+use crate::reference::{CAPABILITY, Reference};
+use crate::rig::{FILE, after};
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Make {
+        parent: u64,
+        name: Vec<u8>,
+        mode: u32,
+        rdev: u32,
+    },
+    Symlink {
+        parent: u64,
+        name: Vec<u8>,
+        target: Vec<u8>,
+    },
+    Link {
+        ino: u64,
+        parent: u64,
+        name: Vec<u8>,
+    },
+    Unlink {
+        parent: u64,
+        name: Vec<u8>,
+    },
+    RemoveDirectory {
+        parent: u64,
+        name: Vec<u8>,
+    },
+    Rename {
+        from: (u64, Vec<u8>),
+        to: (u64, Vec<u8>),
+        mode: RenameMode,
+    },
+    Lookup {
+        parent: u64,
+        name: Vec<u8>,
+    },
+    Forget {
+        ino: u64,
+    },
+    Write {
+        ino: u64,
+        offset: u64,
+        bytes: Vec<u8>,
+        mode: WriteMode,
+    },
+    Read {
+        ino: u64,
+        offset: u64,
+        len: usize,
+    },
+    Seek {
+        ino: u64,
+        offset: u64,
+    },
+    SetAttributes {
+        ino: u64,
+        changes: AttributeChanges,
+    },
+    SetXattr {
+        ino: u64,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        mode: XattrMode,
+    },
+    RemoveXattr {
+        ino: u64,
+        name: Vec<u8>,
+    },
+    List {
+        ino: u64,
+        seed: u64,
+    },
+    SyncFile {
+        ino: u64,
+    },
+    SyncAll,
+    /// Background work after so many milliseconds.
+    Work {
+        millis: u64,
+    },
+    /// Close and open again, or let go without closing after a sync.
+    Reopen {
+        close: bool,
+    },
+}
+
+/// What the files of a run may take in all, in bytes; beyond it, room is made.
+pub(crate) struct Limits {
+    pub(crate) bytes: u64,
+    pub(crate) files: usize,
+    /// Reopening is among the operations.
+    pub(crate) reopens: bool,
+}
+
+/// The operation that `seed` chooses.
+pub(crate) fn choose(seed: u64, reference: &Reference, limits: &Limits) -> Operation {
+    let mut random = Random::new(seed);
+    let mut chooser = Chooser { random: &mut random, reference };
+    let bytes: u64 = reference.nodes.values().map(|node| bytes_of(node)).sum();
+    let full = bytes > limits.bytes || reference.nodes.len() > limits.files;
+    if full && !chooser.random.one_in(3) {
+        return chooser.shrink(bytes > limits.bytes);
+    }
+    chooser.any(limits)
+}
+
+fn bytes_of(node: &crate::reference::Node) -> u64 {
+    let xattrs: usize = node.xattrs.values().map(|value| value.len() + 512).sum();
+    node.content.blocks.len() as u64 * 4096 + node.target.len() as u64 + xattrs as u64 + 256
+}
+
+struct Chooser<'a> {
+    random: &'a mut Random,
+    reference: &'a Reference,
+}
+
+impl Chooser<'_> {
+    fn any(&mut self, limits: &Limits) -> Operation {
+        match self.random.below(100) {
+            0..=11 => self.make(),
+            12..=13 => Operation::Symlink {
+                parent: self.directory(),
+                name: self.name(),
+                target: self.target(),
+            },
+            14..=16 => {
+                Operation::Link { ino: self.ino(), parent: self.directory(), name: self.name() }
+            }
+            17..=20 => self.unlink(),
+            21..=22 => {
+                let (parent, name) = self.entry();
+                Operation::RemoveDirectory { parent, name }
+            }
+            23..=31 => self.rename(),
+            32..=34 => {
+                let (parent, name) = self.entry();
+                Operation::Lookup { parent, name }
+            }
+            35..=38 => Operation::Forget { ino: self.ino() },
+            39..=60 => self.write(),
+            61..=65 => {
+                let ino = self.file();
+                let offset = self.offset(ino);
+                Operation::Read { ino, offset, len: self.random.below(70_000) as usize }
+            }
+            66..=67 => {
+                let ino = self.file();
+                Operation::Seek { ino, offset: self.offset(ino) }
+            }
+            68..=75 => self.set_attributes(),
+            76..=80 => self.set_xattr(),
+            81 => Operation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            82..=83 => Operation::List { ino: self.directory(), seed: self.random.next() },
+            84..=88 => Operation::SyncFile { ino: self.ino() },
+            89..=90 => Operation::SyncAll,
+            91..=98 => {
+                Operation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }
+            }
+            _ if limits.reopens && self.random.one_in(4) => {
+                Operation::Reopen { close: self.random.one_in(2) }
+            }
+            _ => Operation::SyncAll,
+        }
+    }
+
+    /// Something that lets go of space or files.
+    fn shrink(&mut self, bytes: bool) -> Operation {
+        match self.random.below(4) {
+            0 if bytes => {
+                let size = self.random.below(5000);
+                let changes = AttributeChanges { size: Some(size), ..Default::default() };
+                Operation::SetAttributes { ino: self.file(), changes }
+            }
+            1 => Operation::Forget { ino: self.ino() },
+            2 => Operation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            _ => self.unlink(),
+        }
+    }
+
+    fn pick(&mut self, fits: impl Fn(&crate::reference::Node) -> bool) -> u64 {
+        let all = self.reference.nodes.iter();
+        let found: Vec<u64> = all.filter(|(_, node)| fits(node)).map(|(ino, _)| *ino).collect();
+        if found.is_empty() { ROOT_INO } else { self.random.pick(&found) }
+    }
+
+    fn ino(&mut self) -> u64 {
+        if self.random.one_in(100) { 1_000_000 } else { self.pick(|_| true) }
+    }
+
+    fn directory(&mut self) -> u64 {
+        if self.random.one_in(60) { self.ino() } else { self.pick(|node| node.is_directory()) }
+    }
+
+    fn file(&mut self) -> u64 {
+        if self.random.one_in(60) {
+            return self.ino();
+        }
+        self.pick(|node| node.kind() == FileKind::Regular)
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        match self.random.below(60) {
+            0 => vec![b'n'; 255],
+            1 => vec![b'n'; 256],
+            2 => b"..".to_vec(),
+            other => format!("name-{}", other % 12).into_bytes(),
+        }
+    }
+
+    /// A name that is there, mostly.
+    fn entry(&mut self) -> (u64, Vec<u8>) {
+        if self.random.one_in(12) {
+            return (self.directory(), self.name());
+        }
+        let parent = self.pick(|node| !node.entries.is_empty());
+        let entries = &self.reference.nodes[&parent].entries;
+        if entries.is_empty() {
+            return (parent, self.name());
+        }
+        let index = self.random.below(entries.len() as u64) as usize;
+        (parent, entries.keys().nth(index).expect("in range").clone())
+    }
+
+    fn target(&mut self) -> Vec<u8> {
+        let len = self.random.pick(&[1, 20, 1023, 1024, 1025, 2048, 3000, 4095, 4096, 0]);
+        vec![b't'; len]
+    }
+
+    fn make(&mut self) -> Operation {
+        let bits = self.random.next() as u32;
+        let kind = match self.random.below(20) {
+            0..=12 => FILE & 0o170_000,
+            13..=16 => 0o040_000,
+            17 => 0o010_000,
+            18 => 0o020_000,
+            _ => self.random.pick(&[0o060_000, 0o140_000, 0o120_000, 0]),
+        };
+        let (parent, name) = (self.directory(), self.name());
+        Operation::Make { parent, name, mode: kind | bits & 0o7777, rdev: bits }
+    }
+
+    fn unlink(&mut self) -> Operation {
+        let (parent, name) = self.entry();
+        let ino = self.reference.find(parent, &name).unwrap_or(ROOT_INO);
+        let is_directory = self.reference.node(ino).is_ok_and(|node| node.is_directory());
+        if is_directory && self.random.one_in(2) {
+            return Operation::RemoveDirectory { parent, name };
+        }
+        Operation::Unlink { parent, name }
+    }
+
+    fn rename(&mut self) -> Operation {
+        let mode = match self.random.below(6) {
+            0 => RenameMode::NoReplace,
+            1..=2 => RenameMode::Exchange,
+            _ => RenameMode::Replace,
+        };
+        let to = if self.random.one_in(2) { self.entry() } else { (self.directory(), self.name()) };
+        Operation::Rename { from: self.entry(), to, mode }
+    }
+
+    fn offset(&mut self, ino: u64) -> u64 {
+        let size = self.reference.node(ino).map_or(0, |node| node.content.size);
+        match self.random.below(12) {
+            0..=2 => 0,
+            3..=4 => self.random.below(size + 1),
+            5..=6 => self.random.below(size + 1) & !4095,
+            7 => size,
+            8 => self.random.pick(&[1000, 1023, 1024, 1025, 4095, 4096, 4097]),
+            9 => self.random.below(300_000),
+            10 => self.random.below(80) * 4096,
+            _ => 1 << self.random.below(42),
+        }
+    }
+
+    fn write(&mut self) -> Operation {
+        let ino = self.file();
+        let offset = self.offset(ino);
+        let len = match self.random.below(10) {
+            0..=1 => self.random.below(100),
+            2 => 4096,
+            3 => self.random.pick(&[0, 1, 1023, 1024, 1025, 4095, 4097, 8192]),
+            4..=6 => self.random.below(6000),
+            7..=8 => self.random.below(60_000),
+            _ => self.random.below(300_000),
+        };
+        let mut bytes = self.random.bytes(len as usize);
+        if self.random.one_in(10) {
+            bytes.fill(0);
+        }
+        let mode =
+            WriteMode { keep_times: self.random.one_in(3), kill_privileges: self.random.one_in(2) };
+        Operation::Write { ino, offset, bytes, mode }
+    }
+
+    fn set_attributes(&mut self) -> Operation {
+        let ino = if self.random.one_in(3) { self.ino() } else { self.file() };
+        let bits = self.random.next();
+        let time = |bit: u32| {
+            (bits >> bit & 3 == 0).then(|| Timestamp { nanos: 9, ..after(bits % 1_000_000) })
+        };
+        let mut changes = AttributeChanges {
+            mode: (bits & 3 == 0).then_some((bits >> 40) as u32 & 0o7777),
+            uid: (bits >> 2 & 7 == 0).then_some((bits >> 33) as u32),
+            gid: (bits >> 5 & 7 == 0).then_some((bits >> 31) as u32),
+            size: None,
+            atime: time(8),
+            mtime: time(10),
+            // Never ahead: a write shows the later of the two.
+            ctime: (bits >> 12 & 3 == 0).then_some(after(0)),
+            btime: time(14),
+            kill_privileges: bits >> 16 & 1 == 0,
+        };
+        if self.random.one_in(2) {
+            changes.size = Some(self.offset(ino));
+        }
+        Operation::SetAttributes { ino, changes }
+    }
+
+    fn xattr_name(&mut self) -> Vec<u8> {
+        match self.random.below(6) {
+            0 => CAPABILITY.to_vec(),
+            1 => vec![b'x'; 255],
+            other => format!("user.{other}").into_bytes(),
+        }
+    }
+
+    fn set_xattr(&mut self) -> Operation {
+        let len = match self.random.below(8) {
+            0 => 0,
+            1..=4 => self.random.below(100),
+            5 => self.random.below(1100),
+            6 => self.random.below(10_000),
+            _ => self.random.pick(&[1018, 1019, 65_535, 65_536, 65_537, 30_000]),
+        };
+        let mode = self.random.pick(&[XattrMode::Any, XattrMode::Create, XattrMode::Replace]);
+        let value = self.random.bytes(len as usize);
+        Operation::SetXattr { ino: self.ino(), name: self.xattr_name(), value, mode }
+    }
+}

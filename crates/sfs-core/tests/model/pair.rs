@@ -1,0 +1,223 @@
+//! A volume and its reference, to which the same things happen.
+//!
+//! Owns: carrying an operation out on both, and comparing the answers.
+//! Promises: whatever the two answer differently is a panic that names the operation.
+//! Never: chooses an operation.
+
+use std::sync::Arc;
+
+use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::request::{Caller, Entry, Options};
+use sfs_core::{Error, Volume};
+use sfs_device::Device;
+
+use crate::compare;
+use crate::operation::Operation;
+use crate::reference::{Node, Reference};
+use crate::rig::{after, same_kind, settle};
+
+pub(crate) struct Pair {
+    pub(crate) device: Arc<dyn Device>,
+    options: Options,
+    /// There always is one, but for a moment while it is opened again.
+    volume: Option<Volume>,
+    pub(crate) reference: Reference,
+    millis: u64,
+    /// Segments cleaned before the volume was opened last.
+    cleaned_before: u64,
+}
+
+impl Pair {
+    /// A new volume on `device`.
+    pub(crate) fn new(device: Arc<dyn Device>, options: Options) -> Self {
+        let volume = Volume::open(device.clone(), options.clone(), after(0)).expect("it opens");
+        Self {
+            device,
+            options,
+            volume: Some(volume),
+            reference: Reference::new(),
+            millis: 0,
+            cleaned_before: 0,
+        }
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        self.volume.as_ref().expect("an open volume")
+    }
+
+    /// Segments cleaned since the beginning.
+    pub(crate) fn cleaned(&self) -> u64 {
+        self.cleaned_before + self.volume().counters().segments_cleaned
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        after(self.millis)
+    }
+
+    /// Carries `operation` out on both.
+    pub(crate) fn perform(&mut self, operation: &Operation) {
+        self.millis += 1;
+        let caller = Caller { uid: 1000, gid: 100, now: self.now() };
+        let (done, expected) = match operation {
+            Operation::Make { parent, name, mode, rdev } => {
+                let made = self.volume().make_node(*parent, name, *mode, *rdev, &caller);
+                self.made(made, *parent, name, made_node(*mode, *rdev, &caller), &caller)
+            }
+            Operation::Symlink { parent, name, target } => {
+                let made = self.volume().symlink(*parent, name, target, &caller);
+                let mut node = Node::new(0o120_777, &caller);
+                node.target.clone_from(target);
+                let node = match target.len() {
+                    0 => Err(Error::NotFound),
+                    4096.. => Err(Error::NameTooLong),
+                    _ => Ok(node),
+                };
+                self.made(made, *parent, name, node, &caller)
+            }
+            Operation::Link { ino, parent, name } => (
+                self.volume().link(*ino, *parent, name, &caller).map(drop),
+                self.reference.link(*ino, *parent, name, &caller),
+            ),
+            Operation::Unlink { parent, name } => (
+                self.volume().unlink(*parent, name, &caller),
+                self.reference.unlink(*parent, name, &caller),
+            ),
+            Operation::RemoveDirectory { parent, name } => match &name[..] {
+                b".." => (Ok(()), Ok(())),
+                _ => (
+                    self.volume().remove_directory(*parent, name, &caller),
+                    self.reference.remove_directory(*parent, name, &caller),
+                ),
+            },
+            Operation::Rename { from, to, mode } => (
+                self.volume().rename(from.0, &from.1, to.0, &to.1, *mode, &caller),
+                self.reference.rename((from.0, &from.1), (to.0, &to.1), *mode, &caller),
+            ),
+            Operation::Write { ino, offset, bytes, mode } => (
+                self.volume().write(*ino, *offset, bytes, *mode, &caller),
+                self.reference.write(*ino, *offset, bytes, *mode, &caller),
+            ),
+            Operation::SetAttributes { ino, changes } => (
+                self.volume().set_attributes(*ino, changes, &caller).map(drop),
+                self.reference.set_attributes(*ino, changes, &caller),
+            ),
+            Operation::SetXattr { ino, name, value, mode } => (
+                self.volume().set_xattr(*ino, name, value, *mode, &caller),
+                compare::set_xattr(&mut self.reference, *ino, name, value, *mode, &caller),
+            ),
+            Operation::RemoveXattr { ino, name } => (
+                self.volume().remove_xattr(*ino, name, &caller),
+                compare::remove_xattr(&mut self.reference, *ino, name, &caller),
+            ),
+            other => (self.look(other), Ok(())),
+        };
+        match (&done, &expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(a), Err(b)) if same_kind(a, b) => {}
+            _ => panic!("{operation:?}: {done:?}, expected {expected:?}"),
+        }
+    }
+
+    /// A new file, or the reason why there is none.
+    fn made(
+        &mut self,
+        made: Result<Entry, Error>,
+        parent: u64,
+        name: &[u8],
+        node: Result<Node, Error>,
+        caller: &Caller,
+    ) -> (Result<(), Error>, Result<(), Error>) {
+        let expected = node.and_then(|node| {
+            self.reference.may_make(parent, name)?;
+            Ok(node)
+        });
+        match (made, expected) {
+            (Ok(entry), Ok(node)) => {
+                self.reference.make(parent, name, entry.ino, node, caller);
+                compare::attributes(&self.reference, entry.ino, &entry.inode);
+                (Ok(()), Ok(()))
+            }
+            (made, expected) => (made.map(drop), expected.map(drop)),
+        }
+    }
+
+    /// What does not change anything that can be seen.
+    fn look(&mut self, operation: &Operation) -> Result<(), Error> {
+        match operation {
+            Operation::Lookup { parent, name } => self.lookup(*parent, name),
+            Operation::Forget { ino } => {
+                let count = self.reference.forget(*ino);
+                self.volume().forget(*ino, count);
+            }
+            Operation::Read { ino, offset, len } => {
+                compare::read(self.volume(), &self.reference, *ino, *offset, *len);
+            }
+            Operation::Seek { ino, offset } => {
+                compare::seek(self.volume(), &self.reference, *ino, *offset);
+            }
+            Operation::List { ino, seed } => {
+                compare::listing(self.volume(), &self.reference, *ino, *seed, self.now());
+            }
+            Operation::SyncFile { ino } => self.volume().sync_file(*ino, self.now())?,
+            Operation::SyncAll => self.volume().sync_all(self.now())?,
+            Operation::Work { millis } => {
+                self.millis += millis;
+                settle(self.volume(), self.now())?;
+            }
+            Operation::Reopen { close } => self.reopen(*close),
+            other => unreachable!("{other:?} is done elsewhere"),
+        }
+        Ok(())
+    }
+
+    fn lookup(&mut self, parent: u64, name: &[u8]) {
+        if name == b".." {
+            return;
+        }
+        let found = self.volume().lookup(parent, name);
+        match (found, self.reference.find(parent, name)) {
+            (Ok(entry), Ok(ino)) => {
+                assert_eq!(entry.ino, ino);
+                compare::attributes(&self.reference, ino, &entry.inode);
+                self.reference.refer(ino);
+            }
+            (Err(a), Err(b)) if same_kind(&a, &b) => {}
+            (found, expected) => panic!("lookup: {found:?}, expected {expected:?}"),
+        }
+    }
+
+    /// Opens the volume again, and compares everything.
+    pub(crate) fn reopen(&mut self, close: bool) {
+        let now = self.now();
+        self.cleaned_before = self.cleaned();
+        let volume = self.volume.take().expect("an open volume");
+        if close {
+            volume.close(now).expect("it closes");
+        } else {
+            volume.sync_all(now).expect("it syncs");
+        }
+        drop(volume);
+        self.reference.forget_all();
+        let opened = Volume::open(self.device.clone(), self.options.clone(), now);
+        self.volume = Some(opened.expect("it opens again"));
+        self.compare();
+    }
+
+    /// Compares everything.
+    pub(crate) fn compare(&self) {
+        compare::everything(self.volume(), &self.reference);
+        let referenced: u64 = self.reference.references.values().sum();
+        assert_eq!(self.volume().reference_count(), referenced);
+        assert!(self.reference.nodes.contains_key(&ROOT_INO));
+    }
+}
+
+fn made_node(mode: u32, rdev: u32, caller: &Caller) -> Result<Node, Error> {
+    let kind = mode & 0o170_000;
+    if !matches!(kind, 0o100_000 | 0o040_000 | 0o010_000 | 0o020_000 | 0o060_000 | 0o140_000) {
+        return Err(Error::Invalid);
+    }
+    let mut node = Node::new(mode, caller);
+    node.rdev = if matches!(kind, 0o020_000 | 0o060_000) { rdev } else { 0 };
+    Ok(node)
+}

@@ -1,0 +1,218 @@
+//! The reference: a filesystem in memory, as simple as can be.
+//!
+//! Owns: what every operation must answer, and what must be there afterwards.
+//! Promises: a clone is cheap, so that the state after each operation can be kept.
+//! Never: looks at the volume, but for the inode number that a new file got.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sfs_core::Error;
+use sfs_core::format::{FileKind, ROOT_INO, Timestamp};
+use sfs_core::request::{AttributeChanges, Caller, WriteMode};
+
+use crate::content::Content;
+use crate::rig::NOW;
+
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// A file of any kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) mode: u32,
+    pub(crate) links: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) rdev: u32,
+    pub(crate) atime: Timestamp,
+    pub(crate) mtime: Timestamp,
+    pub(crate) ctime: Timestamp,
+    pub(crate) btime: Timestamp,
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
+    pub(crate) content: Content,
+    pub(crate) target: Vec<u8>,
+    pub(crate) parent: u64,
+    pub(crate) entries: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Node {
+    pub(crate) fn new(mode: u32, caller: &Caller) -> Self {
+        let now = caller.now;
+        Self {
+            mode,
+            links: 1,
+            uid: caller.uid,
+            gid: caller.gid,
+            rdev: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            xattrs: BTreeMap::new(),
+            content: Content::default(),
+            target: Vec::new(),
+            parent: 0,
+            entries: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.mode).expect("a mode with a kind")
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.kind() == FileKind::Directory
+    }
+
+    /// What `stat` says of the length.
+    pub(crate) fn size(&self) -> u64 {
+        match self.kind() {
+            FileKind::Directory => self.entries.len() as u64,
+            FileKind::Symlink => self.target.len() as u64,
+            _ => self.content.size,
+        }
+    }
+
+    fn strip_privileges(&mut self) {
+        let sgid = if self.mode & 0o010 != 0 { 0o2000 } else { 0 };
+        self.mode &= !(0o4000 | sgid);
+    }
+
+    pub(crate) fn touch(&mut self, caller: &Caller) {
+        self.mtime = caller.now;
+        self.ctime = caller.now;
+    }
+}
+
+/// The whole filesystem.
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    pub(crate) nodes: BTreeMap<u64, Arc<Node>>,
+    /// References that the caller got and has not forgotten.
+    pub(crate) references: BTreeMap<u64, u64>,
+}
+
+impl Reference {
+    pub(crate) fn new() -> Self {
+        let mut root = Node::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW });
+        root.links = 2;
+        root.parent = ROOT_INO;
+        Self { nodes: [(ROOT_INO, Arc::new(root))].into(), references: BTreeMap::new() }
+    }
+
+    pub(crate) fn node(&self, ino: u64) -> Result<&Node> {
+        self.nodes.get(&ino).map(|node| &**node).ok_or(Error::NotFound)
+    }
+
+    pub(crate) fn edit(&mut self, ino: u64) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&ino).expect("the file exists"))
+    }
+
+    pub(crate) fn directory(&self, ino: u64) -> Result<&Node> {
+        self.node(ino).and_then(|n| if n.is_directory() { Ok(n) } else { Err(Error::NotDirectory) })
+    }
+
+    pub(crate) fn live_directory(&self, ino: u64) -> Result<&Node> {
+        self.directory(ino).and_then(|n| if n.links > 0 { Ok(n) } else { Err(Error::NotFound) })
+    }
+
+    /// Files that have a name, or a reference.
+    pub(crate) fn inos(&self) -> Vec<u64> {
+        self.nodes.keys().copied().collect()
+    }
+
+    pub(crate) fn refer(&mut self, ino: u64) {
+        *self.references.entry(ino).or_default() += 1;
+    }
+
+    /// Forgets all references to `ino`; gives how many there were.
+    pub(crate) fn forget(&mut self, ino: u64) -> u64 {
+        let count = self.references.remove(&ino).unwrap_or(0);
+        self.drop_nameless(ino);
+        count
+    }
+
+    /// A reopened volume knows no references.
+    pub(crate) fn forget_all(&mut self) {
+        for ino in self.inos() {
+            self.forget(ino);
+        }
+    }
+
+    pub(crate) fn drop_nameless(&mut self, ino: u64) {
+        let nameless = self.nodes.get(&ino).is_some_and(|node| node.links == 0);
+        if nameless && !self.references.contains_key(&ino) {
+            self.nodes.remove(&ino);
+        }
+    }
+
+    pub(crate) fn regular(&self, ino: u64) -> Result<&Node> {
+        let node = self.node(ino)?;
+        match node.kind() {
+            FileKind::Regular => Ok(node),
+            FileKind::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        ino: u64,
+        offset: u64,
+        bytes: &[u8],
+        mode: WriteMode,
+        caller: &Caller,
+    ) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.regular(ino)?;
+        let node = self.edit(ino);
+        if mode.kill_privileges {
+            node.strip_privileges();
+            node.xattrs.remove(CAPABILITY);
+        }
+        node.content.write(offset, bytes);
+        if !mode.keep_times {
+            node.touch(caller);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_attributes(
+        &mut self,
+        ino: u64,
+        changes: &AttributeChanges,
+        caller: &Caller,
+    ) -> Result<()> {
+        if changes.size.is_some() {
+            self.regular(ino)?;
+        }
+        self.node(ino)?;
+        let node = self.edit(ino);
+        if let Some(size) = changes.size {
+            node.content.truncate(size);
+            node.mtime = caller.now;
+        }
+        if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            node.xattrs.remove(CAPABILITY);
+        }
+        if let Some(mode) = changes.mode {
+            node.mode = node.mode & !0o7777 | mode & 0o7777;
+        }
+        let chowned = changes.uid.is_some() || changes.gid.is_some();
+        node.uid = changes.uid.unwrap_or(node.uid);
+        node.gid = changes.gid.unwrap_or(node.gid);
+        let strips = chowned || changes.kill_privileges;
+        if strips && node.kind() == FileKind::Regular && changes.mode.is_none() {
+            node.strip_privileges();
+        }
+        node.atime = changes.atime.unwrap_or(node.atime);
+        node.mtime = changes.mtime.unwrap_or(node.mtime);
+        node.ctime = changes.ctime.unwrap_or(caller.now);
+        node.btime = changes.btime.unwrap_or(node.btime);
+        Ok(())
+    }
+}

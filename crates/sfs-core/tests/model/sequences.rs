@@ -1,0 +1,90 @@
+//! Long random sequences of operations.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sfs_core::request::Options;
+use sfs_device::RamDevice;
+
+use crate::operation::{Limits, choose};
+use crate::pair::Pair;
+use crate::random::{Random, Replay, number};
+use crate::rig::{SEGMENT_BLOCKS, ram, tight};
+
+const LIMITS: Limits = Limits { bytes: 2 << 20, files: 60, reopens: true };
+
+fn new_pair(bytes: u64, options: Options) -> Pair {
+    let device: Arc<RamDevice> = Arc::new(ram(bytes, SEGMENT_BLOCKS));
+    Pair::new(device, options)
+}
+
+/// One run; gives the number of segments that were cleaned.
+fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -> u64 {
+    let _replay = Replay { test, seed, steps };
+    let mut pair = new_pair(bytes, tight());
+    let mut random = Random::new(seed);
+    for step in 0..steps {
+        let operation = choose(random.next(), &pair.reference, limits);
+        if std::env::var_os("SFS_TRACE").is_some() {
+            eprintln!("{step}: {:.200}", format!("{operation:?}"));
+        }
+        pair.perform(&operation);
+        if step % 64 == 0 {
+            pair.compare();
+        }
+    }
+    pair.reopen(false);
+    pair.reopen(true);
+    pair.cleaned()
+}
+
+#[test]
+fn long_sequences_are_what_the_reference_says() {
+    let test = "long_sequences_are_what_the_reference_says";
+    let seeds = match std::env::var_os("SFS_SEED") {
+        Some(_) => 0..1,
+        None => 0..4,
+    };
+    for offset in seeds {
+        run(test, number("SFS_SEED", 1) + offset, number("SFS_STEPS", 3000), 16 << 20, &LIMITS);
+    }
+}
+
+/// So little space that everything is cleaned all the time.
+#[test]
+fn long_sequences_on_a_small_volume() {
+    let limits = Limits { bytes: 1 << 20, files: 40, reopens: true };
+    let test = "long_sequences_on_a_small_volume";
+    let seeds = match std::env::var_os("SFS_SEED") {
+        Some(_) => 0..1,
+        None => 0..4,
+    };
+    let mut cleaned = 0;
+    for offset in seeds {
+        let (seed, steps) = (number("SFS_SEED", 100) + offset, number("SFS_STEPS", 6000));
+        cleaned += run(test, seed, steps, 4_400_000, &limits);
+    }
+    assert!(cleaned > 20, "{cleaned} segments cleaned");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: number("SFS_CASES", 40) as u32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Short sequences, which shrink when they fail.
+    #[test]
+    fn sequences_are_what_the_reference_says(
+        seeds in proptest::collection::vec(any::<u64>(), 1..250),
+    ) {
+        let mut pair = new_pair(8 << 20, tight());
+        for seed in seeds {
+            let operation = choose(seed, &pair.reference, &LIMITS);
+            pair.perform(&operation);
+        }
+        pair.compare();
+        pair.reopen(false);
+    }
+}

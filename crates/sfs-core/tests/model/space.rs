@@ -1,0 +1,138 @@
+//! Full volumes.
+
+use std::sync::Arc;
+
+use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::request::{Options, WriteMode};
+use sfs_core::{Error, Volume};
+use sfs_device::RamDevice;
+
+use crate::random::Random;
+use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
+
+fn write(volume: &Volume, ino: u64, block: u64, blocks: usize, byte: u8) -> Result<(), Error> {
+    let bytes = vec![byte; blocks * 4096];
+    volume.write(ino, block * 4096, &bytes, WriteMode::default(), &caller())
+}
+
+fn make(volume: &Volume, name: &str) -> u64 {
+    volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller()).expect("a file").ino
+}
+
+/// Writes files of `blocks` blocks until there is no space for more.
+fn fill(volume: &Volume, blocks: usize, prefix: &str) -> Vec<u64> {
+    let mut files = Vec::new();
+    loop {
+        let name = format!("{prefix}{}", files.len());
+        let made = volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller());
+        let ino = match made {
+            Ok(entry) => entry.ino,
+            Err(Error::NoSpace) => return files,
+            Err(error) => panic!("{name}: {error}"),
+        };
+        match write(volume, ino, 0, blocks, files.len() as u8) {
+            Ok(()) => files.push(ino),
+            Err(Error::NoSpace) => {
+                volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
+                volume.forget(ino, 1);
+                return files;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+fn check(volume: &Volume, files: &[u64], blocks: usize) {
+    for (no, ino) in files.iter().enumerate() {
+        let bytes = volume.read(*ino, 0, blocks * 4096 + 1).expect("it reads");
+        assert!(bytes.as_bytes() == vec![no as u8; blocks * 4096], "file {no}");
+    }
+}
+
+#[test]
+fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
+    for (bytes, options) in
+        [(8 << 20, tight()), (8 << 20, Options::default()), (32 << 20, Options::default())]
+    {
+        let device: Arc<RamDevice> = Arc::new(ram(bytes, SEGMENT_BLOCKS));
+        let volume = open(device.clone(), options.clone());
+        for round in 0..3 {
+            let prefix = format!("round-{round}-");
+            let files = fill(&volume, 10, &prefix);
+            assert!(files.len() as u64 > bytes / 4096 / 16, "{} files", files.len());
+            volume.sync_all(NOW).expect("what was admitted can be written");
+            check(&volume, &files, 10);
+            // Overwriting goes on when nothing new fits.
+            for pass in 0..3u8 {
+                for (no, ino) in files.iter().enumerate() {
+                    write(&volume, *ino, u64::from(pass), 1, no as u8).expect("it overwrites");
+                }
+                volume.sync_all(NOW).expect("it syncs");
+            }
+            check(&volume, &files, 10);
+            for no in 0..files.len() {
+                let name = format!("{prefix}{no}");
+                volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
+                volume.forget(files[no], 1);
+            }
+            settle(&volume, after(1000 * (round + 1))).expect("it works");
+            volume.sync_all(NOW).expect("it syncs");
+            let space = volume.space();
+            assert!(space.free_blocks * 10 > space.total_blocks * 9, "{space:?}");
+        }
+        volume.close(NOW).expect("it closes");
+    }
+}
+
+/// The write buffer holds more than what is Clean: room is made without writing all of it first.
+#[test]
+fn a_write_buffer_larger_than_what_is_clean() {
+    let device: Arc<RamDevice> = Arc::new(ram(64 << 20, SEGMENT_BLOCKS));
+    let volume = open(device, Options::default());
+    let capacity = volume.space().total_blocks;
+    let ino = make(&volume, "fragmented");
+    let blocks = capacity * 8 / 10;
+    let mut model = vec![0u8; blocks as usize];
+    let mut random = Random::new(1);
+    for block in 0..blocks {
+        write(&volume, ino, block, 1, 0).expect("a write");
+    }
+    volume.sync_all(NOW).expect("a sync");
+    // Every segment is half alive, and hardly any is Clean.
+    for round in 0..8000u32 {
+        let block = random.below(blocks);
+        model[block as usize] = round as u8;
+        write(&volume, ino, block, 1, round as u8).expect("an overwrite");
+        if round % 100 == 0 {
+            volume.sync_all(NOW).expect("a sync");
+        }
+    }
+    // Now much waits in memory at once.
+    for block in 0..blocks / 2 {
+        model[block as usize] = 99;
+        write(&volume, ino, block, 1, 99).expect("an overwrite");
+    }
+    volume.sync_all(NOW).expect("what was admitted can be written");
+    for (block, byte) in model.iter().enumerate() {
+        let bytes = volume.read(ino, block as u64 * 4096, 1).expect("it reads");
+        assert_eq!(bytes.as_bytes(), [*byte], "block {block}");
+    }
+    volume.close(NOW).expect("it closes");
+}
+
+/// Room for a delta is reckoned by what it will say, not by what it might.
+#[test]
+fn many_small_changes_on_a_small_volume() {
+    let device: Arc<RamDevice> = Arc::new(ram(8 << 20, SEGMENT_BLOCKS));
+    let volume = open(device, Options::default());
+    for no in 0..6000 {
+        let ino = make(&volume, &format!("{no}"));
+        volume.forget(ino, 1);
+    }
+    volume.sync_all(NOW).expect("a sync");
+    for no in 0..6000 {
+        volume.unlink(ROOT_INO, format!("{no}").as_bytes(), &caller()).expect("it is removed");
+    }
+    settle(&volume, Timestamp { secs: NOW.secs + 10, ..NOW }).expect("it works");
+    volume.close(NOW).expect("it closes");
+}
