@@ -7,6 +7,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
+use nix::time::{ClockId, clock_gettime};
 use sfs_core::format::{FileKind, Inode, InodeFlags, Timestamp};
 
 /// The unit of `st_blocks`.
@@ -15,11 +16,15 @@ const SECTOR_SIZE: u64 = 512;
 /// Sectors in a block.
 const BLOCK_SECTORS: u64 = sfs_device::BLOCK_SIZE as u64 / SECTOR_SIZE;
 
-/// The time now.
+/// The time now, by the clock that the kernel takes a file's times from. By a finer one, a file
+/// that was emptied by open(2) would have a later time here than in the kernel's cache, which does
+/// not write its own back when that is the same tick.
 pub(crate) fn now() -> Timestamp {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() },
-        Err(_) => Timestamp::default(), // A clock before 1970 is not set at all.
+    match clock_gettime(ClockId::CLOCK_REALTIME_COARSE) {
+        Ok(now) if now.tv_sec() >= 0 => {
+            Timestamp { secs: now.tv_sec(), nanos: now.tv_nsec() as u32 }
+        }
+        _ => Timestamp::default(), // A clock before 1970 is not set at all.
     }
 }
 

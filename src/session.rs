@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::mount::MntFlags;
-use sfs_core::format::{CorruptionKind, Structure};
+use sfs_core::format::{CorruptionKind, SUPERBLOCK_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
 use sfs_device::{Access, FileDevice, OpenErrorKind};
 use sfs_mkfs::signatures;
@@ -127,6 +127,9 @@ fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failure {
             Failure::mount(format_args!("{shown}: {error}; run 'sfs-fsck -n {shown}'"))
         }
         Error::NewerFormat(_) => Failure::mount(format_args!("{shown}: {error}; upgrade sfs")),
+        Error::DeviceTooSmall { volume, .. } if *volume <= SUPERBLOCK_ADDRESS + 1 => {
+            Failure::mount(format_args!("{shown}: too small for an SFS volume"))
+        }
         Error::DeviceTooSmall { .. } => Failure::mount(format_args!(
             "{shown}: {error}; it was truncated, or is not the device that was formatted"
         )),

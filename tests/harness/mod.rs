@@ -1,0 +1,264 @@
+//! Volumes in image files and on loop devices, mounted by the programs themselves.
+//!
+//! Owns: the image, the loop device, the mount and its daemon.
+//! Promises: when a test fails, its mount and its daemon go away, and no others.
+//! Never: hides what a program has said.
+
+use std::fs::{self, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
+use sfs_device::{Access, FileDevice};
+use sfs_fsck::Report;
+use tempfile::TempDir;
+
+/// How a volume is mounted: with the kernel's cache writing back, and without.
+pub(crate) const CACHES: [&str; 2] = ["writeback", "nowriteback"];
+
+/// Longer than anything waited for here takes on a busy machine.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether FUSE can be used; says why not. xtask counts the group as skipped for the same reason.
+pub(crate) fn can_mount() -> bool {
+    let door = File::options().read(true).write(true).open("/dev/fuse");
+    let reason = match door {
+        Err(error) => format!("/dev/fuse: {error}"),
+        Ok(_) if !rustix::process::geteuid().is_root() => "mounting needs root".into(),
+        Ok(_) => return true,
+    };
+    eprintln!("skipped: {reason}");
+    false
+}
+
+/// A directory in memory where there is one, that other users may enter.
+pub(crate) fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("sfs-test-").permissions(fs::Permissions::from_mode(0o755));
+    let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
+    made.expect("a directory")
+}
+
+/// Waits for `condition`, which `what` names.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + WAIT_MAX;
+    while !condition() {
+        assert!(Instant::now() < end, "not within {WAIT_MAX:?}: {what}");
+        thread::sleep(PAUSE);
+    }
+}
+
+/// A volume that is not mounted, or several times in turn.
+pub(crate) struct Volume {
+    /// What is mounted: the image or its loop device.
+    pub(crate) device: PathBuf,
+    /// Where.
+    pub(crate) dir: PathBuf,
+    is_looped: bool,
+    // Goes last: the image is in it.
+    pub(crate) scratch: TempDir,
+}
+
+impl Volume {
+    /// A new volume of `size`, as "64M", in an image file.
+    pub(crate) fn new(size: &str) -> Self {
+        let scratch = scratch();
+        let device = scratch.path().join("image");
+        let path = device.to_str().expect("UTF-8");
+        let arguments = ["sfs-mkfs", "--quiet", "--size", size, path];
+        sfs_mkfs::make(&sfs_mkfs::Options::parse_from(arguments)).expect("a volume");
+        let dir = scratch.path().join("mount");
+        fs::create_dir(&dir).expect("a mount point");
+        Self { device, dir, is_looped: false, scratch }
+    }
+
+    /// As [`Volume::new`], on a loop device; says why not when there are none.
+    pub(crate) fn on_loop(size: &str) -> Option<Self> {
+        let mut volume = Self::new(size);
+        let output =
+            Command::new("losetup").args(["--find", "--show"]).arg(&volume.device).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                volume.device = String::from_utf8_lossy(&output.stdout).trim().into();
+                volume.is_looped = true;
+                Some(volume)
+            }
+            Ok(output) => {
+                eprintln!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr).trim());
+                None
+            }
+            Err(error) => {
+                eprintln!("skipped: losetup: {error}");
+                None
+            }
+        }
+    }
+
+    /// Mounts.
+    pub(crate) fn mount(&self, options: &str) -> Mount {
+        let output = sfs_mount(&self.device, &self.dir, options);
+        assert!(output.status.success(), "sfs-mount -o {options}: {}", stderr(&output));
+        let daemon = daemon_of(&self.device).expect("the daemon runs");
+        Mount { dir: self.dir.clone(), device: self.device.clone(), daemon, is_over: false }
+    }
+
+    /// Checks the volume with its data; nothing may be wrong.
+    pub(crate) fn check(&self) -> Report {
+        let device = FileDevice::open(&self.device, Access::ReadOnly).expect("nobody holds it");
+        let options = sfs_fsck::Options { data: true };
+        let report = sfs_fsck::check(&device, &options, &mut |_| ControlFlow::Continue(()))
+            .expect("a volume");
+        let lines: Vec<_> = report.findings.kept().iter().map(|f| report.line(f)).collect();
+        assert_eq!(report.errors(), 0, "fsck of {}: {lines:#?}", self.device.display());
+        report
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if self.is_looped {
+            let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+        }
+    }
+}
+
+/// A mounted volume.
+pub(crate) struct Mount {
+    /// Its root.
+    pub(crate) dir: PathBuf,
+    device: PathBuf,
+    /// The process that serves it.
+    pub(crate) daemon: Pid,
+    is_over: bool,
+}
+
+impl Mount {
+    /// Unmounts as a user would; everything is on the device afterwards.
+    pub(crate) fn unmount(mut self) {
+        let output = sfs_umount(&self.dir);
+        assert!(output.status.success(), "{}", stderr(&output));
+        self.is_over = true;
+        self.wait_for_daemon();
+    }
+
+    /// Sends the daemon `signal`.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.daemon, signal).expect("the daemon runs");
+    }
+
+    /// Kills the daemon. What is mounted answers nothing any more.
+    pub(crate) fn kill(&self) {
+        self.signal(Signal::KILL);
+        self.wait_for_daemon();
+    }
+
+    /// Takes a mount away whose daemon is dead.
+    pub(crate) fn detach(mut self) {
+        unmount(&self.dir, UnmountFlags::DETACH).expect("it was mounted");
+        self.is_over = true;
+    }
+
+    /// Waits until the daemon has ended by itself.
+    pub(crate) fn wait_for_end(mut self) {
+        self.wait_for_daemon();
+        self.is_over = true;
+        assert!(!is_mounted(&self.dir), "the daemon has ended and the mount is still there");
+    }
+
+    fn wait_for_daemon(&self) {
+        wait_until("the daemon ends", || !is_alive(self.daemon));
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let _ = unmount(&self.dir, UnmountFlags::DETACH);
+            let _ = kill_process(self.daemon, Signal::KILL);
+            self.wait_for_daemon();
+        }
+    }
+}
+
+/// Runs `sfs-mount`.
+pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+    command.arg(device).arg(dir).args(["-o", options]).output().expect("sfs-mount runs")
+}
+
+/// Runs `sfs-umount`.
+pub(crate) fn sfs_umount(dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sfs-umount")).arg(dir).output().expect("sfs-umount runs")
+}
+
+/// What a program said.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether something is mounted on `dir`. Does not touch it.
+pub(crate) fn is_mounted(dir: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("Linux");
+    mounts.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
+}
+
+/// Whether a thread of `process` is left: it is the last that lets go of the device.
+fn is_alive(process: Pid) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())) else {
+        return false;
+    };
+    threads.flatten().any(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    })
+}
+
+/// The live process that serves `device`.
+fn daemon_of(device: &Path) -> Option<Pid> {
+    let processes = fs::read_dir("/proc").expect("Linux").flatten();
+    processes.map(|entry| entry.path()).find_map(|path| {
+        let pid = path.file_name()?.to_str()?.parse().ok().and_then(Pid::from_raw)?;
+        let line = fs::read(path.join("cmdline")).ok()?;
+        let mut words = line.split(|byte| *byte == 0);
+        let is_ours = words.next()?.ends_with(b"sfs-mount");
+        let is_given = words.any(|word| word == device.as_os_str().as_encoded_bytes());
+        (is_ours && is_given).then_some(pid)
+    })
+}
+
+/// Seeded numbers: splitmix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// `len` bytes.
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}

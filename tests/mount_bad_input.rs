@@ -1,0 +1,267 @@
+//! What cannot be mounted or unmounted: one line that names it, the exit status of mount(8), and
+//! not a byte of the device changed.
+//!
+//! `sfs-mkfs` and `sfs-fsck` have the same tests in their own crates.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use harness::{Random, Volume, can_mount, is_mounted, sfs_mount, sfs_umount, stderr};
+
+const SIZE: &str = "16M";
+const LEN: usize = 16 << 20;
+const BLOCK: usize = 4096;
+
+/// From docs/FORMAT.md: where the superblock is, and its checksum and version in it.
+const SUPERBLOCK_AT: usize = 16 << 10;
+const CHECKSUM_AT: usize = 8;
+const VERSION_AT: usize = 12;
+
+const USAGE: i32 = 1;
+const MOUNT: i32 = 32;
+
+/// A failure with `status`, and one line that names `thing` and says `reason`.
+fn expect_failure(output: &Output, status: i32, thing: &Path, reason: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("sfs-mount: ") || said.starts_with("sfs-umount: "), "{said}");
+    assert!(said.contains(thing.to_str().expect("UTF-8")), "{} is not in: {said}", thing.display());
+    assert!(said.contains(reason), "'{reason}' is not in: {said}");
+    assert!(output.stdout.is_empty());
+}
+
+/// An image with `bytes`, where a volume is made for the rest of the test's needs.
+fn image(volume: &Volume, bytes: &[u8]) -> PathBuf {
+    let path = volume.scratch.path().join("bad");
+    fs::write(&path, bytes).expect("an image");
+    path
+}
+
+/// Mounting `bytes` fails with status 32 and `reason`, read-only too, and leaves them as they are.
+fn expect_refusal(volume: &Volume, bytes: &[u8], reason: &str) {
+    let path = image(volume, bytes);
+    for options in ["rw", "ro", "nowriteback"] {
+        expect_failure(&sfs_mount(&path, &volume.dir, options), MOUNT, &path, reason);
+        assert!(fs::read(&path).expect("the image") == bytes, "the image was changed: {reason}");
+        assert!(!is_mounted(&volume.dir));
+    }
+}
+
+fn volume() -> (Volume, Vec<u8>) {
+    let volume = Volume::new(SIZE);
+    let bytes = fs::read(&volume.device).expect("the image");
+    assert_eq!(bytes.len(), LEN);
+    (volume, bytes)
+}
+
+/// Changes both superblocks, and makes their checksums hold again.
+fn reseal(bytes: &mut [u8], change: impl Fn(&mut [u8])) {
+    let backup_at = bytes.len() - BLOCK;
+    for at in [SUPERBLOCK_AT, backup_at] {
+        let block = &mut bytes[at..at + BLOCK];
+        change(block);
+        let checksum = crc32c::crc32c(&block[VERSION_AT..]).to_le_bytes();
+        block[CHECKSUM_AT..VERSION_AT].copy_from_slice(&checksum);
+    }
+}
+
+#[test]
+fn mounted_images_have_to_be_volumes() {
+    if !can_mount() {
+        return;
+    }
+    let (volume, bytes) = volume();
+    expect_refusal(&volume, &[], "too small for");
+    expect_refusal(&volume, &[0; BLOCK], "too small for");
+    expect_refusal(&volume, &[7; 100], "too small for");
+    expect_refusal(&volume, &vec![0; LEN], "not an SFS volume; 'sfs-mkfs ");
+    expect_refusal(&volume, &Random(1).bytes(LEN), "not an SFS volume; 'sfs-mkfs ");
+    expect_refusal(&volume, &bytes[..LEN / 2], "truncated");
+    expect_refusal(&volume, &bytes[..LEN - BLOCK], "truncated");
+    let mut newer = bytes.clone();
+    reseal(&mut newer, |block| block[VERSION_AT] += 1);
+    expect_refusal(&volume, &newer, "upgrade sfs");
+    let mut wrong = bytes.clone();
+    // The label has a control character.
+    reseal(&mut wrong, |block| block[40] = 7);
+    expect_refusal(&volume, &wrong, "superblock");
+}
+
+#[test]
+fn mounted_volumes_need_a_checkpoint() {
+    if !can_mount() {
+        return;
+    }
+    let (volume, mut bytes) = volume();
+    // Everything between the superblocks is gone.
+    bytes[SUPERBLOCK_AT + BLOCK..LEN - BLOCK].fill(0);
+    expect_refusal(&volume, &bytes, "sfs-fsck -n");
+    let noise = Random(2).bytes(LEN - 2 * BLOCK - SUPERBLOCK_AT);
+    bytes[SUPERBLOCK_AT + BLOCK..LEN - BLOCK].copy_from_slice(&noise);
+    expect_refusal(&volume, &bytes, "sfs-fsck -n");
+}
+
+#[test]
+fn mounted_ext4_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let path = volume.scratch.path().join("ext4");
+    File::create(&path).and_then(|file| file.set_len(LEN as u64)).expect("an image");
+    let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&path).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: mkfs.ext4 is not here");
+    }
+    let bytes = fs::read(&path).expect("the image");
+    expect_refusal(&volume, &bytes, "not an SFS volume but ext2/ext3/ext4 filesystem");
+}
+
+#[test]
+fn devices_have_to_be_devices() {
+    let (volume, bytes) = volume();
+    let scratch = volume.scratch.path();
+    let missing = scratch.join("missing");
+    expect_failure(&sfs_mount(&missing, &volume.dir, "rw"), MOUNT, &missing, "o such file");
+    assert!(!missing.exists());
+    expect_failure(&sfs_mount(scratch, &volume.dir, "rw"), MOUNT, scratch, "directory");
+    let null = Path::new("/dev/null");
+    expect_failure(&sfs_mount(null, &volume.dir, "rw"), MOUNT, null, "neither a file nor");
+    assert!(fs::read(&volume.device).expect("the image") == bytes);
+}
+
+#[test]
+fn mount_points_have_to_be_directories() {
+    let (volume, bytes) = volume();
+    let missing = volume.scratch.path().join("missing");
+    let reason = "mount point: No such file or directory";
+    expect_failure(&sfs_mount(&volume.device, &missing, "rw"), MOUNT, &missing, reason);
+    let file = volume.scratch.path().join("file");
+    fs::write(&file, b"").expect("a file");
+    let reason = "mount point is not a directory";
+    expect_failure(&sfs_mount(&volume.device, &file, "rw"), MOUNT, &file, reason);
+    assert!(fs::read(&volume.device).expect("the image") == bytes);
+}
+
+#[test]
+fn options_have_to_make_sense() {
+    let (volume, bytes) = volume();
+    for options in [
+        "frobnicate",
+        "cache=lots",
+        "cache=1",
+        "cache=99999999999999999999999999",
+        "write_buffer=-1M",
+        "commit=0",
+        "commit=1.5",
+        "commit=",
+        "checkpoint=4000",
+        "threads=0",
+        "threads=65",
+        "threads",
+        "discard=yes",
+        "writeback=1",
+        "\u{fffd}\n\u{7}",
+    ] {
+        let list = format!("noatime,{options}");
+        let name = Path::new(options.split('\n').next().expect("a first part"));
+        expect_failure(&sfs_mount(&volume.device, &volume.dir, &list), USAGE, name, "");
+        assert!(!is_mounted(&volume.dir));
+    }
+    assert!(fs::read(&volume.device).expect("the image") == bytes);
+}
+
+#[test]
+fn command_lines_have_to_make_sense() {
+    let mount = env!("CARGO_BIN_EXE_sfs-mount");
+    let unmount = env!("CARGO_BIN_EXE_sfs-umount");
+    for (program, arguments, named) in [
+        (mount, &[][..], "<DEVICE>"),
+        (mount, &["/dev/null"], "<DIR>"),
+        (mount, &["--frobnicate", "a", "b"], "--frobnicate"),
+        (mount, &["a", "b", "c"], "'c'"),
+        (unmount, &[], "<DIR>"),
+        (unmount, &["--frobnicate", "a"], "--frobnicate"),
+        (unmount, &["a", "b"], "'b'"),
+    ] {
+        let output = Command::new(program).args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(USAGE), "{arguments:?}");
+        assert!(stderr(&output).contains(named), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn mounted_volumes_are_not_mounted_twice() {
+    if !can_mount() {
+        return;
+    }
+    for volume in [Some(Volume::new(SIZE)), Volume::on_loop(SIZE)].into_iter().flatten() {
+        let mount = volume.mount("");
+        fs::write(mount.dir.join("file"), b"content").expect("writing");
+        let other = volume.scratch.path().join("other");
+        fs::create_dir(&other).expect("a directory");
+        for options in ["rw", "ro"] {
+            let again = sfs_mount(&volume.device, &other, options);
+            expect_failure(&again, MOUNT, &volume.device, "in use");
+            assert!(!is_mounted(&other));
+        }
+        let second = Volume::new(SIZE);
+        let above = sfs_mount(&second.device, &volume.dir, "rw");
+        expect_failure(&above, MOUNT, &volume.dir, "is mounted there already");
+        assert_eq!(fs::read(mount.dir.join("file")).expect("it goes on"), b"content");
+        mount.unmount();
+        volume.check();
+    }
+}
+
+#[test]
+fn mounted_images_in_use_elsewhere_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let (volume, bytes) = volume();
+    let holder = File::open(&volume.device).expect("the image");
+    holder.lock().expect("a lock");
+    let refused = sfs_mount(&volume.device, &volume.dir, "rw");
+    expect_failure(&refused, MOUNT, &volume.device, "in use");
+    let mut read = vec![0; LEN];
+    holder.read_exact_at(&mut read, 0).expect("the image");
+    assert!(read == bytes);
+}
+
+#[test]
+fn mounted_volumes_in_use_are_not_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    // A process with its working directory there; it ends with its input.
+    let mut command = Command::new("cat");
+    command.current_dir(&mount.dir).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut user = command.spawn().expect("cat runs");
+    expect_failure(&sfs_umount(&mount.dir), MOUNT, &mount.dir, "in use");
+    assert!(is_mounted(&mount.dir));
+    drop(user.stdin.take());
+    user.wait().expect("cat ends");
+    mount.unmount();
+    volume.check();
+}
+
+#[test]
+fn only_volumes_are_unmounted() {
+    let scratch = harness::scratch();
+    let dir = scratch.path();
+    let missing = dir.join("missing");
+    expect_failure(&sfs_umount(&missing), USAGE, &missing, "No such file or directory");
+    expect_failure(&sfs_umount(dir), MOUNT, dir, "not a mount point");
+    let proc = Path::new("/proc");
+    expect_failure(&sfs_umount(proc), MOUNT, proc, "not an SFS volume; use umount");
+    assert!(proc.join("self").exists());
+}

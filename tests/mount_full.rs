@@ -1,0 +1,150 @@
+//! A volume that runs full: `ENOSPC` and nothing else, nothing lost, and space that comes back.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use harness::{CACHES, Random, Volume, can_mount, wait_until};
+use rustix::process::Signal;
+
+const SIZE: &str = "64M";
+const MIB: usize = 1 << 20;
+
+/// Times that everything is overwritten in place: more than the volume has free segments for.
+const ROUNDS: u64 = 3;
+
+fn content(index: u64, round: u64, len: usize) -> Vec<u8> {
+    Random(index << 32 | round).bytes(len)
+}
+
+fn file(dir: &Path, index: u64) -> PathBuf {
+    dir.join(format!("file-{index}"))
+}
+
+/// Writes a file through to the device.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Writes files of `len` bytes until there is no space; gives how many are whole.
+fn fill(dir: &Path, first: u64, len: usize) -> u64 {
+    for index in first.. {
+        if let Err(error) = write(&file(dir, index), &content(index, 0, len)) {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "file {index}: {error}");
+            return index;
+        }
+    }
+    unreachable!("a volume is finite")
+}
+
+fn expect_content(dir: &Path, index: u64, round: u64, len: usize) {
+    let bytes = fs::read(file(dir, index)).expect("it was synced");
+    assert!(bytes == content(index, round, len), "file {index}, round {round}");
+}
+
+fn free_bytes(dir: &Path) -> u64 {
+    let space = rustix::fs::statvfs(dir).expect("statvfs");
+    space.f_bavail * space.f_frsize
+}
+
+#[test]
+fn mounted_full_volumes_answer_enospc_and_stay_whole() {
+    if !can_mount() {
+        return;
+    }
+    for options in CACHES {
+        let volume = Volume::new(SIZE);
+        let mount = volume.mount(options);
+        let dir = &mount.dir;
+        let count = fill(dir, 0, MIB);
+        assert!((40..64).contains(&count), "{count} MiB of {SIZE}, {options}");
+        let end = fill(dir, count + 1, 8 << 10); // The one between them was cut.
+        for index in 0..count {
+            expect_content(dir, index, 0, MIB);
+        }
+        for index in count + 1..end {
+            expect_content(dir, index, 0, 8 << 10);
+        }
+        for round in 1..=ROUNDS {
+            overwrite_in_place(dir, count, round, options);
+        }
+        give_back(dir, count, options);
+        mount.unmount();
+        volume.check();
+        let mount = volume.mount(options);
+        for index in (1..count).step_by(2) {
+            expect_content(&mount.dir, index, ROUNDS, MIB);
+        }
+        mount.unmount();
+    }
+}
+
+fn overwrite_in_place(dir: &Path, count: u64, round: u64, options: &str) {
+    for index in 0..count {
+        let opened = File::options().write(true).open(file(dir, index)).expect("it is there");
+        let written = opened.write_all_at(&content(index, round, MIB), 0);
+        written.and_then(|()| opened.sync_all()).unwrap_or_else(|error| {
+            panic!("overwriting file {index} on a full volume, round {round}, {options}: {error}")
+        });
+    }
+    (0..count).for_each(|index| expect_content(dir, index, round, MIB));
+}
+
+/// Deletes every other file, and uses the space.
+fn give_back(dir: &Path, count: u64, options: &str) {
+    let before = free_bytes(dir);
+    let even = (0..count).step_by(2);
+    let freed = even.clone().count() as u64 * MIB as u64;
+    even.clone().for_each(|index| fs::remove_file(file(dir, index)).expect("deleting"));
+    wait_until("deleted space is there again", || free_bytes(dir) >= before + freed * 9 / 10);
+    // The last is left out: names and mappings want their share.
+    for index in even.take((count as usize / 2).saturating_sub(2)) {
+        write(&file(dir, index), &content(index, 0, MIB))
+            .unwrap_or_else(|error| panic!("file {index} after deleting, {options}: {error}"));
+    }
+}
+
+#[test]
+fn mounted_volumes_unmount_on_sigterm() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let bytes = content(1, 0, 5 * MIB);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mount = volume.mount("");
+        fs::write(mount.dir.join("file"), &bytes).expect("writing");
+        mount.signal(signal);
+        mount.wait_for_end();
+        assert!(volume.check().unmounted, "the last checkpoint is missing");
+        let mount = volume.mount("ro");
+        assert!(fs::read(mount.dir.join("file")).expect("reading") == bytes);
+        mount.unmount();
+    }
+}
+
+#[test]
+fn mounted_files_in_use_delay_sigterm_and_lose_nothing() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let mut opened = File::create(mount.dir.join("file")).expect("creating");
+    opened.write_all(b"before, ").expect("writing");
+    mount.signal(Signal::TERM);
+    wait_until("the mount is gone from the tree", || !harness::is_mounted(&mount.dir));
+    opened.write_all(b"after").expect("the daemon serves what is open");
+    drop(opened);
+    mount.wait_for_end();
+    assert!(volume.check().unmounted);
+    let mount = volume.mount("");
+    assert_eq!(fs::read(mount.dir.join("file")).expect("reading"), b"before, after");
+    mount.unmount();
+}

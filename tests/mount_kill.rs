@@ -1,0 +1,301 @@
+//! `kill -9` of the daemon under load: what fsync has acknowledged is there afterwards.
+//!
+//! `SFS_KILLS` is how often (5), `SFS_SEED` repeats a run's choices.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use harness::{CACHES, Random, Volume, can_mount, wait_until};
+
+const KILLS: u64 = 5;
+const THREADS: u64 = 3;
+const BLOCK: usize = 4096;
+
+/// Small, so that the cleaner runs.
+const SIZE: &str = "64M";
+
+/// Files of each sort that a thread has.
+const FILES: usize = 4;
+const OVERWRITTEN_BLOCKS: u64 = 16;
+const RECORD_LEN: usize = 100;
+
+/// The log never holds more.
+const RECORDS_MAX: u64 = 10_000;
+
+/// What one file must be: at least what was synced, at most what was begun.
+#[derive(Clone, Copy, Debug, Default)]
+struct Range {
+    synced: u64,
+    begun: u64,
+}
+
+/// One thread's files, and what it knows of them.
+struct Worker {
+    name: String,
+    random: Random,
+    /// Each version is written aside and renamed over the last.
+    replaced: [Range; FILES],
+    /// Versions of each block, written in place.
+    overwritten: [[Range; OVERWRITTEN_BLOCKS as usize]; FILES],
+    /// Records at the end of one file.
+    appended: Range,
+}
+
+/// The bytes of version `version` of what `name` says; they begin with the version.
+fn content(name: &str, version: u64, len: usize) -> Vec<u8> {
+    let salt = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    let mut bytes = version.to_le_bytes().to_vec();
+    bytes.extend(Random(salt).bytes(len.saturating_sub(8)));
+    bytes
+}
+
+/// Length of a version of a replaced file: 8 bytes to 100 KB.
+fn replaced_len(version: u64) -> usize {
+    8 + Random(version).below(100_000) as usize
+}
+
+impl Worker {
+    fn new(thread: u64, seed: u64) -> Self {
+        Self {
+            name: format!("worker-{thread}"),
+            random: Random(seed ^ thread << 48),
+            replaced: [Range::default(); FILES],
+            overwritten: [[Range::default(); OVERWRITTEN_BLOCKS as usize]; FILES],
+            appended: Range::default(),
+        }
+    }
+
+    fn path(&self, root: &Path, sort: &str, index: usize) -> PathBuf {
+        root.join(&self.name).join(format!("{sort}-{index}"))
+    }
+
+    /// Changes files until the daemon is gone; counts what was acknowledged.
+    fn work(&mut self, root: &Path, acknowledged: &AtomicU64) -> io::Error {
+        loop {
+            let index = self.random.below(FILES as u64) as usize;
+            let outcome = match self.random.below(3) {
+                0 => self.replace(root, index),
+                1 => self.overwrite(root, index),
+                _ => self.append(root),
+            };
+            match outcome {
+                Ok(()) => acknowledged.fetch_add(1, Ordering::Relaxed),
+                Err(error) => return error,
+            };
+        }
+    }
+
+    fn replace(&mut self, root: &Path, index: usize) -> io::Result<()> {
+        let (path, aside) = (self.path(root, "replaced", index), self.path(root, "aside", index));
+        self.replaced[index].begun += 1;
+        let version = self.replaced[index].begun;
+        let name = format!("{}-{index}", self.name);
+        let mut file = File::create(&aside)?;
+        file.write_all(&content(&name, version, replaced_len(version)))?;
+        file.sync_all()?;
+        fs::rename(&aside, &path)?;
+        if self.random.below(2) == 0 {
+            File::open(path.parent().expect("a directory"))?.sync_all()?;
+            self.replaced[index].synced = version;
+        }
+        Ok(())
+    }
+
+    fn overwrite(&mut self, root: &Path, index: usize) -> io::Result<()> {
+        let path = self.path(root, "overwritten", index);
+        let file = File::options().write(true).create(true).truncate(false).open(&path)?;
+        let mut written = Vec::new();
+        for _ in 0..1 + self.random.below(8) {
+            let block = self.random.below(OVERWRITTEN_BLOCKS);
+            let range = &mut self.overwritten[index][block as usize];
+            range.begun += 1;
+            let bytes = content(&format!("{}-{index}-{block}", self.name), range.begun, BLOCK);
+            file.write_all_at(&bytes, block * BLOCK as u64)?;
+            written.push((block as usize, range.begun));
+        }
+        file.sync_data()?;
+        for (block, version) in written {
+            self.overwritten[index][block].synced = version;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, root: &Path) -> io::Result<()> {
+        let path = self.path(root, "appended", 0);
+        if self.appended.begun > RECORDS_MAX {
+            return self.replace(root, 0);
+        }
+        let mut file = File::options().append(true).create(true).open(path)?;
+        for _ in 0..1 + self.random.below(60) {
+            self.appended.begun += 1;
+            file.write_all(&content(&self.name, self.appended.begun, RECORD_LEN))?;
+        }
+        file.sync_all()?;
+        self.appended.synced = self.appended.begun;
+        Ok(())
+    }
+
+    /// Compares what is there with what must be; goes on from it.
+    fn verify(&mut self, root: &Path) {
+        for index in 0..FILES {
+            self.verify_replaced(root, index);
+            self.verify_overwritten(root, index);
+        }
+        self.verify_appended(root);
+    }
+
+    fn verify_replaced(&mut self, root: &Path, index: usize) {
+        let path = self.path(root, "replaced", index);
+        let range = self.replaced[index];
+        let Some(bytes) = read(&path, range.synced > 0) else { return };
+        let version = version_of(&bytes);
+        let shown = path.display();
+        assert!(
+            (range.synced.max(1)..=range.begun).contains(&version),
+            "{shown}: version {version:?} of {} bytes, not of {range:?}",
+            bytes.len()
+        );
+        let expected = content(&format!("{}-{index}", self.name), version, replaced_len(version));
+        assert!(bytes == expected, "{shown}: version {version} is not whole: {range:?}");
+    }
+
+    fn verify_overwritten(&mut self, root: &Path, index: usize) {
+        let path = self.path(root, "overwritten", index);
+        let synced = |range: &Range| range.synced > 0;
+        let Some(bytes) = read(&path, self.overwritten[index].iter().any(synced)) else { return };
+        for (block, range) in self.overwritten[index].iter().enumerate() {
+            let start = (block * BLOCK).min(bytes.len());
+            let found = &bytes[start..(start + BLOCK).min(bytes.len())];
+            let version = version_of(found);
+            let shown = format!("{}, block {block}", path.display());
+            assert!(
+                (range.synced..=range.begun).contains(&version),
+                "{shown}: {version}, {range:?}"
+            );
+            if version == 0 {
+                assert!(found.iter().all(|byte| *byte == 0), "{shown}: never written: {range:?}");
+            } else {
+                let expected = content(&format!("{}-{index}-{block}", self.name), version, BLOCK);
+                let torn = found.iter().zip(&expected).position(|(a, b)| a != b);
+                assert!(found == expected, "{shown}: {version} differs at {torn:?}: {range:?}");
+            }
+        }
+    }
+
+    fn verify_appended(&mut self, root: &Path) {
+        let path = self.path(root, "appended", 0);
+        let range = self.appended;
+        let Some(bytes) = read(&path, range.synced > 0) else {
+            self.appended = Range::default();
+            return;
+        };
+        let shown = path.display();
+        let records = bytes.len().div_ceil(RECORD_LEN) as u64;
+        assert!((range.synced..=range.begun).contains(&records), "{shown}: {records}, {range:?}");
+        for version in 1..=range.synced {
+            let start = (version - 1) as usize * RECORD_LEN;
+            let found = &bytes[start..start + RECORD_LEN];
+            assert!(found == content(&self.name, version, RECORD_LEN), "{shown}: record {version}");
+        }
+        // What was not synced may be cut anywhere: cut it at a record.
+        let file = File::options().write(true).open(&path).expect("it is there");
+        file.set_len(range.synced * RECORD_LEN as u64).expect("truncating");
+        file.sync_all().expect("syncing");
+        self.appended.begun = range.synced;
+    }
+}
+
+fn read(path: &Path, must_be: bool) -> Option<Vec<u8>> {
+    match fs::read(path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !must_be => None,
+        Err(error) => panic!("{}: {error}", path.display()),
+    }
+}
+
+/// The version that `bytes` begin with; 0 for a hole.
+fn version_of(bytes: &[u8]) -> u64 {
+    bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+#[test]
+fn mounted_files_outlive_kills() {
+    if !can_mount() {
+        return;
+    }
+    let kills = number("SFS_KILLS").unwrap_or(KILLS);
+    let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
+    let seed = number("SFS_SEED").unwrap_or_else(clock);
+    println!("replay: SFS_SEED={seed} SFS_KILLS={kills} cargo test --test mount_kill");
+    let mut random = Random(seed);
+    let volume = Volume::new(SIZE);
+    let mut workers: Vec<_> = (0..THREADS).map(|thread| Worker::new(thread, seed)).collect();
+    let mount = volume.mount("");
+    for worker in &workers {
+        fs::create_dir(mount.dir.join(&worker.name)).expect("a directory");
+    }
+    mount.unmount();
+    for kill in 0..kills {
+        let cache = CACHES[random.below(2) as usize];
+        let options = format!("{cache},commit=1,checkpoint=1");
+        println!("kill {kill}, {options}");
+        run_and_kill(&volume, &options, &mut workers, &mut random);
+        volume.check();
+        let mount = volume.mount(&options);
+        workers.iter_mut().for_each(|worker| worker.verify(&mount.dir));
+        expect_space(&mount.dir);
+        // Every other time the next daemon starts from a log, not from an unmounted volume.
+        if random.below(2) == 0 {
+            mount.unmount();
+        } else {
+            mount.kill();
+            mount.detach();
+        }
+        volume.check();
+    }
+}
+
+/// All files together take less than a quarter of the volume, however often it was killed.
+fn expect_space(root: &Path) {
+    let space = rustix::fs::statvfs(root).expect("statvfs");
+    let (free, all) = (space.f_bavail, space.f_blocks);
+    assert!(free >= all / 4 * 3, "{free} of {all} blocks are free: the kills leak space");
+}
+
+/// Works until a number of changes have been acknowledged, and a moment more.
+fn run_and_kill(volume: &Volume, options: &str, workers: &mut [Worker], random: &mut Random) {
+    let mount = volume.mount(options);
+    let acknowledged = AtomicU64::new(0);
+    let (goal, moment) = (random.below(3000), Duration::from_micros(random.below(20_000)));
+    thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .iter_mut()
+            .map(|worker| scope.spawn(|| worker.work(&mount.dir, &acknowledged)))
+            .collect();
+        let failed = || threads.iter().any(|thread| thread.is_finished());
+        wait_until("the load", || failed() || acknowledged.load(Ordering::Relaxed) >= goal);
+        thread::sleep(moment);
+        mount.kill();
+        for thread in threads {
+            let error = thread.join().expect("a worker");
+            let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO].map(Some);
+            let after = acknowledged.load(Ordering::Relaxed);
+            assert!(gone.contains(&error.raw_os_error()), "after {after} of {goal}: {error}");
+        }
+    });
+    mount.detach();
+}

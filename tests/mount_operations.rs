@@ -1,0 +1,67 @@
+//! The operations of a filesystem, through the kernel; what they leave behind is the same after
+//! an unmount, a check and another mount.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+#[path = "mount_operations/content.rs"]
+mod content;
+#[path = "mount_operations/names.rs"]
+mod names;
+#[path = "mount_operations/snapshot.rs"]
+mod snapshot;
+#[path = "mount_operations/space.rs"]
+mod space;
+
+use std::io;
+use std::path::Path;
+
+use harness::{CACHES, Volume, can_mount};
+use snapshot::snapshot;
+
+const SIZE: &str = "256M";
+
+/// Runs `scenario` in the root of a new volume, with and without the kernel's cache writing back.
+/// Everything in it must be the same on the next mount, and the volume clean.
+fn on_volumes(scenario: fn(&Path)) {
+    if !can_mount() {
+        return;
+    }
+    for options in CACHES {
+        println!("-o {options}");
+        run(&Volume::new(SIZE), options, scenario);
+    }
+}
+
+fn run(volume: &Volume, options: &str, scenario: fn(&Path)) {
+    let mount = volume.mount(options);
+    scenario(&mount.dir);
+    let before = snapshot(&mount.dir);
+    mount.unmount();
+    assert!(volume.check().unmounted, "the last checkpoint is missing");
+    let mount = volume.mount("ro");
+    let after = snapshot(&mount.dir);
+    mount.unmount();
+    for (path, was) in &before {
+        assert_eq!(after.get(path), Some(was), "{} has changed, {options}", path.display());
+    }
+    assert_eq!(before.len(), after.len(), "names have appeared, {options}");
+}
+
+/// Asserts that `outcome` is the error `code`.
+#[track_caller]
+fn expect_errno<T: std::fmt::Debug>(outcome: Result<T, impl Into<io::Error>>, code: i32) {
+    let error: io::Error = outcome.expect_err("it has to fail").into();
+    assert_eq!(error.raw_os_error(), Some(code), "{error}");
+}
+
+#[test]
+fn mounted_block_devices_do_everything_too() {
+    if !can_mount() {
+        return;
+    }
+    for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
+        let Some(volume) = Volume::on_loop(SIZE) else { return };
+        run(&volume, "writeback", *scenario);
+    }
+}

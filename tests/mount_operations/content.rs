@@ -1,0 +1,205 @@
+//! What is in files: all the ways to write it, and to read it back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr;
+
+use rustix::fs::SeekFrom as Sought;
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use sfs_device::Block;
+
+use super::harness::Random;
+use super::{expect_errno, on_volumes};
+
+/// For other places to run on.
+pub(crate) const EVERYTHING: &[fn(&Path)] =
+    &[writes, truncations, appends, direct_io, mappings, holes];
+
+const BLOCK: usize = 4096;
+
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true).create(true);
+    options
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    fs::read(path).expect("reading")
+}
+
+#[test]
+fn mounted_writes() {
+    on_volumes(writes);
+}
+
+/// Writes of all sizes anywhere, beside a copy in memory.
+fn writes(dir: &Path) {
+    let path = dir.join("file");
+    let file = options().create_new(true).open(&path).expect("a new file");
+    expect_errno(options().create_new(true).open(&path), libc::EEXIST);
+    let (mut random, mut model) = (Random(3), Vec::new());
+    for _ in 0..500 {
+        let len_max = 2 << random.below(17);
+        let len = 1 + random.below(len_max) as usize;
+        let start = random.below(3 << 20) as usize;
+        let bytes = random.bytes(len);
+        file.write_all_at(&bytes, start as u64).expect("writing");
+        if model.len() < start + len {
+            model.resize(start + len, 0);
+        }
+        model[start..start + len].copy_from_slice(&bytes);
+        let (from, len) = (random.below(model.len() as u64) as usize, 70_000);
+        let mut seen = vec![0; len.min(model.len() - from)];
+        file.read_exact_at(&mut seen, from as u64).expect("reading");
+        assert!(seen == model[from..from + seen.len()]);
+    }
+    file.sync_all().expect("syncing");
+    assert!(read(&path) == model);
+    let large = Random(4).bytes(20 << 20);
+    fs::write(dir.join("large"), &large).expect("writing");
+    assert!(read(&dir.join("large")) == large);
+}
+
+#[test]
+fn mounted_truncations() {
+    on_volumes(truncations);
+}
+
+fn truncations(dir: &Path) {
+    let bytes = Random(5).bytes(100_000);
+    for len in [0, 1, 4095, 4096, 4097, 50_000, 99_999, 100_001, 300_000_usize] {
+        let path = dir.join(format!("to-{len}"));
+        fs::write(&path, &bytes).expect("writing");
+        let file = options().open(&path).expect("it is there");
+        file.set_len(len as u64).expect("truncating");
+        let mut model = bytes.clone();
+        model.resize(len, 0);
+        assert!(read(&path) == model, "to {len}");
+        // What was cut off must not come back.
+        file.set_len(120_000).expect("extending");
+        model.resize(120_000, 0);
+        assert!(read(&path) == model, "to {len} and on");
+    }
+    let path = dir.join("emptied");
+    fs::write(&path, &bytes).expect("writing");
+    let mut file = options().truncate(true).open(&path).expect("opening with O_TRUNC");
+    assert_eq!(fs::metadata(&path).expect("it is there").len(), 0);
+    file.write_all(b"new").expect("writing");
+    assert_eq!(read(&path), b"new");
+    expect_errno(file.set_len(1 << 62), libc::EFBIG);
+}
+
+#[test]
+fn mounted_appends() {
+    on_volumes(appends);
+}
+
+fn appends(dir: &Path) {
+    let path = dir.join("log");
+    let mut model = Vec::new();
+    let open = || File::options().append(true).create(true).open(&path).expect("opening");
+    let mut files = [open(), open()];
+    for index in 0..2000_usize {
+        let line = format!("line {index}\n");
+        files[index % 2].write_all(line.as_bytes()).expect("appending");
+        model.extend_from_slice(line.as_bytes());
+    }
+    files[0].seek(SeekFrom::Start(0)).expect("seeking");
+    files[0].write_all(b"still at the end").expect("appending");
+    model.extend_from_slice(b"still at the end");
+    assert!(read(&path) == model);
+}
+
+#[test]
+fn mounted_direct_io() {
+    on_volumes(direct_io);
+}
+
+fn direct_io(dir: &Path) {
+    let path = dir.join("direct");
+    let direct = options().custom_flags(libc::O_DIRECT).open(&path).expect("opening O_DIRECT");
+    let mut blocks = Block::zeroed(256);
+    let mut model = Random(6).bytes(256 * BLOCK);
+    Block::bytes_of_mut(&mut blocks).copy_from_slice(&model);
+    direct.write_all_at(Block::bytes_of(&blocks), 0).expect("writing");
+    // Through the cache and past it in turn, one sees the other's writes.
+    let cached = options().open(&path).expect("it is there");
+    cached.write_all_at(b"cached", 10_000).expect("writing");
+    model[10_000..10_006].copy_from_slice(b"cached");
+    direct.read_exact_at(Block::bytes_of_mut(&mut blocks), 0).expect("reading");
+    assert!(Block::bytes_of(&blocks) == model);
+    Block::bytes_of_mut(&mut blocks)[..BLOCK].fill(9);
+    direct.write_all_at(&Block::bytes_of(&blocks)[..BLOCK], 8192).expect("writing");
+    model[8192..8192 + BLOCK].fill(9);
+    assert!(read(&path) == model);
+}
+
+#[test]
+fn mounted_mappings() {
+    on_volumes(mappings);
+}
+
+fn mappings(dir: &Path) {
+    let path = dir.join("mapped");
+    let len = 1 << 20;
+    let mut model = Random(7).bytes(len - 100);
+    fs::write(&path, &model).expect("writing");
+    let file = options().open(&path).expect("it is there");
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the kernel chooses the place; only the slice below refers to it, and it is gone
+    // before the mapping is.
+    unsafe {
+        let at = mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, &file, 0).expect("mmap");
+        let bytes = std::slice::from_raw_parts_mut(at.cast::<u8>(), len);
+        assert!(bytes[..model.len()] == model && bytes[model.len()..].iter().all(|b| *b == 0));
+        for start in (0..model.len() - 5000).step_by(7777) {
+            bytes[start..start + 5000].fill(start as u8);
+            model[start..start + 5000].fill(start as u8);
+        }
+        bytes[model.len()..].fill(0xee); // Past the end: goes nowhere.
+        msync(at, len, MsyncFlags::SYNC).expect("msync");
+        assert!(read(&path) == model);
+        bytes[..4].copy_from_slice(b"last");
+        munmap(at, len).expect("munmap");
+    }
+    model[..4].copy_from_slice(b"last");
+    assert!(read(&path) == model);
+    drop(file);
+    options().open(&path).and_then(|file| file.set_len(len as u64)).expect("extending");
+    model.resize(len, 0);
+    assert!(read(&path) == model, "what was written past the end has come back");
+}
+
+#[test]
+fn mounted_holes() {
+    on_volumes(holes);
+}
+
+fn holes(dir: &Path) {
+    let path = dir.join("sparse");
+    let mut file = options().open(&path).expect("a file");
+    const FAR: u64 = 5 << 30;
+    file.write_all_at(b"first", 0).expect("writing");
+    file.write_all_at(&[1; 2 * BLOCK], 1 << 20).expect("writing");
+    file.write_all_at(b"far", FAR).expect("writing");
+    file.sync_all().expect("syncing");
+    let seek = |what| rustix::fs::seek(&file, what);
+    let block = BLOCK as u64;
+    assert_eq!(seek(Sought::Data(0)).expect("data"), 0);
+    assert_eq!(seek(Sought::Hole(0)).expect("a hole"), block);
+    assert_eq!(seek(Sought::Data(block)).expect("data"), 1 << 20);
+    assert_eq!(seek(Sought::Hole(1 << 20)).expect("a hole"), (1 << 20) + 2 * block);
+    assert_eq!(seek(Sought::Data(2 << 20)).expect("data"), FAR);
+    assert_eq!(seek(Sought::Hole(FAR)).expect("the end"), FAR + 3);
+    expect_errno(seek(Sought::Data(FAR + 3)), libc::ENXIO);
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata().expect("it is there"));
+    assert!(blocks <= 16 * 8, "a sparse file has {blocks} sectors");
+    file.seek(SeekFrom::Start(FAR - 3)).expect("seeking");
+    let mut end = Vec::new();
+    file.read_to_end(&mut end).expect("reading");
+    assert_eq!(end, b"\0\0\0far");
+    // The snapshot reads it all: short again.
+    file.set_len(3 << 20).expect("truncating");
+}

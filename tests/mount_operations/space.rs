@@ -1,0 +1,64 @@
+//! Space: that it goes, that statfs says so, and that it comes back.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::harness::{Random, wait_until};
+use super::on_volumes;
+
+const LEN: usize = 16 << 20;
+
+/// What mappings and names may take of it, or have given back in between.
+const SLACK: u64 = 1 << 20;
+
+fn free_bytes(dir: &Path) -> u64 {
+    let space = rustix::fs::statvfs(dir).expect("statvfs");
+    assert!(space.f_bavail <= space.f_bfree && space.f_bfree <= space.f_blocks);
+    space.f_bavail * space.f_frsize
+}
+
+#[test]
+fn mounted_space_is_counted() {
+    on_volumes(space_is_counted);
+}
+
+fn space_is_counted(dir: &Path) {
+    let before = free_bytes(dir);
+    let path = dir.join("large");
+    let mut file = File::create(&path).expect("a file");
+    file.write_all(&Random(8).bytes(LEN)).expect("writing");
+    file.sync_all().expect("syncing");
+    let used = before - free_bytes(dir);
+    assert!((LEN as u64..LEN as u64 + SLACK).contains(&used), "{LEN} bytes take {used}");
+    file.set_len(LEN as u64 / 2).expect("truncating");
+    wait_until("half of it comes back", || before - free_bytes(dir) < LEN as u64 / 2 + SLACK);
+    drop(file);
+    fs::remove_file(&path).expect("deleting");
+    wait_until("all of it comes back", || before - free_bytes(dir).min(before) < SLACK);
+    fs::write(&path, "small").expect("writing");
+}
+
+#[test]
+fn mounted_unlinked_files_stay_while_open() {
+    on_volumes(unlinked_files_stay_while_open);
+}
+
+fn unlinked_files_stay_while_open(dir: &Path) {
+    let before = free_bytes(dir);
+    let path = dir.join("unlinked");
+    let bytes = Random(9).bytes(LEN);
+    let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
+    file.write_all_at(&bytes, 0).expect("writing");
+    fs::remove_file(&path).expect("deleting");
+    fs::write(&path, "another with its name").expect("writing");
+    file.write_all_at(b"changed", 5).expect("it can still be written");
+    file.sync_all().expect("and synced");
+    let mut seen = vec![0; LEN];
+    file.read_exact_at(&mut seen, 0).expect("reading");
+    assert!(&seen[5..12] == b"changed" && seen[..5] == bytes[..5] && seen[12..] == bytes[12..]);
+    assert!(before - free_bytes(dir) >= LEN as u64, "its space is not free yet");
+    drop(file);
+    wait_until("its space is free", || before - free_bytes(dir).min(before) < SLACK);
+}
