@@ -112,7 +112,12 @@ impl Volume {
 
     /// Checks the volume with its data; nothing may be wrong.
     pub(crate) fn check(&self) -> Report {
-        let device = FileDevice::open(&self.device, Access::ReadOnly).expect("nobody holds it");
+        let mut device = None;
+        wait_until("the daemon lets go of its device", || {
+            device = FileDevice::open(&self.device, Access::ReadOnly).ok();
+            device.is_some()
+        });
+        let device = device.expect("it was opened");
         let options = sfs_fsck::Options { data: true };
         let report = sfs_fsck::check(&device, &options, &mut |_| ControlFlow::Continue(()))
             .expect("a volume");

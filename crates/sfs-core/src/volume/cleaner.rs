@@ -89,7 +89,6 @@ impl Volume {
     /// Collects the live data of a segment, and makes its live nodes dirty.
     fn empty(&self, segment: u32, moves: &mut Vec<Move>) -> Result<()> {
         let mut live = Vec::new();
-        let mut found_blocks = 0;
         for (address, entry) in self.segment_entries(segment)? {
             match entry {
                 SummaryEntry::Data { ino, block, .. } => {
@@ -99,16 +98,9 @@ impl Volume {
                     }
                 }
                 SummaryEntry::Node { checksum } => {
-                    let lives = self.touch_node(NodePointer { address, checksum })?;
-                    found_blocks += u32::from(lives);
+                    self.touch_node(NodePointer { address, checksum })?;
                 }
             }
-        }
-        found_blocks += live.len() as u32;
-        if found_blocks < self.meta.read().usage.entry(segment).live_blocks {
-            // A damaged summary hides the rest, which can only stay where it is.
-            self.rotten.lock().insert(segment);
-            return Ok(());
         }
         for run in live.chunk_by(|a, b| a.mapping.address + 1 == b.mapping.address) {
             self.read_run(segment, run, moves)?;
@@ -132,20 +124,20 @@ impl Volume {
     }
 
     /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint
-    /// moves it. Says whether it does.
-    fn touch_node(&self, pointer: NodePointer) -> Result<bool> {
+    /// moves it.
+    fn touch_node(&self, pointer: NodePointer) -> Result<()> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.read_blocks(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
-        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
+        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(()) };
         let missing = Missing { pointer, level: header.level };
-        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(false) };
+        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(()) };
         let mut failed = None;
         let _keep = self.keep_nodes();
         loop {
             let touched = self.meta.write().tree.touch(&node, pointer.address);
             match touched {
-                Ok(lives) => return Ok(lives),
+                Ok(_) => return Ok(()),
                 Err(missing) => self.load(&missing, &mut failed)?,
             }
         }

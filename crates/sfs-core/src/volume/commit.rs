@@ -443,7 +443,7 @@ fn plan_file<'a>(
     } else {
         inode.size.max(shown.size.min(written))
     };
-    inode = Inode { size, blocks: inode.blocks + new_blocks, ..shown };
+    inode = Inode { size, blocks: inode.blocks.saturating_add(new_blocks), ..shown };
     if outgrown {
         inode.flags.set(InodeFlags::INLINE, false);
     }

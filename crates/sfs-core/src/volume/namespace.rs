@@ -175,7 +175,7 @@ impl Volume {
             txn.put_inode(parent, &directory);
             drop_link(txn, found.ino, caller)
         })?;
-        self.reclaim_later(gone);
+        self.reclaim_if_gone(gone);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Volume {
             txn.put_inode(parent, &directory);
             drop_directory(txn, found.ino, caller)
         })?;
-        self.reclaim_later(gone);
+        self.reclaim_if_gone(gone);
         Ok(())
     }
 
@@ -255,7 +255,7 @@ impl Volume {
             moved.iter().flatten().for_each(|ino| self.order(*ino));
         };
         let (_, gone) = self.transact_then(logic, order)?;
-        self.reclaim_later(gone);
+        self.reclaim_if_gone(gone);
         Ok(())
     }
 

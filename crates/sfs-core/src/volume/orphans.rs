@@ -38,11 +38,19 @@ enum Step {
 }
 
 impl Volume {
-    /// Queues a file that lost its last name for deletion, once nobody refers to it.
-    pub(super) fn reclaim_later(&self, gone: Option<u64>) {
+    /// Deletes a file that lost its last name, unless somebody refers to it.
+    pub(super) fn reclaim_if_gone(&self, gone: Option<u64>) {
         if let Some(ino) = gone
             && !self.handles.is_referenced(ino)
         {
+            self.begin_reclaim(ino);
+        }
+    }
+
+    /// One step now: whoever deletes faster than background work comes round must not fill the
+    /// volume with what he deleted. The rest, and what fails, is left to it.
+    fn begin_reclaim(&self, ino: u64) {
+        if !matches!(self.reclaim_file(ino), Ok(Step::Done)) {
             self.reclaim.lock().push(ino);
         }
     }
@@ -52,7 +60,7 @@ impl Volume {
         if self.handles.forget(ino, count) && !self.options.read_only {
             let nameless = self.consult(|txn| Ok(txn.get(&orphan_key(ino))?.is_some()));
             if matches!(nameless, Ok(true)) {
-                self.reclaim.lock().push(ino);
+                self.begin_reclaim(ino);
             }
         }
     }

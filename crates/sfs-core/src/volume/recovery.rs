@@ -35,7 +35,8 @@ const ROOM_MIN: u32 = 2;
 
 impl Volume {
     /// Opens the volume on `device`: loads its last checkpoint and rolls the log forward. Unless it
-    /// is read-only, what was rolled forward is then part of a checkpoint of its own.
+    /// is read-only, what was rolled forward is then part of a checkpoint of its own. So is the end
+    /// of the log: what an unfinished batch has left there must not be taken for what comes next.
     pub fn open(device: Arc<dyn Device>, options: Options, now: Timestamp) -> Result<Self> {
         let superblock = read_superblock(&*device)?;
         let record = read_checkpoint(&*device, &superblock)?;
@@ -57,9 +58,9 @@ impl Volume {
         let volume = Self::assemble(device, superblock, options, log, meta);
         volume.clock.start(record.time, now);
         volume.load_usage()?;
-        let rolled = volume.roll_forward()?;
+        let found = volume.roll_forward()?;
         volume.find_orphans()?;
-        if rolled > 0 && !volume.options.read_only {
+        if found && !volume.options.read_only {
             let mut log = volume.log.lock();
             volume.checkpoint(&mut log, volume.volume_time(now), false)?;
         }
@@ -97,10 +98,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Applies the batches since the checkpoint; gives the number of chunks.
-    fn roll_forward(&self) -> Result<u64> {
+    /// Applies the batches since the checkpoint. Says whether there is any chunk since then, be it
+    /// of a batch that is not whole.
+    fn roll_forward(&self) -> Result<bool> {
         let mut log = self.log.lock();
-        let mut count = 0;
+        let checkpoint = log.next_sequence;
         while let Some((batch, position)) = self.next_batch(&log)? {
             for (segment, head) in position.opened {
                 self.open_found(&mut log, head, segment)?;
@@ -110,11 +112,11 @@ impl Volume {
             log.previous = position.previous;
             self.next_sequence.store(position.sequence, std::sync::atomic::Ordering::Relaxed);
             log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
-            count += batch.len() as u64;
             self.apply_batch(&batch, position.sequence)?;
             self.meta.write().usage.settle(position.sequence);
         }
-        Ok(count)
+        let leftover = self.next_chunk(&mut Position::end_of(&log))?;
+        Ok(log.next_sequence > checkpoint || leftover.is_some())
     }
 
     /// `head` was found to have gone on in `segment`, the next that was Clean.
@@ -128,12 +130,7 @@ impl Volume {
 
     /// The next whole batch of the log.
     fn next_batch(&self, log: &Log) -> Result<Option<(Vec<ChunkSummary>, Position)>> {
-        let mut position = Position {
-            heads: log.heads.clone(),
-            sequence: log.next_sequence,
-            previous: log.previous,
-            opened: Vec::new(),
-        };
+        let mut position = Position::end_of(log);
         let mut batch = Vec::new();
         let mut delta_len = 0;
 
@@ -330,6 +327,16 @@ struct Position {
 }
 
 impl Position {
+    /// Where the next chunk of `log` is looked for.
+    fn end_of(log: &Log) -> Self {
+        Self {
+            heads: log.heads.clone(),
+            sequence: log.next_sequence,
+            previous: log.previous,
+            opened: Vec::new(),
+        }
+    }
+
     /// `chunk` of `head` is the next.
     fn take(&mut self, head: u8, chunk: &ChunkSummary, layout: &Layout) {
         self.heads.advance(head, chunk.block_count() as u32, layout);
