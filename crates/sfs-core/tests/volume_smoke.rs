@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{Caller, Options, RenameMode, WriteMode};
 use sfs_core::{Volume, make, root_directory};
-use sfs_device::{Device, Keep, RamDevice, RecordingDevice};
+use sfs_device::{Keep, RamDevice, RecordingDevice};
 
 type Recorder = RecordingDevice<RamDevice>;
 

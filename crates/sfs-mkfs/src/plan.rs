@@ -15,7 +15,7 @@ const SEGMENT_SIZE_MIN: u64 = 128 << 10;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
 /// With fewer segments than this the cleaner has little to choose from.
-const SEGMENTS_WANTED: u32 = 256;
+const SEGMENTS_WANTED: u32 = 250;
 
 /// What only the caller can know: randomness, time, names and owners.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ fn layout(geometry: &Geometry, segment_size: u64) -> Result<Layout, LayoutError>
 }
 
 /// The segment size, in bytes, that suits a device: 8 MiB, or the device's erase unit if that is
-/// larger; less on a device that would have fewer than 256 segments, but no less than the erase
+/// larger; less on a device that would have fewer than 250 segments, but no less than the erase
 /// unit as long as a volume fits at all.
 pub fn segment_size_for(geometry: &Geometry) -> u64 {
     let erase_size = geometry.preferred_erase_size.max(geometry.discard_granularity);
@@ -103,15 +103,16 @@ mod tests {
 
     #[test]
     fn large_devices_get_8_mib() {
-        assert_eq!(segment_size_for(&geometry(1 << 30)), 8 << 20);
+        assert_eq!(segment_size_for(&geometry(2 << 30)), 8 << 20);
         assert_eq!(segment_size_for(&geometry(1 << 40)), 8 << 20);
     }
 
     #[test]
-    fn small_devices_get_64_segments_as_long_as_possible() {
-        assert_eq!(segment_size_for(&geometry(256 << 20)), 2 << 20);
+    fn small_devices_get_250_segments_as_long_as_possible() {
+        assert_eq!(segment_size_for(&geometry(1 << 30)), 4 << 20);
+        assert_eq!(segment_size_for(&geometry(256 << 20)), 1 << 20);
         assert_eq!(segment_size_for(&geometry(16 << 20)), 128 << 10);
-        assert_eq!(segment_size_for(&geometry(4 << 20)), 128 << 10);
+        assert_eq!(segment_size_for(&geometry(5 << 20)), 128 << 10);
         assert_eq!(segment_size_for(&geometry(0)), 128 << 10);
     }
 
@@ -121,11 +122,11 @@ mod tests {
         assert_eq!(segment_size_for(&large), 16 << 20);
         let odd = Geometry { preferred_erase_size: 12 << 20, ..geometry(64 << 30) };
         assert_eq!(segment_size_for(&odd), 16 << 20);
-        let small = Geometry { preferred_erase_size: 4 << 20, ..geometry(128 << 20) };
+        let small = Geometry { preferred_erase_size: 4 << 20, ..geometry(256 << 20) };
         assert_eq!(segment_size_for(&small), 4 << 20);
         let tiny = Geometry { preferred_erase_size: 4 << 20, ..geometry(16 << 20) };
-        assert_eq!(segment_size_for(&tiny), 512 << 10);
+        assert_eq!(segment_size_for(&tiny), 256 << 10);
         let absurd = Geometry { discard_granularity: u64::MAX, ..geometry(16 << 20) };
-        assert_eq!(segment_size_for(&absurd), 512 << 10);
+        assert_eq!(segment_size_for(&absurd), 256 << 10);
     }
 }

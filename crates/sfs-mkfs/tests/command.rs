@@ -162,7 +162,7 @@ fn a_dry_run_writes_nothing() {
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert!(!path.exists());
     let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
-    assert_eq!(made["segment_size"], 512 << 10);
+    assert_eq!(made["segment_size"], 256 << 10);
     assert_eq!(made["dry_run"], true);
 }
 
@@ -183,7 +183,7 @@ fn making_an_image_prints_what_was_made() {
     let output = mkfs(&["--size", "64M", "-L", "photos", "-U", uuid], &path);
     assert_eq!((code(&output), stderr(&output).as_str()), (0, ""));
     let expected = format!(
-        "Made an SFS volume on {}\n  uuid      {uuid}\n  label     photos\n  segments  126 of 512 KiB\n  capacity  63 MiB\n",
+        "Made an SFS volume on {}\n  uuid      {uuid}\n  label     photos\n  segments  254 of 256 KiB\n  capacity  63.5 MiB\n",
         path.display()
     );
     assert_eq!(stdout(&output), expected);

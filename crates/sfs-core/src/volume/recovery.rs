@@ -35,8 +35,7 @@ const ROOM_MIN: u32 = 2;
 
 impl Volume {
     /// Opens the volume on `device`: loads its last checkpoint and rolls the log forward. Unless it
-    /// is read-only, what was rolled forward is then part of a checkpoint of its own. So is the end
-    /// of the log: what an unfinished batch has left there must not be taken for what comes next.
+    /// is read-only, a checkpoint of its own begins the volume's new life.
     pub fn open(device: Arc<dyn Device>, options: Options, now: Timestamp) -> Result<Self> {
         let superblock = read_superblock(&*device)?;
         let record = read_checkpoint(&*device, &superblock)?;
@@ -58,13 +57,30 @@ impl Volume {
         let volume = Self::assemble(device, superblock, options, log, meta);
         volume.clock.start(record.time, now);
         volume.load_usage()?;
-        let found = volume.roll_forward()?;
+        volume.roll_forward()?;
         volume.find_orphans()?;
-        if found && !volume.options.read_only {
-            let mut log = volume.log.lock();
-            volume.checkpoint(&mut log, volume.volume_time(now), false)?;
+        if !volume.options.read_only {
+            volume.begin_life(now)?;
         }
         Ok(volume)
+    }
+
+    /// What was rolled forward becomes part of a checkpoint, and the chain of chunks goes on from a
+    /// number that no earlier mount has used: a chunk that a crash left behind, of a batch that is
+    /// not whole say, cannot fit, even if this mount writes again what an earlier one had written.
+    fn begin_life(&self, now: Timestamp) -> Result<()> {
+        let time = self.volume_time(now);
+        let mut log = self.log.lock();
+        let previous = log.previous;
+        log.previous = crc32c::crc32c_append(previous, &log.mount_count.to_le_bytes());
+        match self.checkpoint(&mut log, time, false) {
+            Err(Error::NoSpace) => {
+                // Nothing was written; the first commit will make room.
+                log.previous = previous;
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     fn load_usage(&self) -> Result<()> {
@@ -98,11 +114,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Applies the batches since the checkpoint. Says whether there is any chunk since then, be it
-    /// of a batch that is not whole.
-    fn roll_forward(&self) -> Result<bool> {
+    /// Applies the batches since the checkpoint.
+    fn roll_forward(&self) -> Result<()> {
         let mut log = self.log.lock();
-        let checkpoint = log.next_sequence;
         while let Some((batch, position)) = self.next_batch(&log)? {
             for (segment, head) in position.opened {
                 self.open_found(&mut log, head, segment)?;
@@ -115,8 +129,7 @@ impl Volume {
             self.apply_batch(&batch, position.sequence)?;
             self.meta.write().usage.settle(position.sequence);
         }
-        let leftover = self.next_chunk(&mut Position::end_of(&log))?;
-        Ok(log.next_sequence > checkpoint || leftover.is_some())
+        Ok(())
     }
 
     /// `head` was found to have gone on in `segment`, the next that was Clean.

@@ -123,10 +123,10 @@ impl Volume {
         }
         let log =
             if self.pool.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
-        match log {
-            Some(mut log) => self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS), time),
-            None => Ok(()),
-        }
+        let Some(mut log) = log else { return Ok(()) };
+        let outcome = self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS), time);
+        // What is in the buffer has been taken: only if it runs over is there something to say.
+        if self.pool.held() < 2 * budget { unless_full(outcome) } else { outcome }
     }
 
     /// One bounded step of what is due: deletions, aged data, a checkpoint, cleaning.

@@ -30,15 +30,19 @@ pub(crate) struct Pair {
 impl Pair {
     /// A new volume on `device`.
     pub(crate) fn new(device: Arc<dyn Device>, options: Options) -> Self {
-        let volume = Volume::open(device.clone(), options.clone(), after(0)).expect("it opens");
-        Self {
-            device,
-            options,
-            volume: Some(volume),
-            reference: Reference::new(),
-            millis: 0,
-            cleaned_before: 0,
-        }
+        Self::with(device, options, Reference::new(), 0)
+    }
+
+    /// The volume on `device`, which holds `reference`. The clock stands at `millis`.
+    pub(crate) fn with(
+        device: Arc<dyn Device>,
+        options: Options,
+        reference: Reference,
+        millis: u64,
+    ) -> Self {
+        let opened = Volume::open(device.clone(), options.clone(), after(millis));
+        let volume = Some(opened.expect("it opens"));
+        Self { device, options, volume, reference, millis, cleaned_before: 0 }
     }
 
     pub(crate) fn volume(&self) -> &Volume {

@@ -54,6 +54,7 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
 
 /// Prints the command that repeats a run, if the run panics.
 pub(crate) struct Replay {
+    /// Package, target and name of the test, as `cargo test` takes them.
     pub(crate) test: &'static str,
     pub(crate) seed: u64,
     pub(crate) steps: u64,
@@ -63,9 +64,7 @@ impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Self { test, seed, steps } = self;
-            eprintln!(
-                "replay: SFS_SEED={seed} SFS_STEPS={steps} cargo test -p sfs-core --test model {test}"
-            );
+            eprintln!("replay: SFS_SEED={seed} SFS_STEPS={steps} cargo test {test}");
         }
     }
 }

@@ -40,7 +40,7 @@ fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -
 
 #[test]
 fn long_sequences_are_what_the_reference_says() {
-    let test = "long_sequences_are_what_the_reference_says";
+    let test = "-p sfs-core --test model long_sequences_are_what_the_reference_says";
     let seeds = match std::env::var_os("SFS_SEED") {
         Some(_) => 0..1,
         None => 0..4,
@@ -54,7 +54,7 @@ fn long_sequences_are_what_the_reference_says() {
 #[test]
 fn long_sequences_on_a_small_volume() {
     let limits = Limits { bytes: 1 << 20, files: 40, reopens: true };
-    let test = "long_sequences_on_a_small_volume";
+    let test = "-p sfs-core --test model long_sequences_on_a_small_volume";
     let seeds = match std::env::var_os("SFS_SEED") {
         Some(_) => 0..1,
         None => 0..4,

@@ -70,10 +70,10 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
                 volume.sync_all(NOW).expect("it syncs");
             }
             check(&volume, &files, 10);
-            for no in 0..files.len() {
+            for (no, ino) in files.iter().enumerate() {
                 let name = format!("{prefix}{no}");
                 volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
-                volume.forget(files[no], 1);
+                volume.forget(*ino, 1);
             }
             settle(&volume, after(1000 * (round + 1))).expect("it works");
             volume.sync_all(NOW).expect("it syncs");

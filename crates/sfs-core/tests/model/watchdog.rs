@@ -9,7 +9,7 @@ pub(crate) fn within<T: Send + 'static>(secs: u64, work: impl FnOnce() -> T + Se
     let thread = std::thread::spawn(move || {
         let value = work();
         // Nobody waits any more after the deadline.
-        drop(sender.send(()));
+        let _ = sender.send(());
         value
     });
     match receiver.recv_timeout(Duration::from_secs(secs)) {

@@ -1,0 +1,63 @@
+//! How much is written beside the data (docs/DESIGN.md, the numbers).
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{Counters, Options, WriteMode};
+use sfs_device::RamDevice;
+
+use crate::random::Random;
+use crate::rig::{FILE, after, caller, open, ram, settle};
+
+fn overhead(before: &Counters, now: &Counters) -> f64 {
+    let beside = |c: &Counters| c.metadata_bytes + c.summary_bytes;
+    let data = now.data_bytes - before.data_bytes;
+    (beside(now) - beside(before)) as f64 / data as f64
+}
+
+fn write(volume: &Volume, ino: u64, offset: u64, bytes: &[u8]) {
+    volume.write(ino, offset, bytes, WriteMode::default(), &caller()).expect("a write");
+}
+
+/// "Metadata written: <= 2% of data for sequential writing, <= 10% for 4 KiB random overwriting."
+#[test]
+fn metadata_is_little_beside_the_data() {
+    const LEN: u64 = 256 << 20;
+    let device: Arc<RamDevice> = Arc::new(ram(640 << 20, 1024));
+    let volume = open(device, Options::default());
+    let ino = volume.make_node(ROOT_INO, b"f", FILE, 0, &caller()).expect("a file").ino;
+    let before = volume.counters();
+    let bytes = vec![5; 1 << 20];
+    let mut millis = 0;
+    for offset in (0..LEN).step_by(bytes.len()) {
+        write(&volume, ino, offset, &bytes);
+        // About 50 MB/s.
+        millis += 20;
+        settle(&volume, after(millis)).expect("it works");
+    }
+    volume.sync_all(after(millis)).expect("a sync");
+    settle(&volume, after(millis + 60_000)).expect("it works");
+    let written = volume.counters();
+    assert!(written.checkpoints > before.checkpoints, "a checkpoint is part of it");
+    let share = overhead(&before, &written);
+    assert!(share <= 0.02, "sequential writing: {:.2}%", 100.0 * share);
+
+    let mut random = Random::new(1);
+    millis += 60_000;
+    for _ in 0..40_000 {
+        let block = random.below(LEN / 4096);
+        write(&volume, ino, block * 4096, &bytes[..4096]);
+        // About 2,000 a second.
+        if random.one_in(20) {
+            millis += 10;
+            settle(&volume, after(millis)).expect("it works");
+        }
+    }
+    volume.sync_all(after(millis)).expect("a sync");
+    settle(&volume, after(millis + 60_000)).expect("it works");
+    let overwritten = volume.counters();
+    assert!(overwritten.checkpoints > written.checkpoints, "a checkpoint is part of it");
+    let share = overhead(&written, &overwritten);
+    assert!(share <= 0.10, "random overwriting: {:.2}%", 100.0 * share);
+}

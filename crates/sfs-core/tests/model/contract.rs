@@ -1,0 +1,139 @@
+//! The sentences of the durability contract (docs/SEMANTICS.md) that a few steps can prove. The
+//! second and third are in `crash`, over random runs.
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{AttributeChanges, RenameMode, WriteMode};
+use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
+
+use crate::digest::{capture, of_reference};
+use crate::random::Random;
+use crate::rig::{DIRECTORY, FILE, NOW, SEGMENT_BLOCKS, caller, open, ram, tight};
+
+type Recorder = RecordingDevice<RamDevice>;
+
+fn recorder() -> (RamDevice, Arc<Recorder>) {
+    let base = ram(8 << 20, SEGMENT_BLOCKS);
+    let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
+    (base, device)
+}
+
+fn make(volume: &Volume, parent: u64, name: &[u8], mode: u32) -> u64 {
+    volume.make_node(parent, name, mode, 0, &caller()).expect("it is made").ino
+}
+
+fn write(volume: &Volume, ino: u64, bytes: &[u8]) {
+    volume.write(ino, 0, bytes, WriteMode::default(), &caller()).expect("a write");
+}
+
+fn content(volume: &Volume, name: &[u8]) -> Option<Vec<u8>> {
+    let entry = volume.lookup(ROOT_INO, name).ok()?;
+    Some(volume.read(entry.ino, 0, 1 << 20).expect("it reads").as_bytes().to_vec())
+}
+
+/// Images of crashes after each event: with all that came before, with what was flushed only, and
+/// with some of the rest.
+fn crashes(base: &RamDevice, events: &[Event]) -> Vec<RamDevice> {
+    let mut random = Random::new(1);
+    let mut images = Vec::new();
+    for issued in 0..=events.len() {
+        let before = &events[..issued];
+        let flushed =
+            before.iter().rposition(|event| *event == Event::Flush).map_or(0, |at| at + 1);
+        let (durable, rest) = before.split_at(flushed);
+        images.push(image_after(base, before));
+        images.push(image_after(base, durable));
+        for _ in 0..4 {
+            let some = rest.iter().filter(|_| random.one_in(2));
+            images.push(image_after(base, durable.iter().chain(some)));
+        }
+    }
+    images
+}
+
+/// "`fsync(file)` and `fsync(dir)` return after every namespace operation issued before them, and
+/// the file's own data, are on the device, past a flush."
+#[test]
+fn fsync_covers_every_name_before_it() {
+    let (base, device) = recorder();
+    let volume = open(device.clone(), tight());
+    let directory = make(&volume, ROOT_INO, b"d", DIRECTORY);
+    let file = make(&volume, directory, b"f", FILE);
+    let bytes = Random::new(2).bytes(100_000);
+    write(&volume, file, &bytes);
+    volume.link(file, ROOT_INO, b"g", &caller()).expect("a link");
+    for ino in [file, directory] {
+        let name = format!("before-{ino}");
+        make(&volume, ROOT_INO, name.as_bytes(), FILE);
+        volume.rename(directory, b"f", directory, b"h", RenameMode::Replace, &caller()).ok();
+        volume.sync_file(ino, NOW).expect("a sync");
+        let events = device.events();
+        assert_eq!(events.last(), Some(&Event::Flush), "nothing is written after the flush");
+        let image = Arc::new(image_after(&base, &events));
+        let recovered = open(image, tight());
+        let (found, expected) = (capture(&recovered, false), capture(&volume, false));
+        assert_eq!(of_reference(&found), of_reference(&expected));
+        assert_eq!(content(&recovered, b"g").as_deref(), Some(&bytes[..]));
+    }
+}
+
+/// "`rename` over an existing file [...] never leave[s] an empty file behind when the new data had
+/// been closed before."
+#[test]
+fn a_file_renamed_over_another_has_its_data() {
+    for (len, mode) in [500, 5000, 200_000]
+        .into_iter()
+        .flat_map(|len| [(len, RenameMode::Replace), (len, RenameMode::Exchange)])
+    {
+        let (base, device) = recorder();
+        let volume = open(device.clone(), tight());
+        let target = make(&volume, ROOT_INO, b"target", FILE);
+        write(&volume, target, &vec![1; len]);
+        volume.sync_all(NOW).expect("a sync");
+        let (first, other) = (device.event_count(), make(&volume, ROOT_INO, b"other", FILE));
+        let new = make(&volume, ROOT_INO, b"new", FILE);
+        write(&volume, new, &vec![2; len]);
+        volume.forget(new, 1);
+        volume.rename(ROOT_INO, b"new", ROOT_INO, b"target", mode, &caller()).expect("a rename");
+        // Nobody syncs the file itself.
+        volume.sync_file(other, NOW).expect("a sync");
+        let events = device.events();
+        let base = image_after(&base, &events[..first]);
+        for image in crashes(&base, &events[first..]) {
+            let recovered = open(Arc::new(image), tight());
+            let found = content(&recovered, b"target").expect("it is there");
+            assert!(found == vec![1; len] || found == vec![2; len], "{len} {mode:?}");
+        }
+        let recovered = open(Arc::new(image_after(&base, &events[first..])), tight());
+        assert!(content(&recovered, b"target").expect("it is there") == vec![2; len]);
+    }
+}
+
+/// "[...] and truncate-and-rewrite, never leave an empty file behind when the new data had been
+/// closed before."
+#[test]
+fn a_file_written_anew_is_not_empty() {
+    for len in [500, 5000, 200_000] {
+        let (base, device) = recorder();
+        let volume = open(device.clone(), tight());
+        let file = make(&volume, ROOT_INO, b"file", FILE);
+        let other = make(&volume, ROOT_INO, b"other", FILE);
+        write(&volume, file, &vec![1; len]);
+        volume.sync_all(NOW).expect("a sync");
+        let first = device.event_count();
+        let empty = AttributeChanges { size: Some(0), ..Default::default() };
+        volume.set_attributes(file, &empty, &caller()).expect("a truncation");
+        write(&volume, file, &vec![2; len]);
+        volume.forget(file, 1);
+        volume.sync_file(other, NOW).expect("a sync");
+        let events = device.events();
+        let base = image_after(&base, &events[..first]);
+        for image in crashes(&base, &events[first..]) {
+            let recovered = open(Arc::new(image), tight());
+            let found = content(&recovered, b"file").expect("it is there");
+            assert!(found == vec![1; len] || found == vec![2; len], "{len}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What of a namespace a crash may not mix: everything but what waits for data.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::{FileKind, Inode, ROOT_INO};
+
+use crate::reference::{Node, Reference};
+
+/// A file as the namespace has it. Length and times of a regular file come with its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    ino: u64,
+    node: Node,
+}
+
+/// Every name, with what it refers to.
+pub(crate) type Digest = BTreeMap<Vec<u8>, Named>;
+
+fn reduced(ino: u64, node: &Node) -> Named {
+    let mut node = node.clone();
+    if node.kind() == FileKind::Regular {
+        node.mtime = node.btime;
+        node.ctime = node.btime;
+        node.content = Default::default();
+    }
+    node.entries = BTreeMap::new();
+    Named { ino, node }
+}
+
+pub(crate) fn of_reference(reference: &Reference) -> Digest {
+    let mut digest = Digest::new();
+    let mut todo = vec![(b"/".to_vec(), ROOT_INO)];
+    while let Some((path, ino)) = todo.pop() {
+        let node = &reference.nodes[&ino];
+        for (name, child) in &node.entries {
+            todo.push(([&path[..], name, b"/"].concat(), *child));
+        }
+        digest.insert(path, reduced(ino, node));
+    }
+    digest
+}
+
+/// The reference that a volume is like, content of files included where `with_content` says.
+pub(crate) fn capture(volume: &Volume, with_content: bool) -> Reference {
+    let mut reference = Reference { nodes: BTreeMap::new(), references: BTreeMap::new() };
+    let mut todo = vec![ROOT_INO];
+    while let Some(ino) = todo.pop() {
+        let inode = volume.attributes(ino).expect("attributes");
+        let mut node = node_of(volume, ino, &inode);
+        if node.is_directory() {
+            let mut each = |entry: &sfs_core::request::DirectoryEntry<'_>| {
+                if entry.cookie > 2 {
+                    node.entries.insert(entry.name.to_vec(), entry.ino);
+                }
+                true
+            };
+            volume.read_directory(ino, 0, false, &mut each).expect("it lists");
+            todo.extend(node.entries.values());
+        } else if with_content && node.kind() == FileKind::Regular {
+            capture_content(volume, ino, &inode, &mut node);
+        }
+        reference.nodes.insert(ino, node.into());
+    }
+    reference
+}
+
+fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> Node {
+    let caller = sfs_core::request::Caller { uid: inode.uid, gid: inode.gid, now: inode.btime };
+    let mut node = Node::new(inode.mode, &caller);
+    (node.links, node.rdev, node.parent) = (inode.links, inode.rdev, inode.parent);
+    (node.atime, node.mtime, node.ctime) = (inode.atime, inode.mtime, inode.ctime);
+    let names = volume.xattr_names(ino).expect("names");
+    for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let value = volume.xattr(ino, name).expect("a value");
+        node.xattrs.insert(name.to_vec(), Arc::new(value));
+    }
+    if node.kind() == FileKind::Symlink {
+        node.target = volume.read_link(ino).expect("a target");
+    }
+    node
+}
+
+fn capture_content(volume: &Volume, ino: u64, inode: &Inode, node: &mut Node) {
+    node.content.size = inode.size;
+    for block in data_blocks(volume, ino) {
+        let bytes = volume.read(ino, u64::from(block) * 4096, 4096).expect("it reads");
+        let mut bytes = bytes.as_bytes().to_vec();
+        bytes.resize(4096, 0);
+        node.content.blocks.insert(block, Arc::new(bytes));
+    }
+}
+
+/// The blocks of a file that are not holes.
+pub(crate) fn data_blocks(volume: &Volume, ino: u64) -> Vec<u32> {
+    let mut blocks = Vec::new();
+    let mut offset = 0;
+    while let Ok(found) = volume.seek(ino, offset, sfs_core::request::Seek::Data) {
+        blocks.push((found / 4096) as u32);
+        offset = (found / 4096 + 1) * 4096;
+    }
+    blocks
+}

@@ -1,0 +1,168 @@
+//! Devices that fail, and devices that lie.
+
+use std::sync::Arc;
+
+use sfs_core::format::{CorruptionKind, ROOT_INO, Structure};
+use sfs_core::request::{Options, WriteMode};
+use sfs_core::{Error, Volume};
+use sfs_device::{Device, FaultyDevice, Operation, RamDevice};
+
+use crate::compare;
+use crate::operation::{Limits, choose};
+use crate::pair::Pair;
+use crate::random::{Random, number};
+use crate::reference::Reference;
+use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
+
+type Faulty = FaultyDevice<RamDevice>;
+
+fn faulty() -> Arc<Faulty> {
+    Arc::new(FaultyDevice::new(ram(8 << 20, SEGMENT_BLOCKS)))
+}
+
+fn make(volume: &Volume, name: &[u8], byte: u8) -> u64 {
+    let ino = volume.make_node(ROOT_INO, name, FILE, 0, &caller()).expect("a file").ino;
+    write(volume, ino, byte).expect("a write");
+    ino
+}
+
+fn write(volume: &Volume, ino: u64, byte: u8) -> Result<(), Error> {
+    volume.write(ino, 0, &[byte; 20_000], WriteMode::default(), &caller())
+}
+
+fn assert_content(volume: &Volume, ino: u64, byte: u8) {
+    assert!(volume.read(ino, 0, 30_000).expect("it reads").as_bytes() == [byte; 20_000]);
+}
+
+/// "A device that fails a write turns the volume read-only; what is in memory can still be read."
+#[test]
+fn a_failing_device_turns_the_volume_read_only() {
+    for operation in [Operation::Write, Operation::Flush] {
+        let device = faulty();
+        let volume = open(device.clone(), tight());
+        let synced = make(&volume, b"synced", 1);
+        volume.sync_all(NOW).expect("a sync");
+        let waiting = make(&volume, b"waiting", 2);
+        device.fail_all(operation, true);
+        let refused = volume.sync_file(waiting, NOW);
+        assert!(matches!(refused, Err(Error::Device(_))), "{refused:?}");
+        device.heal();
+        // It stays so, whatever the device does from now on.
+        assert!(matches!(volume.sync_all(NOW), Err(Error::ReadOnly)));
+        assert!(matches!(write(&volume, synced, 3), Err(Error::ReadOnly)));
+        assert!(matches!(volume.unlink(ROOT_INO, b"synced", &caller()), Err(Error::ReadOnly)));
+        assert!(matches!(volume.work(after(60_000)), Err(Error::ReadOnly)));
+        assert!(matches!(volume.close(NOW), Err(Error::ReadOnly)));
+        assert_content(&volume, synced, 1);
+        assert_content(&volume, waiting, 2);
+        drop(volume);
+        let volume = open(device, tight());
+        assert_content(&volume, synced, 1);
+    }
+}
+
+/// Each request of a run fails once, one after the other.
+#[test]
+fn whichever_request_fails_nothing_panics_and_nothing_synced_is_lost() {
+    for operation in [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard] {
+        for nth in 1..number("SFS_FAULTS", 40) {
+            let device = faulty();
+            let volume = open(device.clone(), tight());
+            let synced = make(&volume, b"synced", 1);
+            volume.close(NOW).expect("it closes");
+            let Ok(volume) = Volume::open(device.clone(), tight(), NOW) else { panic!("opens") };
+            device.fail_nth(operation, nth);
+            let run = || -> Result<(), Error> {
+                for round in 0..6u8 {
+                    let name = [b'a' + round];
+                    let entry = volume.make_node(ROOT_INO, &name, FILE, 0, &caller())?;
+                    write(&volume, entry.ino, round)?;
+                    volume.sync_file(entry.ino, NOW)?;
+                    assert!(volume.read(synced, 0, 30_000)?.as_bytes() == [1; 20_000]);
+                    settle(&volume, after(40_000 * u64::from(round + 1)))?;
+                }
+                volume.close(after(400_000))
+            };
+            match run() {
+                Ok(()) | Err(Error::Device(_)) => {}
+                Err(error) => panic!("{operation:?} {nth}: {error:?}"),
+            }
+            drop(volume);
+            device.heal();
+            let volume = open(device, tight());
+            assert_content(&volume, synced, 1);
+        }
+    }
+}
+
+/// "A read returns what was written or an error [...]; never wrong bytes."
+#[test]
+fn corrupted_data_is_an_error() {
+    let device = faulty();
+    let volume = open(device.clone(), tight());
+    let ino = make(&volume, b"f", 7);
+    volume.sync_all(NOW).expect("a sync");
+    let block_count = device.geometry().block_count;
+    device.corrupt_reads(0..block_count);
+    match volume.read(ino, 0, 4096) {
+        Err(Error::Corrupt(damage)) => {
+            assert_eq!(
+                (damage.structure, damage.kind),
+                (Structure::Data, CorruptionKind::Checksum)
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    // Overwriting a part would hide the damage.
+    let partial = volume.write(ino, 10, &[8; 10], WriteMode::default(), &caller());
+    assert!(matches!(partial, Err(Error::Corrupt(_))), "{partial:?}");
+    volume.write(ino, 0, &[8; 4096], WriteMode::default(), &caller()).expect("a whole block");
+    device.heal();
+    let bytes = volume.read(ino, 0, 8192).expect("it reads");
+    assert!(bytes.as_bytes()[..4096] == [8; 4096] && bytes.as_bytes()[4096..] == [7; 4096]);
+}
+
+/// Any one block of the device lies, whatever it holds: errors, but no wrong answer.
+#[test]
+fn whichever_block_lies_no_answer_is_wrong() {
+    let limits = Limits { bytes: 1 << 20, files: 30, reopens: false };
+    let mut random = Random::new(number("SFS_SEED", 5));
+    let base: Arc<RamDevice> = Arc::new(ram(4_400_000, SEGMENT_BLOCKS));
+    let mut pair = Pair::new(base.clone(), tight());
+    for _ in 0..400 {
+        let operation = choose(random.next(), &pair.reference, &limits);
+        pair.perform(&operation);
+    }
+    pair.volume().close(after(10_000_000)).expect("it closes");
+    pair.reference.forget_all();
+    for address in 0..base.geometry().block_count {
+        let device = Arc::new(FaultyDevice::new(base.snapshot()));
+        device.corrupt_reads(address..address + 1);
+        match Volume::open(device, Options { read_only: true, ..tight() }, after(10_000_000)) {
+            Ok(volume) => check_answers(&volume, &pair.reference),
+            Err(Error::Corrupt(_)) => {}
+            Err(error) => panic!("block {address}: {error:?}"),
+        }
+    }
+}
+
+/// Every answer is right, or an error that says what is corrupt.
+fn check_answers(volume: &Volume, reference: &Reference) {
+    for (ino, node) in &reference.nodes {
+        match volume.attributes(*ino) {
+            Ok(inode) => compare::attributes(reference, *ino, &inode),
+            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{ino}: {error:?}"),
+        }
+        for (name, child) in &node.entries {
+            match volume.lookup(*ino, name) {
+                Ok(entry) => assert_eq!(entry.ino, *child),
+                Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{ino}: {error:?}"),
+            }
+        }
+        match volume.read(*ino, 0, 100_000) {
+            Ok(bytes) => assert!(bytes.as_bytes() == node.content.read(0, 100_000), "{ino}"),
+            Err(Error::IsDirectory | Error::Invalid) => {}
+            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{ino}: {error:?}"),
+        }
+    }
+}

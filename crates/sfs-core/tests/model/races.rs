@@ -1,0 +1,253 @@
+//! Many threads on one volume.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{AttributeChanges, Options, RenameMode, WriteMode};
+use sfs_device::{Block, Device, DeviceError, Geometry, RamDevice, Stream};
+
+use crate::compare::same_bytes;
+use crate::content::Content;
+use crate::random::{Random, number};
+use crate::rig::{DIRECTORY, FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, tight};
+use crate::watchdog::within;
+
+const THREADS: u64 = 4;
+
+/// Bytes of each block of the shared file that belong to one thread.
+const SHARE: u64 = 1000;
+
+/// Blocks of the shared file.
+const SHARED_BLOCKS: u64 = 40;
+
+/// What one thread does in a directory of its own, and in its share of a file of all.
+struct Worker {
+    volume: Arc<Volume>,
+    no: u64,
+    directory: u64,
+    shared: u64,
+    random: Random,
+    files: BTreeMap<Vec<u8>, (u64, Content)>,
+    /// What it wrote last to its share of each block.
+    stamps: BTreeMap<u64, u8>,
+}
+
+impl Worker {
+    fn step(&mut self) {
+        let name = format!("file-{}", self.random.below(6)).into_bytes();
+        match self.random.below(20) {
+            0..=2 => self.make(name),
+            3..=8 => self.write(&name),
+            9 => self.truncate(&name),
+            10 => self.rename(&name),
+            11 => self.unlink(&name),
+            12..=14 => self.read(&name),
+            15..=17 => self.stamp(),
+            _ => self.sync(&name),
+        }
+    }
+
+    fn make(&mut self, name: Vec<u8>) {
+        if self.files.contains_key(&name) {
+            return;
+        }
+        let made = self.volume.make_node(self.directory, &name, FILE, 0, &caller());
+        self.files.insert(name, (made.expect("a file").ino, Content::default()));
+    }
+
+    fn write(&mut self, name: &[u8]) {
+        let Some((ino, content)) = self.files.get_mut(name) else { return };
+        let offset = self.random.below(60_000);
+        let len = self.random.pick(&[10, 500, 4096, 5000, 30_000]);
+        let bytes = self.random.bytes(len);
+        self.volume.write(*ino, offset, &bytes, WriteMode::default(), &caller()).expect("a write");
+        content.write(offset, &bytes);
+    }
+
+    fn truncate(&mut self, name: &[u8]) {
+        let Some((ino, content)) = self.files.get_mut(name) else { return };
+        let size = self.random.below(content.size + 5000);
+        let changes = AttributeChanges { size: Some(size), ..Default::default() };
+        self.volume.set_attributes(*ino, &changes, &caller()).expect("a new length");
+        content.truncate(size);
+    }
+
+    fn rename(&mut self, name: &[u8]) {
+        let to = format!("file-{}", self.random.below(6)).into_bytes();
+        if to == name || !self.files.contains_key(name) {
+            return;
+        }
+        let directory = self.directory;
+        self.volume
+            .rename(directory, name, directory, &to, RenameMode::Replace, &caller())
+            .expect("a rename");
+        let moved = self.files.remove(name).expect("it is there");
+        if let Some((old, _)) = self.files.insert(to, moved) {
+            self.volume.forget(old, 1);
+        }
+    }
+
+    fn unlink(&mut self, name: &[u8]) {
+        let Some((ino, _)) = self.files.remove(name) else { return };
+        self.volume.unlink(self.directory, name, &caller()).expect("it is removed");
+        self.volume.forget(ino, 1);
+    }
+
+    fn read(&mut self, name: &[u8]) {
+        let Some((ino, content)) = self.files.get(name) else { return };
+        let offset = self.random.below(content.size + 1);
+        let found = self.volume.read(*ino, offset, 40_000).expect("it reads");
+        same_bytes(found.as_bytes(), &content.read(offset, 40_000), *ino, offset);
+    }
+
+    /// Writes its share of a block that others write to at the same time.
+    fn stamp(&mut self) {
+        let block = self.random.below(SHARED_BLOCKS);
+        let byte = self.random.next() as u8;
+        let offset = block * 4096 + self.no * SHARE;
+        let bytes = [byte; SHARE as usize];
+        self.volume
+            .write(self.shared, offset, &bytes, WriteMode::default(), &caller())
+            .expect("a write");
+        self.stamps.insert(block, byte);
+        self.check_stamp(block);
+    }
+
+    fn check_stamp(&self, block: u64) {
+        let Some(byte) = self.stamps.get(&block) else { return };
+        let offset = block * 4096 + self.no * SHARE;
+        let found = self.volume.read(self.shared, offset, SHARE as usize).expect("it reads");
+        same_bytes(found.as_bytes(), &[*byte; SHARE as usize], self.shared, offset);
+    }
+
+    fn sync(&mut self, name: &[u8]) {
+        match self.files.get(name) {
+            Some((ino, _)) => self.volume.sync_file(*ino, NOW).expect("a sync"),
+            None => self.volume.sync_file(self.shared, NOW).expect("a sync"),
+        }
+    }
+
+    fn check(&self) {
+        for (ino, content) in self.files.values() {
+            let found = self.volume.read(*ino, 0, 1 << 20).expect("it reads");
+            same_bytes(found.as_bytes(), &content.read(0, 1 << 20), *ino, 0);
+        }
+        (0..SHARED_BLOCKS).for_each(|block| self.check_stamp(block));
+    }
+}
+
+/// Nobody waits for ever, and everybody finds what he wrote, also after the volume is opened again.
+#[test]
+fn threads_do_not_disturb_each_other() {
+    within(120, || {
+        let steps = number("SFS_STEPS", 3000);
+        let device: Arc<RamDevice> = Arc::new(ram(12 << 20, SEGMENT_BLOCKS));
+        let volume = Arc::new(open(device.clone(), tight()));
+        let shared = volume.make_node(ROOT_INO, b"shared", FILE, 0, &caller()).expect("a file").ino;
+        let done = Arc::new(AtomicBool::new(false));
+        let background = std::thread::spawn({
+            let (volume, done) = (volume.clone(), done.clone());
+            move || {
+                let mut millis = 0;
+                while !done.load(Ordering::Relaxed) {
+                    millis += 50;
+                    volume.work(after(millis)).expect("it works");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let run = |no: u64| {
+            let volume = volume.clone();
+            let name = format!("thread-{no}");
+            let made = volume.make_node(ROOT_INO, name.as_bytes(), DIRECTORY, 0, &caller());
+            let directory = made.expect("a directory").ino;
+            let random = Random::new(number("SFS_SEED", 1) * THREADS + no);
+            let (files, stamps) = (BTreeMap::new(), BTreeMap::new());
+            let mut worker = Worker { volume, no, directory, shared, random, files, stamps };
+            std::thread::spawn(move || {
+                (0..steps).for_each(|_| worker.step());
+                worker.check();
+                worker
+            })
+        };
+        let threads: Vec<_> = (0..THREADS).map(run).collect();
+        let mut workers: Vec<Worker> =
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+        done.store(true, Ordering::Relaxed);
+        background.join().expect("no panic");
+
+        volume.sync_all(NOW).expect("a sync");
+        let again = Arc::new(open(Arc::new(device.snapshot()), tight()));
+        for worker in &mut workers {
+            worker.check();
+            worker.volume = again.clone();
+            worker.check();
+        }
+    });
+}
+
+/// A device whose flush takes its time.
+struct SlowFlush {
+    inner: RamDevice,
+    flushes: AtomicU64,
+}
+
+impl Device for SlowFlush {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
+        self.inner.read(address, buffer)
+    }
+
+    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
+        self.inner.write(address, parts, stream)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(5));
+        self.inner.flush()
+    }
+
+    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
+        self.inner.discard(address, count)
+    }
+}
+
+/// Who asks for a sync while one is under way shares the next one.
+#[test]
+fn syncs_at_the_same_time_share_commits() {
+    const SYNCS: u64 = 25;
+    within(60, || {
+        let inner = ram(12 << 20, SEGMENT_BLOCKS);
+        let device = Arc::new(SlowFlush { inner, flushes: AtomicU64::new(0) });
+        let volume = Arc::new(open(device.clone(), Options::default()));
+        let before = device.flushes.load(Ordering::Relaxed);
+        let run = |no: u64| {
+            let volume = volume.clone();
+            let name = format!("{no}");
+            let made = volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller());
+            let ino = made.expect("a file").ino;
+            std::thread::spawn(move || {
+                for round in 0..SYNCS {
+                    volume
+                        .write(ino, 0, &[round as u8; 5000], WriteMode::default(), &caller())
+                        .expect("a write");
+                    volume.sync_file(ino, NOW).expect("a sync");
+                }
+            })
+        };
+        let threads: Vec<_> = (0..8).map(run).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        let counters = volume.counters();
+        assert_eq!(counters.syncs, 8 * SYNCS);
+        let flushes = device.flushes.load(Ordering::Relaxed) - before;
+        assert!(flushes < 4 * SYNCS, "{flushes} flushes for {} syncs", counters.syncs);
+    });
+}
