@@ -61,6 +61,9 @@ fn threads() -> usize {
 
 fn open_door() -> Result<File, Failure> {
     OpenOptions::new().read(true).write(true).open(DOOR).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Failure::usage(format_args!(
+            "{DOOR}: permission denied; mount as root, or let users open it"
+        )),
         ErrorKind::NotFound => {
             Failure::system(format_args!("{DOOR} is missing; try: modprobe fuse"))
         }
@@ -99,6 +102,8 @@ fn mount_as_user<FS: Filesystem>(
     options: &MountOptions,
     mut config: Config,
 ) -> Result<Session<FS>, Failure> {
+    // fusermount3 would only say that something was denied.
+    drop(open_door()?);
     config.mount_options = vec![
         MountOption::FSName(place.device.display().to_string()),
         MountOption::Subtype("sfs".into()),

@@ -175,6 +175,17 @@ impl Volume {
         groups.map(|group| Batch::head_room(log, layout, data_head(group))).min().unwrap_or(0)
     }
 
+    /// Whether there might not be room for all dirty blocks in one batch. It halves what there is:
+    /// metadata that becomes dirty until then takes of it.
+    pub(super) fn is_batch_short(&self) -> bool {
+        let meta = self.meta.read();
+        let kept = self.cleaning_reserve(&meta) + DELTA_SEGMENTS;
+        let spare = meta.usage.clean_count().saturating_sub(kept);
+        // Each file's item may be in a leaf of its own.
+        let dirty = self.dirty_blocks.load(Ordering::Relaxed) + self.dirty_files.lock().len();
+        dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
+    }
+
     /// The blocks that go, with what their mappings will say and the group of each.
     fn choose(
         &self,

@@ -54,11 +54,12 @@ impl Volume {
     fn fill_first_tree(&self, root: &Inode) {
         let mut meta = self.meta.write();
         let whole = "a new tree is in memory";
-        meta.tree.put(&Key::inode(ROOT_INO), &root.encode()).expect(whole);
+        // In the order of the keys, which fills the leaves.
         for item in 0..meta.usage.item_count() {
             let (first, value) = meta.usage.encode_item(item);
             meta.tree.put(&usage_key(first), &value).expect(whole);
         }
+        meta.tree.put(&Key::inode(ROOT_INO), &root.encode()).expect(whole);
     }
 }
 

@@ -219,6 +219,12 @@ impl Volume {
         mode: RenameMode,
         caller: &Caller,
     ) -> Result<()> {
+        if self.is_batch_short() {
+            self.write_named_ahead(parent, name, caller)?;
+            if mode == RenameMode::Exchange {
+                self.write_named_ahead(new_parent, new_name, caller)?;
+            }
+        }
         let logic = |txn: &mut Txn<'_>| {
             directory::check_name(new_name)?;
             let from = self.find(txn, parent, name)?;
@@ -257,6 +263,18 @@ impl Volume {
         let (_, gone) = self.transact_then(logic, order)?;
         self.reclaim_if_gone(gone);
         Ok(())
+    }
+
+    /// Writes out the data of a file that is about to be renamed.
+    fn write_named_ahead(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
+        // What is wrong with the name, renaming will say.
+        let Ok(found) = self.consult(|txn| self.find(txn, parent, name)) else { return Ok(()) };
+        match self.handles.find(found.ino) {
+            Some(handle) if !handle.data().dirty.is_empty() => {
+                self.write_ahead(found.ino, caller.now)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Moves an entry to a name that is free.

@@ -114,6 +114,14 @@ impl Volume {
         }
     }
 
+    /// Writes the data of `ino` out. Data that has to go with the next delta has to fit into one
+    /// batch with it: where there is not room for much, it goes ahead of what will be said of it.
+    pub(super) fn write_ahead(&self, ino: u64, now: Timestamp) -> Result<()> {
+        let time = self.volume_time(now);
+        let mut log = self.log.lock();
+        unless_full(self.commit(&mut log, &Selection::Files([ino].into()), time))
+    }
+
     /// Writes dirty blocks out when the write buffer is half full; waits for it when it is full.
     pub(super) fn relieve(&self, now: Timestamp) -> Result<()> {
         let time = self.volume_time(now);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{AttributeChanges, RenameMode, WriteMode};
+use sfs_core::request::{AttributeChanges, Options, RenameMode, WriteMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::digest::{capture, of_reference};
@@ -30,7 +30,7 @@ fn write(volume: &Volume, ino: u64, bytes: &[u8]) {
 
 fn content(volume: &Volume, name: &[u8]) -> Option<Vec<u8>> {
     let entry = volume.lookup(ROOT_INO, name).ok()?;
-    Some(volume.read(entry.ino, 0, 1 << 20).expect("it reads").as_bytes().to_vec())
+    Some(volume.read(entry.ino, 0, 8 << 20).expect("it reads").as_bytes().to_vec())
 }
 
 /// Images of crashes after each event: with all that came before, with what was flushed only, and
@@ -134,6 +134,78 @@ fn a_file_written_anew_is_not_empty() {
             let recovered = open(Arc::new(image), tight());
             let found = content(&recovered, b"file").expect("it is there");
             assert!(found == vec![1; len] || found == vec![2; len], "{len}");
+        }
+    }
+}
+
+/// The same, when there is not room for all of the data in one batch.
+#[test]
+fn files_renamed_over_others_have_their_data_when_space_is_short() {
+    let names = [&b"a"[..], b"b", b"c"];
+    let blocks = [600, 400, 100];
+    let (base, device) = recorder();
+    let volume = open(device.clone(), Options::default());
+    for name in names {
+        let old = make(&volume, ROOT_INO, name, FILE);
+        write(&volume, old, &[1; 5000]);
+    }
+    volume.sync_all(NOW).expect("a sync");
+    let first = device.event_count();
+    for (name, blocks) in names.iter().zip(blocks) {
+        let new = make(&volume, ROOT_INO, b"new", FILE);
+        write(&volume, new, &vec![2; blocks * 4096]);
+        volume
+            .rename(ROOT_INO, b"new", ROOT_INO, name, RenameMode::Replace, &caller())
+            .expect("a rename");
+    }
+    volume.sync_all(NOW).expect("a sync");
+    let events = device.events();
+    let base = image_after(&base, &events[..first]);
+    for image in crashes(&base, &events[first..]) {
+        let recovered = open(Arc::new(image), tight());
+        let lens = names.map(|name| {
+            let ino = recovered.lookup(ROOT_INO, name).expect("it is there").ino;
+            recovered.attributes(ino).expect("attributes").size
+        });
+        for ((name, blocks), len) in names.iter().zip(blocks).zip(lens) {
+            let content = content(&recovered, name).expect("it is there");
+            let sound = content == [1; 5000] || content == vec![2; blocks * 4096];
+            assert!(sound, "{} has {len} bytes; all: {lens:?}", name.escape_ascii());
+        }
+    }
+}
+
+/// The same for files that were written anew, each closed before the next.
+#[test]
+fn files_written_anew_are_not_empty_when_space_is_short() {
+    let blocks = [100, 600, 400, 100];
+    let (base, device) = recorder();
+    let volume = open(device.clone(), Options::default());
+    let files = blocks.map(|blocks| {
+        let ino =
+            make(&volume, ROOT_INO, format!("{blocks}-{}", volume.space().files).as_bytes(), FILE);
+        write(&volume, ino, &[1; 5000]);
+        ino
+    });
+    volume.sync_all(NOW).expect("a sync");
+    let mut closed = Vec::new();
+    for (ino, blocks) in files.into_iter().zip(blocks) {
+        let empty = AttributeChanges { size: Some(0), ..Default::default() };
+        volume.set_attributes(ino, &empty, &caller()).expect("a truncation");
+        for block in (0..blocks).step_by(20) {
+            volume
+                .write(ino, block * 4096, &[2; 20 * 4096], WriteMode::default(), &caller())
+                .expect("a write");
+        }
+        closed.push((ino, device.event_count()));
+    }
+    volume.sync_all(NOW).expect("a sync");
+    let events = device.events();
+    for issued in closed[0].1..=events.len() {
+        let recovered = open(Arc::new(image_after(&base, &events[..issued])), tight());
+        for (ino, _) in closed.iter().filter(|(_, at)| *at <= issued) {
+            let size = recovered.attributes(*ino).expect("attributes").size;
+            assert!(size > 0, "{ino} is empty after {issued} of {} events", events.len());
         }
     }
 }

@@ -12,6 +12,7 @@ mod crash;
 mod digest;
 mod faults;
 mod history;
+mod leader;
 mod leftovers;
 mod limits;
 mod namespace;

@@ -143,51 +143,56 @@ impl Worker {
 /// Nobody waits for ever, and everybody finds what he wrote, also after the volume is opened again.
 #[test]
 fn threads_do_not_disturb_each_other() {
-    within(120, || {
-        let steps = number("SFS_STEPS", 3000);
-        let device: Arc<RamDevice> = Arc::new(ram(12 << 20, SEGMENT_BLOCKS));
-        let volume = Arc::new(open(device.clone(), tight()));
-        let shared = volume.make_node(ROOT_INO, b"shared", FILE, 0, &caller()).expect("a file").ino;
-        let done = Arc::new(AtomicBool::new(false));
-        let background = std::thread::spawn({
-            let (volume, done) = (volume.clone(), done.clone());
-            move || {
-                let mut millis = 0;
-                while !done.load(Ordering::Relaxed) {
-                    millis += 50;
-                    volume.work(after(millis)).expect("it works");
-                    std::thread::yield_now();
-                }
-            }
-        });
-        let run = |no: u64| {
-            let volume = volume.clone();
-            let name = format!("thread-{no}");
-            let made = volume.make_node(ROOT_INO, name.as_bytes(), DIRECTORY, 0, &caller());
-            let directory = made.expect("a directory").ino;
-            let random = Random::new(number("SFS_SEED", 1) * THREADS + no);
-            let (files, stamps) = (BTreeMap::new(), BTreeMap::new());
-            let mut worker = Worker { volume, no, directory, shared, random, files, stamps };
-            std::thread::spawn(move || {
-                (0..steps).for_each(|_| worker.step());
-                worker.check();
-                worker
-            })
-        };
-        let threads: Vec<_> = (0..THREADS).map(run).collect();
-        let mut workers: Vec<Worker> =
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
-        done.store(true, Ordering::Relaxed);
-        background.join().expect("no panic");
+    // With much room, and with so little that data goes ahead of names.
+    for bytes in [12 << 20, 6_500_000] {
+        within(120, move || run_threads(bytes));
+    }
+}
 
-        volume.sync_all(NOW).expect("a sync");
-        let again = Arc::new(open(Arc::new(device.snapshot()), tight()));
-        for worker in &mut workers {
-            worker.check();
-            worker.volume = again.clone();
-            worker.check();
+fn run_threads(bytes: u64) {
+    let steps = number("SFS_STEPS", 3000);
+    let device: Arc<RamDevice> = Arc::new(ram(bytes, SEGMENT_BLOCKS));
+    let volume = Arc::new(open(device.clone(), tight()));
+    let shared = volume.make_node(ROOT_INO, b"shared", FILE, 0, &caller()).expect("a file").ino;
+    let done = Arc::new(AtomicBool::new(false));
+    let background = std::thread::spawn({
+        let (volume, done) = (volume.clone(), done.clone());
+        move || {
+            let mut millis = 0;
+            while !done.load(Ordering::Relaxed) {
+                millis += 50;
+                volume.work(after(millis)).expect("it works");
+                std::thread::yield_now();
+            }
         }
     });
+    let run = |no: u64| {
+        let volume = volume.clone();
+        let name = format!("thread-{no}");
+        let made = volume.make_node(ROOT_INO, name.as_bytes(), DIRECTORY, 0, &caller());
+        let directory = made.expect("a directory").ino;
+        let random = Random::new(number("SFS_SEED", 1) * THREADS + no);
+        let (files, stamps) = (BTreeMap::new(), BTreeMap::new());
+        let mut worker = Worker { volume, no, directory, shared, random, files, stamps };
+        std::thread::spawn(move || {
+            (0..steps).for_each(|_| worker.step());
+            worker.check();
+            worker
+        })
+    };
+    let threads: Vec<_> = (0..THREADS).map(run).collect();
+    let mut workers: Vec<Worker> =
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+    done.store(true, Ordering::Relaxed);
+    background.join().expect("no panic");
+
+    volume.sync_all(NOW).expect("a sync");
+    let again = Arc::new(open(Arc::new(device.snapshot()), tight()));
+    for worker in &mut workers {
+        worker.check();
+        worker.volume = again.clone();
+        worker.check();
+    }
 }
 
 /// A device whose flush takes its time.
@@ -248,6 +253,6 @@ fn syncs_at_the_same_time_share_commits() {
         let counters = volume.counters();
         assert_eq!(counters.syncs, 8 * SYNCS);
         let flushes = device.flushes.load(Ordering::Relaxed) - before;
-        assert!(flushes < 4 * SYNCS, "{flushes} flushes for {} syncs", counters.syncs);
+        assert!(flushes < 6 * SYNCS, "{flushes} flushes for {} syncs", counters.syncs);
     });
 }
