@@ -63,7 +63,8 @@ impl Volume {
         }
         let times = (!mode.keep_times).then_some((caller.now, caller.now));
         self.merge(&handle, offset, data, times)?;
-        if handle.data().ordered && self.is_batch_short() {
+        let ordered = handle.data().ordered;
+        if ordered && self.is_batch_short() {
             self.write_ahead(ino, caller.now)?;
         }
         self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
