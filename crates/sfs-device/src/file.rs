@@ -44,7 +44,7 @@ impl FileDevice {
     ///
     /// A block device that is mounted, or that anyone claimed, is [`OpenErrorKind::Busy`]. Other
     /// programs may hold a device locked for a moment to look at it (udev does, after each
-    /// writer); that is waited for, two seconds at most.
+    /// writer); that is waited for, two seconds at most, and a fifth of a second for an image.
     pub fn open(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
         FileDevice::open_with(path, access, Sharing::Exclusive)
     }

@@ -19,6 +19,9 @@ use crate::{BLOCK_SIZE, Block, DeviceError, Geometry, Operation, sys};
 /// How often a block device's lock is asked for, and how long it is waited for in between.
 /// We hold the kernel's claim by then, so whoever has the lock is only looking.
 const LOCK_ATTEMPTS: u32 = 40;
+/// An image's lock outlives its owner for a moment: a process that was being started meanwhile has
+/// a copy of the descriptor until it runs.
+const IMAGE_LOCK_ATTEMPTS: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What may be done with a device.
@@ -213,7 +216,7 @@ fn keep_direct_io(file: &File, geometry: &Geometry) -> io::Result<bool> {
 }
 
 fn lock(file: &File, access: Access, is_block_device: bool) -> Result<(), OpenErrorKind> {
-    let attempts = if is_block_device { LOCK_ATTEMPTS } else { 1 };
+    let attempts = if is_block_device { LOCK_ATTEMPTS } else { IMAGE_LOCK_ATTEMPTS };
     for attempt in 1..=attempts {
         let result = match access {
             Access::ReadOnly => file.try_lock_shared(),
