@@ -111,13 +111,15 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// `st_blocks`. Never zero for a file that has content: tar and cp take a file without blocks for
-/// one hole, and would copy zeros from a file that lives in its tree item.
+/// `st_blocks`. Never zero for a regular file: tar takes a file without blocks for one hole, and
+/// would archive zeros. A file may live in its tree item, in the write buffer, or, whatever size we
+/// know of, in the kernel's cache alone.
 fn sectors(inode: &Inode) -> u64 {
-    match inode.flags.contains(InodeFlags::INLINE) {
+    let sectors = match inode.flags.contains(InodeFlags::INLINE) {
         true => inode.size.div_ceil(SECTOR_SIZE),
         false => inode.blocks.saturating_mul(BLOCK_SECTORS),
-    }
+    };
+    sectors.max(u64::from(inode.kind() == FileKind::Regular))
 }
 
 /// The time for a reply, which fuser 0.18 converts rightly.

@@ -44,6 +44,17 @@ impl Failure {
         Self::new(ExitStatus::Usage, text)
     }
 
+    /// What is wrong with the command line; where it does not say all, `--help` does.
+    pub fn arguments(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let complaint: Vec<&str> = lines
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("tip:"))
+            .map(|line| line.trim_start_matches("error: "))
+            .collect();
+        Self::usage(format_args!("{}; see --help", complaint.join(" ")))
+    }
+
     /// The system lacks something.
     pub fn system(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::System, text)

@@ -55,10 +55,10 @@ pub(crate) struct Shell {
 
 /// Answers with an error and ends the method.
 macro_rules! or_error {
-    ($self:ident, $reply:ident, $outcome:expr) => {
+    ($self:ident, $ino:ident, $reply:ident, $outcome:expr) => {
         match $outcome {
             Ok(value) => value,
-            Err(error) => return $reply.error($self.errno(&error)),
+            Err(error) => return $reply.error($self.errno($ino, &error)),
         }
     };
 }
@@ -73,9 +73,10 @@ impl Shell {
         Self { volume, alarm, writeback: options.writeback, sync: options.sync, device }
     }
 
-    fn errno(&self, error: &Error) -> Errno {
+    /// What the kernel is told of an operation on `ino` that has failed.
+    fn errno(&self, ino: INodeNo, error: &Error) -> Errno {
         if errno::is_failure(error) {
-            tracing::error!("{}: {error}", self.device);
+            tracing::error!("{}: inode {ino}: {error}", self.device);
         }
         errno::of(error)
     }
@@ -92,20 +93,20 @@ impl Shell {
 
     /// Answers with a file that has just got a name in `parent`.
     fn reply_new(&self, parent: INodeNo, entry: Result<Entry>, reply: ReplyEntry) {
-        let entry = or_error!(self, reply, entry);
-        or_error!(self, reply, self.names_changed(parent.0));
+        let entry = or_error!(self, parent, reply, entry);
+        or_error!(self, parent, reply, self.names_changed(parent.0));
         reply.entry(&TTL, &attributes::of(entry.ino, &entry.inode), GENERATION);
     }
 
     /// Answers after a name in `parent` has changed.
     fn reply_done(&self, parent: INodeNo, outcome: Result<()>, reply: ReplyEmpty) {
-        or_error!(self, reply, outcome);
-        or_error!(self, reply, self.names_changed(parent.0));
+        or_error!(self, parent, reply, outcome);
+        or_error!(self, parent, reply, self.names_changed(parent.0));
         reply.ok();
     }
 
     fn sync_file(&self, ino: INodeNo, reply: ReplyEmpty) {
-        or_error!(self, reply, self.volume.sync_file(ino.0, attributes::now()));
+        or_error!(self, ino, reply, self.volume.sync_file(ino.0, attributes::now()));
         reply.ok();
     }
 
@@ -166,7 +167,7 @@ impl Filesystem for Shell {
                 reply.entry(&TTL, &attributes::of(entry.ino, &entry.inode), GENERATION);
             }
             Err(Error::NotFound) => reply.entry(&TTL, &attributes::absent(), GENERATION),
-            Err(error) => reply.error(self.errno(&error)),
+            Err(error) => reply.error(self.errno(parent, &error)),
         }
     }
 
@@ -182,7 +183,7 @@ impl Filesystem for Shell {
         _handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        let inode = or_error!(self, reply, self.volume.attributes(ino.0));
+        let inode = or_error!(self, ino, reply, self.volume.attributes(ino.0));
         reply.attr(&TTL, &attributes::of(ino.0, &inode));
     }
 
@@ -217,13 +218,14 @@ impl Filesystem for Shell {
             // fuser 0.18 does not show the kernel's flag for it.
             kill_privileges: size.is_some() && caller.uid != 0,
         };
-        let inode = or_error!(self, reply, self.volume.set_attributes(ino.0, &changes, &caller));
-        or_error!(self, reply, self.names_changed(ino.0));
+        let inode =
+            or_error!(self, ino, reply, self.volume.set_attributes(ino.0, &changes, &caller));
+        or_error!(self, ino, reply, self.names_changed(ino.0));
         reply.attr(&TTL, &attributes::of(ino.0, &inode));
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let target = or_error!(self, reply, self.volume.read_link(ino.0));
+        let target = or_error!(self, ino, reply, self.volume.read_link(ino.0));
         reply.data(&target);
     }
 
@@ -314,7 +316,7 @@ impl Filesystem for Shell {
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        or_error!(self, reply, self.truncate_on_open(request, ino.0, flags.0));
+        or_error!(self, ino, reply, self.truncate_on_open(request, ino.0, flags.0));
         reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
     }
 
@@ -330,8 +332,9 @@ impl Filesystem for Shell {
     ) {
         let mode = FileKind::Regular.mode_bits() | mode & !umask & 0o7777;
         let (name, caller) = (name.as_bytes(), caller(request));
-        let entry = or_error!(self, reply, self.volume.make_node(parent.0, name, mode, 0, &caller));
-        or_error!(self, reply, self.names_changed(parent.0));
+        let entry =
+            or_error!(self, parent, reply, self.volume.make_node(parent.0, name, mode, 0, &caller));
+        or_error!(self, parent, reply, self.names_changed(parent.0));
         let attributes = attributes::of(entry.ino, &entry.inode);
         reply.created(&TTL, &attributes, GENERATION, HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
     }
@@ -347,7 +350,7 @@ impl Filesystem for Shell {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let buffer = or_error!(self, reply, self.volume.read(ino.0, offset, size as usize));
+        let buffer = or_error!(self, ino, reply, self.volume.read(ino.0, offset, size as usize));
         reply.data(buffer.as_bytes());
     }
 
@@ -368,10 +371,10 @@ impl Filesystem for Shell {
             kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         };
         let written = self.volume.write(ino.0, offset, data, mode, &caller(request));
-        or_error!(self, reply, written);
+        or_error!(self, ino, reply, written);
         self.alarm.note();
         if self.sync == Sync::Everything {
-            or_error!(self, reply, self.volume.sync_file(ino.0, attributes::now()));
+            or_error!(self, ino, reply, self.volume.sync_file(ino.0, attributes::now()));
         }
         reply.written(data.len() as u32);
     }
@@ -426,7 +429,7 @@ impl Filesystem for Shell {
             let kind = attributes::file_type(entry.kind);
             !reply.add(INodeNo(entry.ino), entry.cookie, kind, OsStr::from_bytes(entry.name))
         });
-        or_error!(self, reply, read);
+        or_error!(self, ino, reply, read);
         reply.ok();
     }
 
@@ -446,7 +449,7 @@ impl Filesystem for Shell {
             let (ino, name) = (INodeNo(entry.ino), OsStr::from_bytes(entry.name));
             !reply.add(ino, entry.cookie, name, &TTL, &attributes, GENERATION)
         });
-        or_error!(self, reply, read);
+        or_error!(self, ino, reply, read);
         reply.ok();
     }
 
@@ -467,6 +470,10 @@ impl Filesystem for Shell {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        // Without FUSE_POSIX_ACL the kernel passes access control lists through and obeys none.
+        if name.as_bytes().starts_with(b"system.") {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
         let mode = match flags {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
@@ -485,12 +492,12 @@ impl Filesystem for Shell {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let value = or_error!(self, reply, self.volume.xattr(ino.0, name.as_bytes()));
+        let value = or_error!(self, ino, reply, self.volume.xattr(ino.0, name.as_bytes()));
         reply_value(&value, size, reply);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let names = or_error!(self, reply, self.volume.xattr_names(ino.0));
+        let names = or_error!(self, ino, reply, self.volume.xattr_names(ino.0));
         reply_value(&names, size, reply);
     }
 
@@ -527,13 +534,18 @@ impl Filesystem for Shell {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        // The kernel asks without writing back what it holds of the file, which looks like a hole
+        // from here. It does not ask again, and takes every file for data without holes.
+        if self.writeback {
+            return reply.error(Errno::ENOSYS);
+        }
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,
             _ => return reply.error(Errno::EINVAL),
         };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(Errno::ENXIO) };
-        let found = or_error!(self, reply, self.volume.seek(ino.0, offset, what));
+        let found = or_error!(self, ino, reply, self.volume.seek(ino.0, offset, what));
         reply.offset(i64::try_from(found).unwrap_or(i64::MAX));
     }
 }

@@ -4,7 +4,7 @@
 //! Promises: a line that cannot be written is dropped, and nothing waits for it.
 //! Never: writes to a file: it could be on the volume itself.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixDatagram;
 
 use tracing::Level;
@@ -19,6 +19,7 @@ pub(crate) fn to_terminal(verbose: bool) {
     let _ = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from_level(level))
         .with_target(false)
+        .with_ansi(io::stderr().is_terminal())
         .without_time()
         .with_writer(io::stderr)
         .try_init();

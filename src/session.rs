@@ -140,6 +140,8 @@ fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failure {
 /// Everything that the process which stays does.
 fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Result<(), Failure> {
     let _ = crate::sys::become_io_flusher();
+    // With the daemon goes what the kernel's cache holds. Only root may ask for this.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     let device = open_device(path, request.options.volume.read_only)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     let volume = open_volume(device.clone(), path, &request.options)?;

@@ -192,7 +192,9 @@ fn command_lines_have_to_make_sense() {
     ] {
         let output = Command::new(program).args(arguments).output().expect("it runs");
         assert_eq!(output.status.code(), Some(USAGE), "{arguments:?}");
-        assert!(stderr(&output).contains(named), "{arguments:?}: {}", stderr(&output));
+        let line = stderr(&output);
+        assert!(line.contains(named), "{arguments:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
     }
 }
 

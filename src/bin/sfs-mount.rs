@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use sfs::Failure;
 use sfs::options::MountOptions;
 use sfs::session::{self, Request};
 
@@ -39,6 +40,9 @@ struct Arguments {
     /// Accepted for mount(8), without meaning here
     #[arg(short = 't', hide = true)]
     kind: Option<String>,
+    /// Accepted for mount(8), without meaning here
+    #[arg(short = 'N', hide = true)]
+    namespace: Option<String>,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
@@ -47,11 +51,13 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             let _ = error.print();
-            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            return if asked { ExitCode::SUCCESS } else { ExitCode::from(1) };
+            return ExitCode::SUCCESS;
         }
+        Err(error) => return give_up(&Failure::arguments(&error)),
     };
     let lists = arguments.options.iter().map(String::as_str);
     let outcome = MountOptions::parse(lists, arguments.sloppy).and_then(|options| {
@@ -66,9 +72,11 @@ fn main() -> ExitCode {
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("sfs-mount: {failure}");
-            ExitCode::from(failure.status)
-        }
+        Err(failure) => give_up(&failure),
     }
+}
+
+fn give_up(failure: &Failure) -> ExitCode {
+    eprintln!("sfs-mount: {failure}");
+    ExitCode::from(failure.status)
 }

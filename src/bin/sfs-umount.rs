@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use sfs::Failure;
 
 #[derive(Parser)]
 #[command(name = "sfs-umount", version, disable_version_flag = true)]
@@ -20,17 +21,21 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             let _ = error.print();
-            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-            return if asked { ExitCode::SUCCESS } else { ExitCode::from(1) };
+            return ExitCode::SUCCESS;
         }
+        Err(error) => return give_up(&Failure::arguments(&error)),
     };
     match sfs::unmount::unmount(&arguments.dir) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("sfs-umount: {failure}");
-            ExitCode::from(failure.status)
-        }
+        Err(failure) => give_up(&failure),
     }
+}
+
+fn give_up(failure: &Failure) -> ExitCode {
+    eprintln!("sfs-umount: {failure}");
+    ExitCode::from(failure.status)
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr;
 
@@ -10,8 +10,8 @@ use rustix::fs::SeekFrom as Sought;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use sfs_device::Block;
 
-use super::harness::Random;
-use super::{expect_errno, on_volumes};
+use super::harness::{Random, Volume, can_mount};
+use super::{SIZE, expect_errno, on_volumes, run};
 
 /// For other places to run on.
 pub(crate) const EVERYTHING: &[fn(&Path)] =
@@ -177,29 +177,56 @@ fn mounted_holes() {
     on_volumes(holes);
 }
 
-fn holes(dir: &Path) {
-    let path = dir.join("sparse");
-    let mut file = options().open(&path).expect("a file");
-    const FAR: u64 = 5 << 30;
+/// Where the far end of a sparse file is.
+const FAR: u64 = 5 << 30;
+
+fn write_sparse(dir: &Path) -> File {
+    let file = options().open(dir.join("sparse")).expect("a file");
     file.write_all_at(b"first", 0).expect("writing");
     file.write_all_at(&[1; 2 * BLOCK], 1 << 20).expect("writing");
     file.write_all_at(b"far", FAR).expect("writing");
+    file
+}
+
+fn holes(dir: &Path) {
+    let mut file = write_sparse(dir);
+    let sectors = || file.metadata().expect("it is there").blocks();
+    // What is nowhere but in memory is no hole, for those who ask and for tar, which counts.
+    for data in [0, 1 << 20, FAR] {
+        assert_eq!(rustix::fs::seek(&file, Sought::Data(data)).expect("data"), data);
+    }
+    assert!(sectors() > 0);
     file.sync_all().expect("syncing");
-    let seek = |what| rustix::fs::seek(&file, what);
-    let block = BLOCK as u64;
-    assert_eq!(seek(Sought::Data(0)).expect("data"), 0);
-    assert_eq!(seek(Sought::Hole(0)).expect("a hole"), block);
-    assert_eq!(seek(Sought::Data(block)).expect("data"), 1 << 20);
-    assert_eq!(seek(Sought::Hole(1 << 20)).expect("a hole"), (1 << 20) + 2 * block);
-    assert_eq!(seek(Sought::Data(2 << 20)).expect("data"), FAR);
-    assert_eq!(seek(Sought::Hole(FAR)).expect("the end"), FAR + 3);
-    expect_errno(seek(Sought::Data(FAR + 3)), libc::ENXIO);
-    let blocks = std::os::unix::fs::MetadataExt::blocks(&file.metadata().expect("it is there"));
-    assert!(blocks <= 16 * 8, "a sparse file has {blocks} sectors");
+    assert!(sectors() <= 16 * 8, "a sparse file has {} sectors", sectors());
     file.seek(SeekFrom::Start(FAR - 3)).expect("seeking");
     let mut end = Vec::new();
     file.read_to_end(&mut end).expect("reading");
     assert_eq!(end, b"\0\0\0far");
     // The snapshot reads it all: short again.
+    file.set_len(3 << 20).expect("truncating");
+}
+
+/// The kernel's cache cannot be asked what it holds; without it, holes are found.
+#[test]
+fn mounted_holes_are_found_without_writeback() {
+    if can_mount() {
+        run(&Volume::new(SIZE), "nowriteback", holes_are_found);
+    }
+}
+
+fn holes_are_found(dir: &Path) {
+    let file = write_sparse(dir);
+    let seek = |what| rustix::fs::seek(&file, what);
+    let block = BLOCK as u64;
+    for _written_back in [false, true] {
+        assert_eq!(seek(Sought::Data(0)).expect("data"), 0);
+        assert_eq!(seek(Sought::Hole(0)).expect("a hole"), block);
+        assert_eq!(seek(Sought::Data(block)).expect("data"), 1 << 20);
+        assert_eq!(seek(Sought::Hole(1 << 20)).expect("a hole"), (1 << 20) + 2 * block);
+        assert_eq!(seek(Sought::Data(2 << 20)).expect("data"), FAR);
+        assert_eq!(seek(Sought::Hole(FAR)).expect("the end"), FAR + 3);
+        expect_errno(seek(Sought::Data(FAR + 3)), libc::ENXIO);
+        file.sync_all().expect("syncing");
+    }
     file.set_len(3 << 20).expect("truncating");
 }

@@ -122,6 +122,14 @@ fn mounted_xattrs() {
     on_volumes(xattrs);
 }
 
+/// `u::rw-,u:65534:---,g::r--,m::r--,o::r--` as setxattr(2) takes it.
+const ACCESS_LIST: &[u8] = b"\x02\0\0\0\
+    \x01\0\x06\0\xff\xff\xff\xff\
+    \x02\0\0\0\xfe\xff\0\0\
+    \x04\0\x04\0\xff\xff\xff\xff\
+    \x10\0\x04\0\xff\xff\xff\xff\
+    \x20\0\x04\0\xff\xff\xff\xff";
+
 fn xattrs(dir: &Path) {
     let file = dir.join("file");
     File::create(&file).expect("a file");
@@ -137,6 +145,9 @@ fn xattrs(dir: &Path) {
         set(name, value, XattrFlags::CREATE).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(xattr(&file, name.as_bytes()) == value, "{name}");
     }
+    // Nobody would obey it.
+    let list = set("system.posix_acl_access", ACCESS_LIST, XattrFlags::empty());
+    expect_errno(list, libc::EOPNOTSUPP);
     expect_errno(set("user.small", b"", XattrFlags::CREATE), libc::EEXIST);
     expect_errno(set("user.other", b"", XattrFlags::REPLACE), libc::ENODATA);
     expect_errno(set("user.larger", &[0; 65_537], XattrFlags::empty()), libc::E2BIG);
