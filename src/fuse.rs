@@ -84,11 +84,7 @@ impl Shell {
     /// After an operation on the names of directory `ino`.
     fn names_changed(&self, ino: u64) -> Result<()> {
         self.alarm.note();
-        if self.sync == Sync::Never {
-            Ok(())
-        } else {
-            self.volume.sync_file(ino, attributes::now())
-        }
+        if self.sync == Sync::Never { Ok(()) } else { self.volume.sync_file(ino) }
     }
 
     /// Answers with a file that has just got a name in `parent`.
@@ -106,7 +102,7 @@ impl Shell {
     }
 
     fn sync_file(&self, ino: INodeNo, reply: ReplyEmpty) {
-        or_error!(self, ino, reply, self.volume.sync_file(ino.0, attributes::now()));
+        or_error!(self, ino, reply, self.volume.sync_file(ino.0));
         reply.ok();
     }
 
@@ -374,7 +370,7 @@ impl Filesystem for Shell {
         or_error!(self, ino, reply, written);
         self.alarm.note();
         if self.sync == Sync::Everything {
-            or_error!(self, ino, reply, self.volume.sync_file(ino.0, attributes::now()));
+            or_error!(self, ino, reply, self.volume.sync_file(ino.0));
         }
         reply.written(data.len() as u32);
     }

@@ -170,7 +170,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         tracing::debug!("{name}: the session ended: {error}");
     }
     background.stop();
-    let closed = volume.close(now());
+    let closed = volume.close();
     closed.map_err(|error| {
         tracing::error!("{name}: {error}; what was written last may be lost");
         Failure::mount(format_args!("{name}: {error}"))

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod clock;
 mod counters;
 mod error;
 pub mod format;

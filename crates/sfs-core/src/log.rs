@@ -14,6 +14,9 @@ pub(crate) use heads::{Head, Heads};
 /// The head that tree nodes and lone deltas go to.
 pub(crate) const METADATA_HEAD: u8 = 0;
 
+/// The head of the first group; the other groups' follow.
+pub(crate) const FIRST_GROUP_HEAD: u8 = 1;
+
 /// Where the log stands.
 pub(crate) struct Log {
     pub(crate) heads: Heads,

@@ -7,9 +7,18 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::format::{Change, Corruption, Key, Mapping, MappingRun, codec, run_key};
+use crate::format::{
+    Change, Corruption, Key, Mapping, MappingRun, POLICY_STATE_LEN_MAX, PolicyRecord, codec,
+    run_key,
+};
+use crate::log::FIRST_GROUP_HEAD;
+use crate::policy::{self, Greedy, Placement, SeparateCleaning, VictimSelection};
+use crate::request::Options;
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
+
+/// How often the policies look at all segments: so many times while a segment is written.
+const LOOKS_PER_SEGMENT: u32 = 8;
 
 /// Why an operation could not be done right away.
 #[derive(Debug)]
@@ -64,6 +73,10 @@ pub(crate) struct Meta {
     pub(crate) tree: Tree,
     pub(crate) usage: UsageTable,
     pub(crate) next_ino: u64,
+    pub(crate) placement: Box<dyn Placement>,
+    pub(crate) victims: Box<dyn VictimSelection>,
+    /// Blocks written when the policies last looked at all segments.
+    looked: Option<u64>,
     /// Items that changed since the last delta, and whether they exist.
     changed: FxHashMap<Key, bool>,
     /// Blocks unmapped since the last delta, in order.
@@ -73,11 +86,16 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    pub(crate) fn new(tree: Tree, usage: UsageTable, next_ino: u64) -> Self {
+    pub(crate) fn new(tree: Tree, usage: UsageTable, next_ino: u64, _options: &Options) -> Self {
+        let placement: Box<dyn Placement> = Box::new(SeparateCleaning);
+        let victims: Box<dyn VictimSelection> = Box::new(Greedy);
         Self {
             tree,
             usage,
             next_ino,
+            placement,
+            victims,
+            looked: None,
             changed: FxHashMap::default(),
             unmaps: Vec::new(),
             said_ino: next_ino,
@@ -110,7 +128,7 @@ impl Meta {
             self.note_unmap(unmap);
         }
         for mapping in &effects.freed {
-            self.usage.remove(mapping, sequence);
+            self.let_go(mapping, sequence);
         }
         self.next_ino = self.next_ino.max(effects.next_ino);
         self.tree.prune();
@@ -196,7 +214,77 @@ impl Meta {
         }
     }
 
-    /// Maps blocks of one run of `ino` (prepared), and keeps the usage table in step.
+    /// A block has lost its mapping for good.
+    pub(crate) fn let_go(&mut self, mapping: &Mapping, sequence: u64) {
+        let now = self.usage.clock.now();
+        self.note_death(mapping, now);
+        self.placement.note_write(Some(mapping.history), None, now);
+        self.usage.remove(mapping, sequence);
+    }
+
+    fn note_death(&mut self, mapping: &Mapping, now: u32) {
+        if let Some(segment) = self.usage.segment_of(mapping.address) {
+            self.victims.note_death(self.usage.entry(segment), now);
+        }
+    }
+
+    /// The group that the block of `mapping` is in.
+    pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<u8> {
+        let segment = self.usage.segment_of(mapping.address)?;
+        self.usage.entry(segment).group.checked_sub(FIRST_GROUP_HEAD)
+    }
+
+    /// A segment writing begins: the policies may look at all segments. What is written meanwhile
+    /// in small pieces counts as one, so that a single block does not pay for the look.
+    pub(crate) fn begin_writing(&mut self, segment_blocks: u32) {
+        let written = self.usage.clock.blocks();
+        let due = self
+            .looked
+            .is_none_or(|looked| written - looked >= u64::from(segment_blocks / LOOKS_PER_SEGMENT));
+        if due {
+            self.looked = Some(written);
+            let (entries, now) = (self.usage.entries(), self.usage.clock.now());
+            self.placement.begin(entries, segment_blocks, now);
+            self.victims.begin(entries, segment_blocks, now);
+        }
+    }
+
+    /// The segments to clean, best first.
+    pub(crate) fn victims(&mut self, segment_blocks: u32) -> Vec<u32> {
+        let (entries, now) = (self.usage.entries(), self.usage.clock.now());
+        self.victims.begin(entries, segment_blocks, now);
+        policy::victims(&*self.victims, entries, segment_blocks, now)
+    }
+
+    /// What the policies want to find again.
+    pub(crate) fn save_policies(&self) -> Vec<PolicyRecord> {
+        let record = |name: &str, save: &dyn Fn(&mut Vec<u8>)| {
+            let mut state = Vec::new();
+            save(&mut state);
+            state.truncate(POLICY_STATE_LEN_MAX);
+            PolicyRecord { name: name.to_owned(), state }
+        };
+        let (placement, victims) = (&self.placement, &self.victims);
+        let records = [
+            record(placement.name(), &|state| placement.save(state)),
+            record(victims.name(), &|state| victims.save(state)),
+        ];
+        records.into_iter().filter(|record| !record.state.is_empty()).collect()
+    }
+
+    /// What they wanted to find again.
+    pub(crate) fn restore_policies(&mut self, records: &[PolicyRecord]) {
+        for PolicyRecord { name, state } in records {
+            if name == self.placement.name() {
+                self.placement.restore(state);
+            } else if name == self.victims.name() {
+                self.victims.restore(state);
+            }
+        }
+    }
+
+    /// Maps blocks of one run of `ino` (prepared), and keeps the usage table and the policies in
+    /// step.
     pub(crate) fn map_run(
         &mut self,
         ino: u64,
@@ -209,7 +297,17 @@ impl Meta {
             .map_or_else(|| Ok(MappingRun::default()), |value| MappingRun::decode(value, &key))?;
         for (block, mapping) in blocks {
             debug_assert_eq!(run_key(ino, *block), key);
-            if let Some(old) = run.set(*block, Some(*mapping)) {
+            let old = run.set(*block, Some(*mapping));
+            // A block that the cleaner moves keeps its history.
+            if old.is_none_or(|old| old.history != mapping.history) {
+                let now = mapping.history.modified;
+                if let Some(old) = &old {
+                    self.note_death(old, now);
+                }
+                let before = old.map(|old| old.history);
+                self.placement.note_write(before, Some(mapping.history), now);
+            }
+            if let Some(old) = old {
                 self.usage.remove(&old, sequence);
             }
             self.usage.add(mapping);

@@ -1,29 +1,93 @@
 //! Policies: which blocks belong together, and which segment to clean.
 //!
-//! Owns: the decisions.
-//! Promises: a policy is a pure function of what it is shown.
+//! Owns: the decisions, and what a policy has learned.
+//! Promises: a policy decides by what it is shown and told, nothing else; it neither allocates (but
+//! when it is made), nor locks, nor reads a clock. The volume and the laboratory run the same code.
 //! Never: carries out what it decides.
+//!
+//! Time is in *ticks* of the write clock: it goes on by the blocks that users write, not by
+//! seconds, so it stands still while the volume rests, and needs no clock that is set.
 
-use crate::format::{SegmentState, UsageEntry};
+use crate::format::{History, SegmentState, UsageEntry};
+
+/// Most groups that a placement policy may have.
+pub const GROUPS_MAX: u8 = 8;
 
 /// A block that is about to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {
-    /// Writes of the block before this one.
-    pub write_count: u16,
-    /// Last write before this one, quarter seconds since the volume was made.
-    pub modified: u32,
+    /// The file.
+    pub ino: u64,
+    /// Block of the file.
+    pub block: u32,
+    /// Its history before this write; `None` for a new block. Of a block that the cleaner moves:
+    /// its history, which the move does not change.
+    pub history: Option<History>,
+    /// The group it is in now; `None` for a new block.
+    pub group: Option<u8>,
     /// The cleaner moves it; its user did not write it.
     pub cleaning: bool,
+    /// Blocks written to the file before this write (SFS, section 3.2: W_f).
+    pub file_write_count: u64,
+    /// Time of the last write to the file before this one, in ticks (T_f^m).
+    pub file_modified: u32,
 }
 
 /// Says which blocks belong into the same segment.
 pub trait Placement: Send + Sync {
-    /// Number of groups, 1..=8.
+    /// Its name in options, and in checkpoints.
+    fn name(&self) -> &'static str;
+
+    /// Number of groups, 1..=[`GROUPS_MAX`].
     fn group_count(&self) -> u8;
 
-    /// The group of a block, `0..group_count`. `now` is in quarter seconds since the volume was made.
+    /// A segment writing begins (SFS, section 3.3): the groups may be drawn anew.
+    fn begin(&mut self, _segments: &[UsageEntry], _segment_blocks: u32, _now: u32) {}
+
+    /// The group of a block, `0..group_count`.
     fn group(&self, candidate: &Candidate, now: u32) -> u8;
+
+    /// The history of a block that a user writes, from what it was before.
+    fn history(&self, before: Option<History>, now: u32) -> History {
+        let count = before.map_or(0, History::write_count);
+        History::plain(count.saturating_add(1), now)
+    }
+
+    /// A user has written a block: `before` is what died by it, `after` what lives now. Deletion
+    /// has no `after`. Moves by the cleaner are not told.
+    fn note_write(&mut self, _before: Option<History>, _after: Option<History>, _now: u32) {}
+
+    /// A victim has been chosen and is about to be emptied.
+    fn note_cleaning(&mut self, _segment: &UsageEntry, _now: u32) {}
+
+    /// What a checkpoint keeps for the next mount.
+    fn save(&self, _state: &mut Vec<u8>) {}
+
+    /// What a checkpoint kept; any bytes must be borne.
+    fn restore(&mut self, _state: &[u8]) {}
+}
+
+/// Says which segment is cleaned next.
+pub trait VictimSelection: Send + Sync {
+    /// Its name in options, and in checkpoints.
+    fn name(&self) -> &'static str;
+
+    /// Victims are about to be chosen, or a segment writing begins.
+    fn begin(&mut self, _segments: &[UsageEntry], _segment_blocks: u32, _now: u32) {}
+
+    /// The worth of cleaning a Sealed segment of `segment_blocks`; the largest is cleaned first,
+    /// none whose worth is not above zero.
+    fn worth(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64;
+
+    /// A block of `segment` has been overwritten or deleted (not moved by the cleaner); `segment`
+    /// is what it was before.
+    fn note_death(&mut self, _segment: &UsageEntry, _now: u32) {}
+
+    /// What a checkpoint keeps for the next mount.
+    fn save(&self, _state: &mut Vec<u8>) {}
+
+    /// What a checkpoint kept; any bytes must be borne.
+    fn restore(&mut self, _state: &[u8]) {}
 }
 
 /// What users write apart from what the cleaner moves (SepGC).
@@ -31,6 +95,10 @@ pub trait Placement: Send + Sync {
 pub struct SeparateCleaning;
 
 impl Placement for SeparateCleaning {
+    fn name(&self) -> &'static str {
+        "sep-gc"
+    }
+
     fn group_count(&self) -> u8 {
         2
     }
@@ -40,20 +108,17 @@ impl Placement for SeparateCleaning {
     }
 }
 
-/// Says which segment is cleaned next.
-pub trait VictimSelection: Send + Sync {
-    /// The worth of cleaning a Sealed segment of `segment_blocks`; the largest is cleaned first,
-    /// none whose worth is not above zero.
-    fn worth(&self, usage: &UsageEntry, segment_blocks: u32, now: u32) -> f64;
-}
-
 /// The emptiest segment first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy;
 
 impl VictimSelection for Greedy {
-    fn worth(&self, usage: &UsageEntry, segment_blocks: u32, _now: u32) -> f64 {
-        1.0 - f64::from(usage.live_blocks) / f64::from(segment_blocks)
+    fn name(&self) -> &'static str {
+        "greedy"
+    }
+
+    fn worth(&self, segment: &UsageEntry, segment_blocks: u32, _now: u32) -> f64 {
+        1.0 - f64::from(segment.live_blocks) / f64::from(segment_blocks)
     }
 }
 

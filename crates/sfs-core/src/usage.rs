@@ -1,20 +1,22 @@
 //! The usage table: what is in each segment, and which segments may be opened.
 //!
-//! Owns: every segment's state and sums, and the queue of Clean segments.
+//! Owns: every segment's state and sums, the queue of Clean segments, and the write clock.
 //! Promises: the states of `design.md`, no others; a segment leaves Drained only when told that a
 //! checkpoint without it is durable; Clean segments are opened least recently freed first.
 //! Never: looks into a segment.
 
 use std::collections::{BTreeSet, VecDeque};
 
+use crate::clock::WriteClock;
 use crate::format::{
-    Corruption, CorruptionKind, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
+    Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
     UsageEntry,
 };
 
 /// Usage of all segments.
 pub(crate) struct UsageTable {
     layout: Layout,
+    pub(crate) clock: WriteClock,
     entries: Vec<UsageEntry>,
     /// Clean segments in the order in which they will be opened.
     clean: VecDeque<u32>,
@@ -28,12 +30,16 @@ pub(crate) struct UsageTable {
 impl UsageTable {
     /// The table of a volume on which nothing was ever written.
     pub(crate) fn new(layout: Layout) -> Self {
-        Self::from_entries(layout, vec![UsageEntry::NEW; layout.segment_count as usize])
+        Self::from_entries(layout, vec![UsageEntry::NEW; layout.segment_count as usize], 0)
     }
 
-    /// The table as a checkpoint has it, one entry a segment. The checkpoint is durable, so what
-    /// it calls Drained is Clean.
-    pub(crate) fn from_entries(layout: Layout, mut entries: Vec<UsageEntry>) -> Self {
+    /// The table as a checkpoint has it, one entry a segment, after users have written so many
+    /// blocks. The checkpoint is durable, so what it calls Drained is Clean.
+    pub(crate) fn from_entries(
+        layout: Layout,
+        mut entries: Vec<UsageEntry>,
+        blocks_written: u64,
+    ) -> Self {
         for entry in &mut entries {
             if entry.state == SegmentState::Drained {
                 entry.state = SegmentState::Clean;
@@ -46,6 +52,7 @@ impl UsageTable {
         let live_blocks = entries.iter().map(|entry| u64::from(entry.live_blocks)).sum();
         Self {
             layout,
+            clock: WriteClock::new(&layout, blocks_written),
             entries,
             clean: clean.into(),
             dirty_items: BTreeSet::new(),
@@ -62,7 +69,7 @@ impl UsageTable {
         }
         let sums = |entry: &UsageEntry| {
             let live = u64::from(entry.live_blocks);
-            entry.write_count_sum <= live * u64::from(u16::MAX)
+            entry.write_count_sum <= live * u64::from(History::WRITE_COUNT_MAX)
                 && entry.modified_sum <= live * u64::from(u32::MAX)
         };
         let sound = |entry: &UsageEntry| {
@@ -80,6 +87,10 @@ impl UsageTable {
             Some(segment) => Err(wrong(segment as u64)),
             None => Ok(()),
         }
+    }
+
+    pub(crate) fn segment_of(&self, address: u64) -> Option<u32> {
+        self.layout.segment_of(address)
     }
 
     pub(crate) fn entry(&self, segment: u32) -> &UsageEntry {
@@ -118,19 +129,22 @@ impl UsageTable {
     /// Opens the least recently freed Clean segment for head `group`.
     pub(crate) fn open(&mut self, group: u8, sequence: u64) -> Option<u32> {
         let segment = self.clean.pop_front()?;
+        let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
-        *entry =
-            UsageEntry { state: SegmentState::Open, group, stamp: sequence, ..UsageEntry::NEW };
+        let state = SegmentState::Open;
+        *entry = UsageEntry { state, group, opened, stamp: sequence, ..UsageEntry::NEW };
         Some(segment)
     }
 
     /// No more appends to `segment`. What was appended last may not be counted yet: see
     /// [`UsageTable::settle`].
     pub(crate) fn seal(&mut self, segment: u32) {
+        let sealed = self.clock.now();
         let entry = self.edit(segment);
         assert_eq!(entry.state, SegmentState::Open);
         entry.state = SegmentState::Sealed;
+        entry.sealed = sealed;
         self.unsettled.push(segment);
     }
 
@@ -154,8 +168,8 @@ impl UsageTable {
         let segment = self.layout.segment_of(mapping.address).expect("we placed it in a segment");
         let entry = self.edit(segment);
         entry.live_blocks += 1;
-        entry.write_count_sum += u64::from(mapping.write_count);
-        entry.modified_sum += u64::from(mapping.modified);
+        entry.write_count_sum += u64::from(mapping.history.write_count());
+        entry.modified_sum += u64::from(mapping.history.modified);
         self.live_blocks += 1;
     }
 
@@ -164,8 +178,10 @@ impl UsageTable {
     pub(crate) fn remove(&mut self, mapping: &Mapping, sequence: u64) {
         let Some(segment) = self.layout.segment_of(mapping.address) else { return };
         let entry = self.edit(segment);
-        entry.write_count_sum = entry.write_count_sum.saturating_sub(mapping.write_count.into());
-        entry.modified_sum = entry.modified_sum.saturating_sub(mapping.modified.into());
+        let History { modified, .. } = mapping.history;
+        let write_count = u64::from(mapping.history.write_count());
+        entry.write_count_sum = entry.write_count_sum.saturating_sub(write_count);
+        entry.modified_sum = entry.modified_sum.saturating_sub(modified.into());
         self.drop_live(segment, sequence);
     }
 

@@ -42,7 +42,6 @@ use crate::counters::AtomicCounters;
 use crate::format::Superblock;
 use crate::log::{Log, Payload};
 use crate::meta::Meta;
-use crate::policy::{Greedy, Placement, SeparateCleaning, VictimSelection};
 use crate::request::{Counters, Options};
 use directory::NameHasher;
 use handles::{Handle, Handles};
@@ -56,8 +55,6 @@ pub struct Volume {
     superblock: Superblock,
     options: Options,
     hasher: NameHasher,
-    placement: Box<dyn Placement>,
-    victims: Box<dyn VictimSelection>,
 
     log: Mutex<Log>,
     meta: RwLock<Meta>,
@@ -103,8 +100,6 @@ impl Volume {
             hasher: NameHasher::new(superblock.hash_key),
             superblock,
             options,
-            placement: Box::new(SeparateCleaning),
-            victims: Box::new(Greedy),
             log: Mutex::new(log),
             meta: RwLock::new(meta),
             writing: RwLock::default(),

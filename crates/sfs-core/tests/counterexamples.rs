@@ -78,7 +78,7 @@ fn a_write_during_a_commit_is_not_lost() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                volume.sync_all(NOW).expect("it syncs");
+                volume.sync_all().expect("it syncs");
                 std::thread::yield_now();
             }
         });
@@ -96,7 +96,7 @@ fn a_write_during_a_commit_is_not_lost() {
         done.store(true, Ordering::Relaxed);
         assert!(last.is_empty(), "round and file of a write that was lost: {last:?}");
     });
-    drop(volume.sync_all(NOW));
+    drop(volume.sync_all());
     drop(volume);
     let volume = open(&device);
     for file in &files {
@@ -114,7 +114,7 @@ fn an_append_during_a_commit_of_a_small_file_is_not_lost() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                volume.sync_all(NOW).expect("it syncs");
+                volume.sync_all().expect("it syncs");
                 std::thread::yield_now();
             }
         });
@@ -146,7 +146,7 @@ fn a_nameless_file_that_is_truncated_is_still_reclaimed() {
     for at in 0..20 {
         write(&volume, file, at * 512, &vec![7; 512 * 4096]).unwrap();
     }
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     let before = volume.space().free_blocks;
     volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
     set_size(&volume, file, 4096 * 32).unwrap();
@@ -169,7 +169,7 @@ fn an_unfinished_truncation_does_not_touch_what_is_written_later() {
     for at in 0..blocks {
         write(&volume, file, at * 32, &[7; 4096]).unwrap();
     }
-    volume.close(NOW).unwrap();
+    volume.close().unwrap();
     let base = device.inner().snapshot();
     device.take_events();
     set_size(&volume, file, 4096).unwrap();
@@ -181,7 +181,7 @@ fn an_unfinished_truncation_does_not_touch_what_is_written_later() {
     let entry = volume.lookup(ROOT_INO, b"f").unwrap();
     assert_eq!(entry.inode.size, 4096, "the truncation is half done");
     write(&volume, file, 64, &[9; 4096]).unwrap();
-    volume.sync_file(file, NOW).unwrap();
+    volume.sync_file(file).unwrap();
     assert_eq!(read(&volume, file, 32 * 4096, 4096), [0; 4096], "what was cut off is back");
     volume.forget(file, 1);
     while volume.work(NOW).unwrap() == Work::More {}
@@ -199,13 +199,13 @@ fn seeking_in_the_last_block_of_the_largest_file_ends() {
     assert_eq!(volume.seek(file, last * 4096 + 5, Seek::Hole).unwrap(), 1 << 44);
     assert_eq!(volume.seek(file, 0, Seek::Data).unwrap(), last * 4096);
     assert_eq!(read(&volume, file, last * 4096, 8192), [1; 4096]);
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     assert_eq!(volume.seek(file, last * 4096 + 5, Seek::Hole).unwrap(), 1 << 44);
     set_size(&volume, file, (1 << 44) - 1).unwrap();
     assert_eq!(read(&volume, file, last * 4096, 8192), [1; 4095]);
     set_size(&volume, file, 1 << 44).unwrap();
     set_size(&volume, file, 5).unwrap();
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
 }
 
 /// Everything on a full volume is overwritten in memory before a sync: it does not fit at once.
@@ -219,17 +219,17 @@ fn overwriting_all_of_a_full_tiny_volume_can_be_synced() {
         while write(&volume, file, count, &[1; 4096]).is_ok() {
             count += 1;
             if count % 20 == 0 {
-                volume.sync_all(NOW).unwrap();
+                volume.sync_all().unwrap();
             }
         }
-        volume.sync_all(NOW).unwrap();
+        volume.sync_all().unwrap();
         for round in 2..6u8 {
             for block in 0..count {
                 write(&volume, file, block, &[round; 4096]).unwrap();
             }
-            volume.sync_all(NOW).unwrap_or_else(|e| panic!("{segments} segments, {round}: {e}"));
+            volume.sync_all().unwrap_or_else(|e| panic!("{segments} segments, {round}: {e}"));
         }
-        volume.close(NOW).unwrap();
+        volume.close().unwrap();
         drop(volume);
         let volume = open(&device);
         assert_eq!(read(&volume, file, (count - 1) * 4096, 4096), [5; 4096]);
@@ -250,14 +250,14 @@ fn many_small_changes_on_a_tiny_volume_can_be_synced() {
                 Err(_) => break,
             }
         }
-        volume.sync_all(NOW).unwrap_or_else(|e| panic!("{segments} segments, {made} files: {e}"));
+        volume.sync_all().unwrap_or_else(|e| panic!("{segments} segments, {made} files: {e}"));
         drop(volume);
         let volume = open(&device);
         for i in 0..made {
             volume.lookup(ROOT_INO, format!("file{i}").as_bytes()).expect("it is there");
             volume.unlink(ROOT_INO, format!("file{i}").as_bytes(), &caller()).expect("it goes");
         }
-        volume.close(NOW).unwrap();
+        volume.close().unwrap();
     }
 }
 
@@ -271,22 +271,22 @@ fn a_commit_leaves_room_for_the_checkpoint_of_what_it_changes() {
     while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
         count += 16;
         if count % 1600 == 0 {
-            volume.sync_all(NOW).unwrap();
+            volume.sync_all().unwrap();
             while volume.work(NOW).unwrap() == Work::More {}
         }
     }
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     let mut random = Random(1);
     for round in 0..60 {
         for _ in 0..200 + random.below(2500) {
             let block = random.below(count);
             write(&volume, file, block, &[round; 4096]).unwrap();
         }
-        volume.sync_all(NOW).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        volume.sync_all().unwrap_or_else(|e| panic!("round {round}: {e}"));
         Volume::open(Arc::new(device.snapshot()), Options::default(), NOW)
             .unwrap_or_else(|e| panic!("round {round} does not mount: {e}"));
     }
-    volume.close(NOW).unwrap();
+    volume.close().unwrap();
 }
 
 /// An operation needs nodes that dirty ones leave no room for.
@@ -298,7 +298,7 @@ fn a_small_cache_full_of_dirty_nodes_is_no_end() {
     for i in 0..12_000 {
         create(&volume, &format!("file{i}"));
     }
-    volume.close(NOW).unwrap();
+    volume.close().unwrap();
     drop(volume);
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -310,7 +310,7 @@ fn a_small_cache_full_of_dirty_nodes_is_no_end() {
             volume.set_attributes(entry.ino, &changes, &caller()).unwrap();
             volume.write(entry.ino, 0, &[1; 10], WriteMode::default(), &caller()).unwrap();
         }
-        volume.sync_all(NOW).unwrap();
+        volume.sync_all().unwrap();
         sender.send(()).unwrap();
     });
     receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
@@ -327,15 +327,15 @@ fn a_damaged_summary_does_not_stop_cleaning() {
     for at in 0..blocks {
         write(&volume, file, at, &[1; 4096]).unwrap();
     }
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     // One in eight blocks still lives in the first segments.
     for at in (0..blocks).filter(|at| at % 8 != 0) {
         write(&volume, file, at, &[2; 4096]).unwrap();
         if at % 31 == 0 {
-            volume.sync_all(NOW).unwrap();
+            volume.sync_all().unwrap();
         }
     }
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     for segment in 0..8 {
         let start = 32 + segment * 32;
         device.corrupt_reads(start..start + 1);
@@ -345,7 +345,7 @@ fn a_damaged_summary_does_not_stop_cleaning() {
         let at = random.below(400) + 100;
         write(&volume, file, at, &[3; 4096]).unwrap();
         if round % 10 == 0 {
-            volume.sync_all(NOW).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            volume.sync_all().unwrap_or_else(|e| panic!("round {round}: {e}"));
         }
     }
 }
@@ -360,7 +360,7 @@ fn cleaning_that_gains_nothing_is_not_repeated() {
     let mut count = 0;
     while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
         count += 16;
-        volume.sync_all(NOW).unwrap();
+        volume.sync_all().unwrap();
     }
     let later = |secs: i64| Timestamp { secs: NOW.secs + 60 + secs, nanos: 0 };
     for secs in 0..60 {
@@ -382,7 +382,7 @@ fn readers_do_not_starve_a_commit_of_its_nodes() {
     let volume = open(&device);
     let count = 40_000;
     let inos: Vec<u64> = (0..count).map(|i| create(&volume, &format!("file{i}"))).collect();
-    volume.close(NOW).unwrap();
+    volume.close().unwrap();
     drop(volume);
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -402,7 +402,7 @@ fn readers_do_not_starve_a_commit_of_its_nodes() {
                     }
                 });
             }
-            volume.sync_all(NOW).unwrap();
+            volume.sync_all().unwrap();
             done.store(true, Ordering::Relaxed);
         });
         sender.send(()).unwrap();
@@ -417,12 +417,12 @@ fn an_exchange_takes_the_data_along() {
     let volume = open(&device);
     let old = create(&volume, "a");
     write(&volume, old, 0, &[1; 40_960]).unwrap();
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     let new = create(&volume, "b");
     write(&volume, new, 0, &[2; 40_960]).unwrap();
     let other = create(&volume, "c");
     volume.rename(ROOT_INO, b"b", ROOT_INO, b"a", RenameMode::Exchange, &caller()).unwrap();
-    volume.sync_file(other, NOW).unwrap();
+    volume.sync_file(other).unwrap();
     drop(volume);
     let volume = open(&device);
     let entry = volume.lookup(ROOT_INO, b"a").unwrap();
@@ -440,7 +440,7 @@ fn two_writers_of_a_small_file_do_not_undo_each_other() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                volume.sync_all(NOW).expect("it syncs");
+                volume.sync_all().expect("it syncs");
             }
         });
         let writers: Vec<_> = (0..2u64)
@@ -500,13 +500,13 @@ fn a_full_tiny_volume_never_gets_stuck() {
                     volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect(&at_step);
                     volume.forget(ino, 1);
                 }
-                80..90 => volume.sync_all(NOW).expect(&at_step),
+                80..90 => volume.sync_all().expect(&at_step),
                 90..95 if !files.is_empty() => {
-                    volume.sync_file(files[pick].1, NOW).expect(&at_step);
+                    volume.sync_file(files[pick].1).expect(&at_step);
                 }
                 95..98 => while volume.work(NOW).expect(&at_step) == Work::More {},
                 98 => {
-                    volume.sync_all(NOW).expect(&at_step);
+                    volume.sync_all().expect(&at_step);
                     drop(volume);
                     volume = Volume::open(device.clone(), Options::default(), NOW).expect(&at_step);
                     for (name, ino) in &files {
@@ -521,7 +521,7 @@ fn a_full_tiny_volume_never_gets_stuck() {
                 }
             }
         }
-        volume.close(NOW).expect("it closes");
+        volume.close().expect("it closes");
     }
 }
 
@@ -579,7 +579,7 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
                 }
                 match random.below(6) {
                     0 => {
-                        volume.sync_file(ino, NOW).expect(&at_life);
+                        volume.sync_file(ino).expect(&at_life);
                         syncs.push((image.event_count(), content.clone()));
                     }
                     1 => while volume.work(NOW).expect(&at_life) == Work::More {},

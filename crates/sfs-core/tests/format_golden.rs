@@ -29,10 +29,11 @@ const SUPERBLOCK: &str = "\
      4433000000000000 feffffffffffffff ffc99a3b00000000";
 
 const CHECKPOINT: &str = "\
-     53465370a4c9fdb1 0102030405060708 1000000000000000 6000000000000000 \
+     534653704ab5e3d3 0102030405060708 1000000000000000 8000000000000000 \
      0200000000000000 0300000000000000 0706050422000000 0000000017161514 \
      0110000000000000 0002000000000000 0000010000000500 0000020700000020 \
-     0000000900000001 0a00000000000000 0b00000000000000 0c00000000000000";
+     0000000900000000 0000000100000000 0000000100000000 0000007003000000 \
+     00000000eeeeee01 0a00000000000000 0b00000000000000 0c00000000000000";
 
 const CHUNK: &str = "\
      534653636a45bbde 0102030405060708 0700000000000000 4000000000000000 \
@@ -74,7 +75,8 @@ const KEY: &str = "\
 
 const USAGE: &str = "\
      0000000001000000 0000000000000000 0000000000000000 0000000000000000 \
-     0300000003020000 0400000000000000 0500000000000000 0600000000000000";
+     0000000000000000 0300000003020000 0400000000000000 0500000000000000 \
+     0700000008000000 0600000000000000";
 
 const USAGE_KEY: &str = "\
      0000000000000000 0702000000000000 00";
@@ -108,7 +110,8 @@ fn checkpoint() {
             HeadRecord { head: 0, segment: 1, next_block: 5 },
             HeadRecord { head: 2, segment: 7, next_block: 32 },
         ],
-        time: 9,
+        blocks_written: 9,
+        policies: vec![PolicyRecord { name: "p".into(), state: vec![0xee; 3] }],
         unmounted: true,
         mount_count: 10,
         user_bytes_written: 11,
@@ -116,8 +119,8 @@ fn checkpoint() {
     };
     let bytes = record.encode(VOLUME, 16);
     assert_eq!(bytes.len(), BLOCK_SIZE);
-    expect("checkpoint", &bytes[..128], CHECKPOINT);
-    assert_eq!(bytes[128..], [0; BLOCK_SIZE - 128]);
+    expect("checkpoint", &bytes[..160], CHECKPOINT);
+    assert_eq!(bytes[160..], [0; BLOCK_SIZE - 160]);
     assert_eq!(CheckpointRecord::decode(&bytes, VOLUME, 16), Ok(record));
 }
 
@@ -133,13 +136,13 @@ fn chunk() {
         end: true,
     };
     let entries = [
-        SummaryEntry::Data { ino: 17, block: 5, checksum: 0xaabb, write_count: 6, modified: 39 },
+        SummaryEntry::Data { ino: 17, block: 5, checksum: 0xaabb, history: History::plain(6, 39) },
         SummaryEntry::Node { checksum: 0xccdd },
     ];
     let mut bytes = [0xff; BLOCK_SIZE];
     let checksum = ChunkSummary::encode(&header, &entries, &[0xde, 0xad], &mut bytes);
     expect("chunk", &bytes[..128], CHUNK);
-    assert_eq!(bytes[128..], [0; BLOCK_SIZE - 128]);
+    assert_eq!(bytes[160..], [0; BLOCK_SIZE - 160]);
     let summary =
         ChunkSummary { header, entries: entries.to_vec(), delta: vec![0xde, 0xad], checksum };
     assert_eq!(ChunkSummary::decode(&bytes, VOLUME, 64), Ok(summary));
@@ -208,9 +211,16 @@ fn mapping() {
     let mut run = MappingRun::default();
     run.set(
         33,
-        Some(Mapping { address: 0x12_3456_789a, checksum: 0xaabb, write_count: 3, modified: 4 }),
+        Some(Mapping { address: 0x12_3456_789a, checksum: 0xaabb, history: History::plain(3, 4) }),
     );
-    run.set(63, Some(Mapping { address: 1, checksum: 2, write_count: u16::MAX, modified: 5 }));
+    run.set(
+        63,
+        Some(Mapping {
+            address: 1,
+            checksum: 2,
+            history: History { writes: u16::MAX, modified: 5 },
+        }),
+    );
     let mut bytes = Vec::new();
     run.encode(&mut bytes);
     expect("mapping run", &bytes, MAPPING);
@@ -229,6 +239,8 @@ fn usage() {
             group: 2,
             write_count_sum: 4,
             modified_sum: 5,
+            opened: 7,
+            sealed: 8,
             stamp: 6,
         },
     ];

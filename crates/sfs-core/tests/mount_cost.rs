@@ -34,7 +34,7 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
         let bytes = vec![7; 100_000];
         volume.write(file.ino, 0, &bytes, WriteMode::default(), &caller).unwrap();
     }
-    volume.close(NOW).unwrap();
+    volume.close().unwrap();
     drop(volume);
     device.reset();
     drop(open());

@@ -48,7 +48,7 @@ fn what_was_written_is_there_after_a_remount() {
     let bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i * 7 / 3) as u8).collect();
     volume.write(big.ino, 0, &bytes, WriteMode::default(), &caller()).unwrap();
     assert_eq!(content(&volume, b"big"), bytes);
-    volume.close(NOW).unwrap();
+    volume.close().unwrap();
     drop(volume);
     let volume = open(&device);
     assert_eq!(content(&volume, b"small"), b"hello");
@@ -66,13 +66,13 @@ fn what_was_synced_is_there_without_a_checkpoint() {
         let bytes = vec![i as u8; 10 + 97 * i as usize];
         volume.write(file.ino, 0, &bytes, WriteMode::default(), &caller()).unwrap();
         if i % 7 == 0 {
-            volume.sync_file(file.ino, NOW).unwrap();
+            volume.sync_file(file.ino).unwrap();
         }
         files.push((name, bytes));
     }
     volume.rename(ROOT_INO, b"file1", ROOT_INO, b"file2", RenameMode::Replace, &caller()).unwrap();
     volume.unlink(ROOT_INO, b"file3", &caller()).unwrap();
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     drop(volume);
     let volume = open(&device);
     assert_eq!(content(&volume, b"file2"), files[1].1);
@@ -88,11 +88,11 @@ fn overwriting_a_block_and_fsync_is_one_write_and_one_flush() {
     let volume = open(&device);
     let file = volume.make_node(ROOT_INO, b"f", 0o100_644, 0, &caller()).unwrap();
     volume.write(file.ino, 0, &vec![1; 1 << 20], WriteMode::default(), &caller()).unwrap();
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     for block in [0, 17, 200, 17] {
         volume.write(file.ino, block * 4096, &[2; 4096], WriteMode::default(), &caller()).unwrap();
         device.reset();
-        volume.sync_file(file.ino, NOW).unwrap();
+        volume.sync_file(file.ino).unwrap();
         let counts = device.counts();
         assert_eq!((counts.writes, counts.written_blocks, counts.flushes), (1, 2, 1));
     }
@@ -114,13 +114,13 @@ fn a_small_volume_is_cleaned_over_and_over() {
         volume.write(file.ino, block * 4096, &bytes, WriteMode::default(), &caller()).unwrap();
         model[block as usize] = round;
         if round % 50 == 0 {
-            volume.sync_file(file.ino, NOW).unwrap();
+            volume.sync_file(file.ino).unwrap();
         }
         if round % 4000 == 0 {
             while volume.work(NOW).unwrap() == sfs_core::request::Work::More {}
         }
     }
-    volume.sync_all(NOW).unwrap();
+    volume.sync_all().unwrap();
     assert!(volume.counters().segments_cleaned > 0);
     drop(volume);
     let volume = open(&device);

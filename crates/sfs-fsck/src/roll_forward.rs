@@ -153,10 +153,10 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
     for chunk in batch {
         let first = chunk.header.address + chunk.summary_blocks() as u64;
         for (address, entry) in (first..).zip(&chunk.entries) {
-            let SummaryEntry::Data { ino, block, checksum, write_count, modified } = *entry else {
+            let SummaryEntry::Data { ino, block, checksum, history } = *entry else {
                 continue;
             };
-            let mapping = Mapping { address, checksum, write_count, modified };
+            let mapping = Mapping { address, checksum, history };
             items.map(ino, block, mapping).map_err(damaged)?;
         }
     }

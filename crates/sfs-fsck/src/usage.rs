@@ -108,8 +108,8 @@ fn count(volume: &Volume<'_>, items: &Items, nodes: &[NodePointer]) -> BTreeMap<
             let Some(segment) = layout.segment_of(mapping.address) else { continue };
             let counted = table.entry(segment).or_default();
             counted.live_blocks += 1;
-            counted.write_count_sum += u64::from(mapping.write_count);
-            counted.modified_sum += u64::from(mapping.modified);
+            counted.write_count_sum += u64::from(mapping.history.write_count());
+            counted.modified_sum += u64::from(mapping.history.modified);
         }
     }
     table

@@ -64,7 +64,7 @@ fn nothing_is_wrong_with_what_runs_leave() {
             let image = Arc::new(image);
             let volume = Volume::open(image.clone(), tight(), after(0)).expect("it opens");
             rig::settle(&volume, after(60_000)).expect("it works");
-            volume.close(after(60_000)).expect("it closes");
+            volume.close().expect("it closes");
             let report = check_all(&image);
             let findings = report.findings.kept();
             assert_eq!(report.errors(), 0, "seed {seed}, closed {crash_no}: {findings:?}");

@@ -21,6 +21,18 @@ pub struct HeadRecord {
     pub next_block: u32,
 }
 
+/// State of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PolicyRecord {
+    /// Which policy: another one does not touch it.
+    pub name: String,
+    /// Its own bytes, at most [`POLICY_STATE_LEN_MAX`].
+    pub state: Vec<u8>,
+}
+
+/// Most bytes of state that a policy keeps in a checkpoint.
+pub const POLICY_STATE_LEN_MAX: usize = 16 * 1024;
+
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct CheckpointRecord {
@@ -40,8 +52,10 @@ pub struct CheckpointRecord {
     pub next_ino: u64,
     /// Open heads.
     pub heads: Vec<HeadRecord>,
-    /// Volume time, quarter seconds since the volume was made.
-    pub time: u32,
+    /// Blocks that users have written so far: what ticks count.
+    pub blocks_written: u64,
+    /// What the policies want to find again, by their names.
+    pub policies: Vec<PolicyRecord>,
     /// Nothing was written after it: the volume was unmounted.
     pub unmounted: bool,
     /// Times the volume was mounted for writing.

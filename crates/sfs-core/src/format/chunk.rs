@@ -8,7 +8,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, Structure};
+use super::{Corruption, CorruptionKind, History, Structure};
 
 const MAGIC: [u8; 4] = *b"SFSc";
 const UNSUMMED: usize = 8;
@@ -41,7 +41,7 @@ struct RawEntry {
     block: U32,
     checksum: U32,
     modified: U32,
-    write_count: U16,
+    writes: U16,
     kind: u8,
     reserved: u8,
 }
@@ -72,10 +72,8 @@ pub enum SummaryEntry {
         block: u32,
         /// CRC-32C of the block.
         checksum: u32,
-        /// Write count, as in the mapping.
-        write_count: u16,
-        /// Modification time, as in the mapping.
-        modified: u32,
+        /// As in the mapping.
+        history: History,
     },
     /// A tree node.
     Node {
@@ -86,18 +84,18 @@ pub enum SummaryEntry {
 
 impl SummaryEntry {
     fn encode(&self) -> RawEntry {
-        let (ino, block, checksum, modified, write_count, kind) = match *self {
-            Self::Data { ino, block, checksum, write_count, modified } => {
-                (ino, block, checksum, modified, write_count, KIND_DATA)
+        let (ino, block, checksum, history, kind) = match *self {
+            Self::Data { ino, block, checksum, history } => {
+                (ino, block, checksum, history, KIND_DATA)
             }
-            Self::Node { checksum } => (0, 0, checksum, 0, 0, KIND_NODE),
+            Self::Node { checksum } => (0, 0, checksum, History::default(), KIND_NODE),
         };
         RawEntry {
             ino: ino.into(),
             block: block.into(),
             checksum: checksum.into(),
-            modified: modified.into(),
-            write_count: write_count.into(),
+            modified: history.modified.into(),
+            writes: history.writes.into(),
             kind,
             reserved: 0,
         }
@@ -109,8 +107,7 @@ impl SummaryEntry {
                 ino: raw.ino.get(),
                 block: raw.block.get(),
                 checksum: raw.checksum.get(),
-                write_count: raw.write_count.get(),
-                modified: raw.modified.get(),
+                history: History { writes: raw.writes.get(), modified: raw.modified.get() },
             }),
             KIND_NODE => Some(Self::Node { checksum: raw.checksum.get() }),
             _ => None,
@@ -129,7 +126,7 @@ pub struct ChunkHeader {
     pub address: u64,
     /// Checksum of the chunk before it in sequence: stale chunks of an earlier life do not match.
     pub previous: u32,
-    /// When it was written, quarter seconds since the volume was made.
+    /// When it was written, in ticks.
     pub time: u32,
     /// The head that wrote it.
     pub head: u8,

@@ -148,7 +148,7 @@ pub struct Inode {
     pub btime: Timestamp,
     /// Block writes since creation (SFS, section 3.2: W_f).
     pub write_count: u64,
-    /// Last block write, quarter seconds since the volume was made (T_f^m).
+    /// Last block write, in ticks (T_f^m).
     pub modified: u32,
 }
 

@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, ItemKind, Key, Structure};
+use super::{Corruption, CorruptionKind, History, ItemKind, Key, Structure};
 
 /// Blocks whose mappings share one item.
 pub const RUN_BLOCKS: u32 = 32;
@@ -26,10 +26,8 @@ pub struct Mapping {
     pub address: u64,
     /// CRC-32C of the block.
     pub checksum: u32,
-    /// Writes of the block since it was created, saturating (SFS, section 3.2: W_b).
-    pub write_count: u16,
-    /// Time of the last write, in quarter seconds since the volume was made (T_b^m).
-    pub modified: u32,
+    /// What is remembered of its writes.
+    pub history: History,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -38,7 +36,7 @@ struct RawMapping {
     address_low: U32,
     address_high: u8,
     encoding: u8,
-    write_count: U16,
+    writes: U16,
     modified: U32,
     checksum: U32,
 }
@@ -53,8 +51,8 @@ impl Mapping {
             address_low: U32::new(self.address as u32),
             address_high: (self.address >> 32) as u8,
             encoding: ENCODING_PLAIN,
-            write_count: self.write_count.into(),
-            modified: self.modified.into(),
+            writes: self.history.writes.into(),
+            modified: self.history.modified.into(),
             checksum: self.checksum.into(),
         }
     }
@@ -63,8 +61,7 @@ impl Mapping {
         (raw.encoding == ENCODING_PLAIN).then(|| Self {
             address: u64::from(raw.address_high) << 32 | u64::from(raw.address_low.get()),
             checksum: raw.checksum.get(),
-            write_count: raw.write_count.get(),
-            modified: raw.modified.get(),
+            history: History { writes: raw.writes.get(), modified: raw.modified.get() },
         })
     }
 }

@@ -51,17 +51,21 @@ pub struct UsageEntry {
     pub state: SegmentState,
     /// The head it was written by.
     pub group: u8,
-    /// Sum of the write counts of its live data blocks.
+    /// Sum of the write counts of its live data blocks ([`super::History::write_count`]).
     pub write_count_sum: u64,
-    /// Sum of the modification times of its live data blocks (quarter seconds).
+    /// Sum of the modification times of its live data blocks, in ticks.
     pub modified_sum: u64,
+    /// When it was opened last, in ticks.
+    pub opened: u32,
+    /// When it was sealed last, in ticks; 0 while it is Open.
+    pub sealed: u32,
     /// Sequence number of the chunk at which it was last freed (Clean, Drained) or opened (Open,
     /// Sealed). Clean segments are opened in the order of this number, then of their own.
     pub stamp: u64,
 }
 
 /// Bytes of an encoded entry.
-const RAW_LEN: usize = 32;
+const RAW_LEN: usize = 40;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -72,6 +76,8 @@ struct RawUsage {
     reserved: U16,
     write_count_sum: U64,
     modified_sum: U64,
+    opened: U32,
+    sealed: U32,
     stamp: U64,
 }
 
@@ -86,6 +92,8 @@ impl UsageEntry {
         group: 0,
         write_count_sum: 0,
         modified_sum: 0,
+        opened: 0,
+        sealed: 0,
         stamp: 0,
     };
 
@@ -100,6 +108,8 @@ impl UsageEntry {
                 reserved: U16::ZERO,
                 write_count_sum: entry.write_count_sum.into(),
                 modified_sum: entry.modified_sum.into(),
+                opened: entry.opened.into(),
+                sealed: entry.sealed.into(),
                 stamp: entry.stamp.into(),
             };
             value.extend_from_slice(raw.as_bytes());
@@ -122,6 +132,8 @@ impl UsageEntry {
                 group: raw.group,
                 write_count_sum: raw.write_count_sum.get(),
                 modified_sum: raw.modified_sum.get(),
+                opened: raw.opened.get(),
+                sealed: raw.sealed.get(),
                 stamp: raw.stamp.get(),
             })
         };

@@ -12,7 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
 use super::commit::{Request, Selection};
-use crate::format::{CheckpointRecord, SummaryEntry, Timestamp, usage_key};
+use crate::format::{CheckpointRecord, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD, Payload};
 use crate::meta::{Fault, Meta};
 use crate::{Error, Result};
@@ -35,7 +35,7 @@ impl Volume {
 
     /// Makes all metadata durable. Data that waits goes on waiting, but for what must not be behind
     /// the metadata.
-    pub(super) fn checkpoint(&self, log: &mut Log, time: u32, unmounted: bool) -> Result<()> {
+    pub(super) fn checkpoint(&self, log: &mut Log, unmounted: bool) -> Result<()> {
         // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
         self.writable()?;
         let mut chunks = Vec::new();
@@ -43,9 +43,9 @@ impl Volume {
         let _keep = self.keep_nodes();
         let snapshot = loop {
             let mut meta = self.meta.write();
-            let step = self.build_ordered(log, &mut meta, time).and_then(|built| {
+            let step = self.build_ordered(log, &mut meta).and_then(|built| {
                 chunks.extend(built);
-                self.snapshot(log, &mut meta, time, unmounted)
+                self.snapshot(log, &mut meta, unmounted)
             });
             drop(meta);
             let error = match step {
@@ -78,13 +78,12 @@ impl Volume {
         &self,
         log: &mut Log,
         meta: &mut Meta,
-        time: u32,
     ) -> std::result::Result<Vec<Chunk>, Fault> {
         if self.ordered_files.lock().is_empty() {
             return Ok(Vec::new());
         }
         let selection = &Selection::Files(BTreeSet::new());
-        let request = Request { selection, moves: &[], time, reserve: 0 };
+        let request = Request { selection, moves: &[], reserve: 0 };
         Ok(self.build(log, meta, &request)?.chunks)
     }
 
@@ -93,7 +92,6 @@ impl Volume {
         &self,
         log: &mut Log,
         meta: &mut Meta,
-        time: u32,
         unmounted: bool,
     ) -> std::result::Result<Snapshot, Fault> {
         self.prepare_usage(log, meta)?;
@@ -130,7 +128,7 @@ impl Volume {
             payload: Payload::Node(block),
         };
         batch.fill(out.nodes.into_iter().map(append).collect());
-        let chunks = batch.finish(log, self.superblock.volume(), time);
+        let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
         self.expect_reads(&chunks);
         let written = self.counters.snapshot();
@@ -143,7 +141,8 @@ impl Volume {
             root_level: out.level,
             next_ino: meta.next_ino,
             heads: log.heads.records(),
-            time,
+            blocks_written: meta.usage.clock.blocks(),
+            policies: meta.save_policies(),
             unmounted,
             mount_count: log.mount_count,
             user_bytes_written: log.user_bytes_before + written.user_bytes_written,
@@ -223,19 +222,16 @@ impl Volume {
     }
 
     /// Writes everything and a last checkpoint. Nothing may be written afterwards.
-    pub fn close(&self, now: Timestamp) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
         self.writable()?;
         self.reclaim_all()?;
         let mut log = self.log.lock();
-        let time = self.volume_time(now);
-        self.commit(&mut log, &Selection::All, time)?;
-        match self.checkpoint(&mut log, time, true) {
-            Err(Error::NoSpace) if self.make_room(&mut log, time)? => {
-                self.checkpoint(&mut log, time, true)
-            }
+        self.commit(&mut log, &Selection::All)?;
+        match self.checkpoint(&mut log, true) {
+            Err(Error::NoSpace) if self.make_room(&mut log)? => self.checkpoint(&mut log, true),
             other => other,
         }
     }

@@ -17,7 +17,6 @@ use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log, METADATA_HEAD};
 use crate::meta::mapping;
-use crate::policy;
 use crate::tree::{Missing, VerifiedNode};
 
 /// A round cleans segments until it has so large a share of the write buffer in hand, at least
@@ -36,8 +35,8 @@ struct Live {
 
 impl Volume {
     /// Cleans a few segments, checkpoint included; says whether there was one worth cleaning.
-    pub(super) fn clean(&self, log: &mut Log, time: u32) -> Result<bool> {
-        let victims = self.choose_victims(time);
+    pub(super) fn clean(&self, log: &mut Log) -> Result<bool> {
+        let victims = self.choose_victims();
         if victims.is_empty() {
             return Ok(false);
         }
@@ -45,9 +44,9 @@ impl Volume {
         for segment in &victims {
             self.empty(*segment, &mut moves)?;
         }
-        self.commit_some(log, &Selection::Files(Default::default()), &moves, time)?;
+        self.commit_some(log, &Selection::Files(Default::default()), &moves)?;
         drop(moves);
-        self.checkpoint(log, time, false)?;
+        self.checkpoint(log, false)?;
         self.note_rotten(&victims);
         let count = victims.len() as u64;
         self.counters.segments_cleaned.fetch_add(count, Ordering::Relaxed);
@@ -64,11 +63,10 @@ impl Volume {
 
     /// The best victims whose live blocks fit into what is Clean, together with the nodes that
     /// moving them makes dirty.
-    fn choose_victims(&self, time: u32) -> Vec<u32> {
-        let meta = self.meta.read();
+    fn choose_victims(&self) -> Vec<u32> {
+        let mut meta = self.meta.write();
         let layout = &self.superblock.layout;
-        let best =
-            policy::victims(&*self.victims, meta.usage.entries(), layout.segment_blocks, time);
+        let best = meta.victims(layout.segment_blocks);
         let room = Batch::segment_room(layout);
         let memory = self.options.write_buffer / MOVED_SHARE / BLOCK_SIZE;
         let (nodes, dirty) = (meta.usage.live_blocks_of(METADATA_HEAD), meta.tree.dirty_count());

@@ -21,7 +21,7 @@ use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry,
     VALUE_LEN_MAX, run_key,
 };
-use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD, Payload};
+use crate::log::{Append, Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD, Payload};
 use crate::meta::{Fault, Meta};
 use crate::policy::Candidate;
 use crate::{Error, Result};
@@ -50,8 +50,6 @@ pub(super) struct Move {
 pub(super) struct Request<'a> {
     pub(super) selection: &'a Selection,
     pub(super) moves: &'a [Move],
-    /// Volume time.
-    pub(super) time: u32,
     /// Clean segments that must be left.
     pub(super) reserve: usize,
 }
@@ -100,6 +98,9 @@ struct FilePlan<'a> {
     ino: u64,
     data: MutexGuard<'a, FileData>,
     inode: Inode,
+    /// Blocks written to it before, and when the last was.
+    write_count: u64,
+    modified: u32,
     /// Blocks that are written now, and what they were mapped to.
     blocks: Vec<(u32, DirtyBlock, Option<Mapping>)>,
     /// The file lives in its tree item from now on.
@@ -117,15 +118,15 @@ impl Volume {
         meta: &mut Meta,
         request: &Request<'_>,
     ) -> std::result::Result<Built, Fault> {
-        let time = request.time;
         let room = self.room(log, meta, request);
         let (ordered, others) = self.select(request.selection);
         let limit = match request.selection {
             Selection::Blocks(limit) => room.min(*limit),
             _ => room,
         };
-        let (files, progress) = plan_files(meta, (&ordered, room), (&others, limit), time)?;
-        let mut chosen = self.choose(meta, &files, request.moves, time)?;
+        let (files, progress) = plan_files(meta, (&ordered, room), (&others, limit))?;
+        meta.begin_writing(self.superblock.layout.segment_blocks);
+        let mut chosen = self.choose(meta, &files, request.moves)?;
         if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
             return Ok(Built { chunks: Vec::new(), progress });
         }
@@ -138,10 +139,11 @@ impl Volume {
         meta.clear_changes();
         let batch = self.lay_out(log, meta, &mut chosen, &delta);
         self.map(log, meta, &chosen)?;
+        meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
         meta.tree.prune();
         meta.usage.settle(log.next_sequence);
 
-        let chunks = batch.finish(log, self.superblock.volume(), time);
+        let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
         self.expect_reads(&chunks);
         Ok(Built { chunks, progress })
@@ -171,7 +173,7 @@ impl Volume {
             return (spare * Batch::segment_room(layout) / 2).max(2);
         }
         // A few more fit where the heads are.
-        let groups = 0..self.placement.group_count();
+        let groups = 0..meta.placement.group_count();
         groups.map(|group| Batch::head_room(log, layout, data_head(group))).min().unwrap_or(0)
     }
 
@@ -192,26 +194,28 @@ impl Volume {
         meta: &Meta,
         files: &[FilePlan<'_>],
         moves: &[Move],
-        time: u32,
     ) -> std::result::Result<Vec<Chosen>, Fault> {
         let mut chosen = Vec::new();
         for file in files {
             for (block, dirty, old) in &file.blocks {
-                let ino = file.ino;
-                let write_count = old.map_or(0, |old| old.write_count);
-                let modified = old.map_or(file.inode.modified, |old| old.modified);
-                let candidate = Candidate { write_count, modified, cleaning: false };
+                let now = meta.usage.clock.after(chosen.len() as u64);
+                let before = old.map(|old| old.history);
+                let candidate = Candidate {
+                    ino: file.ino,
+                    block: *block,
+                    history: before,
+                    group: old.and_then(|old| meta.group_of(&old)),
+                    cleaning: false,
+                    file_write_count: file.write_count,
+                    file_modified: file.modified,
+                };
+                let history = meta.placement.history(before, now);
                 chosen.push(Chosen {
-                    ino,
+                    ino: file.ino,
                     block: *block,
                     memory: dirty.memory.clone(),
-                    mapping: Mapping {
-                        address: 0,
-                        checksum: dirty.checksum,
-                        write_count: write_count.saturating_add(1),
-                        modified: time,
-                    },
-                    group: self.placement.group(&candidate, time),
+                    mapping: Mapping { address: 0, checksum: dirty.checksum, history },
+                    group: meta.placement.group(&candidate, now),
                     cleaning: false,
                 });
             }
@@ -223,14 +227,21 @@ impl Volume {
             if now != Some(moved.from) || written.contains(&(moved.ino, moved.block)) {
                 continue;
             }
-            let Mapping { write_count, modified, .. } = moved.from;
-            let candidate = Candidate { write_count, modified, cleaning: true };
+            let candidate = Candidate {
+                ino: moved.ino,
+                block: moved.block,
+                history: Some(moved.from.history),
+                group: meta.group_of(&moved.from),
+                cleaning: true,
+                file_write_count: 0,
+                file_modified: 0,
+            };
             chosen.push(Chosen {
                 ino: moved.ino,
                 block: moved.block,
                 memory: moved.memory.clone(),
                 mapping: moved.from,
-                group: self.placement.group(&candidate, time),
+                group: meta.placement.group(&candidate, meta.usage.clock.now()),
                 cleaning: true,
             });
         }
@@ -248,7 +259,7 @@ impl Volume {
         reserve: usize,
     ) -> Result<()> {
         let layout = &self.superblock.layout;
-        let groups = 0..self.placement.group_count();
+        let groups = 0..meta.placement.group_count();
         let opens: usize = groups
             .map(|group| {
                 let count = chosen.iter().filter(|c| c.group == group).count();
@@ -352,15 +363,9 @@ impl Volume {
 
 impl Chosen {
     fn append(&self) -> Append {
-        let Mapping { checksum, write_count, modified, .. } = self.mapping;
+        let Mapping { checksum, history, .. } = self.mapping;
         Append {
-            entry: SummaryEntry::Data {
-                ino: self.ino,
-                block: self.block,
-                checksum,
-                write_count,
-                modified,
-            },
+            entry: SummaryEntry::Data { ino: self.ino, block: self.block, checksum, history },
             payload: Payload::Data(self.memory.clone()),
         }
     }
@@ -368,7 +373,7 @@ impl Chosen {
 
 /// The head of a group of data blocks.
 fn data_head(group: u8) -> u8 {
-    METADATA_HEAD + 1 + group
+    FIRST_GROUP_HEAD + group
 }
 
 /// What a batch does to the `ordered` files and to the `others`, each with the number of blocks
@@ -377,7 +382,6 @@ fn plan_files<'a>(
     meta: &Meta,
     ordered: (&'a [Arc<Handle>], usize),
     others: (&'a [Arc<Handle>], usize),
-    time: u32,
 ) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), Fault> {
     let mut left = ordered.1;
     let mut progress = Progress::Done;
@@ -398,7 +402,7 @@ fn plan_files<'a>(
             progress = Progress::More;
         }
         if (fits || limit > 0)
-            && let Some(plan) = plan_file(meta, handle.ino, data, limit, time)?
+            && let Some(plan) = plan_file(meta, handle.ino, data, limit)?
         {
             left -= plan.blocks.len() + 1;
             plans.push(plan);
@@ -416,11 +420,11 @@ fn plan_file<'a>(
     ino: u64,
     data: MutexGuard<'a, FileData>,
     limit: usize,
-    time: u32,
 ) -> std::result::Result<Option<FilePlan<'a>>, Fault> {
     meta.tree.prepare(&Key::inode(ino))?;
     let Some(value) = meta.tree.get(&Key::inode(ino))? else { return Ok(None) };
     let mut inode = Inode::decode(value, ino)?;
+    let Inode { write_count, modified, .. } = inode;
     let inline_key = Key::new(ino, ItemKind::Inline, 0);
     meta.tree.prepare(&inline_key)?;
     let pending = data.pending.unwrap_or(super::handles::Pending { size: inode.size, times: None });
@@ -432,11 +436,13 @@ fn plan_file<'a>(
     if only_first && fits {
         let content = data.dirty[&0].memory.block().0[..shown.size as usize].to_vec();
         shown.flags.set(InodeFlags::INLINE, true);
-        count_write(&mut shown, 1, time);
+        count_write(&mut shown, 1, meta.usage.clock.now());
         let plan = FilePlan {
             ino,
             data,
             inode: shown,
+            write_count,
+            modified,
             blocks: Vec::new(),
             inline: Some(content),
             outgrown: false,
@@ -458,8 +464,9 @@ fn plan_file<'a>(
     if outgrown {
         inode.flags.set(InodeFlags::INLINE, false);
     }
-    count_write(&mut inode, blocks.len() as u64, time);
-    Ok(Some(FilePlan { ino, data, inode, blocks, inline: None, outgrown }))
+    count_write(&mut inode, blocks.len() as u64, meta.usage.clock.now());
+    let inline = None;
+    Ok(Some(FilePlan { ino, data, inode, write_count, modified, blocks, inline, outgrown }))
 }
 
 /// `blocks` of file `ino`, with what each is mapped to. The runs are in memory afterwards.
@@ -482,9 +489,9 @@ fn old_mappings<'a>(
 }
 
 /// `count` blocks of the file are written (SFS, section 3.2: W_f and T_f^m).
-fn count_write(inode: &mut Inode, count: u64, time: u32) {
+fn count_write(inode: &mut Inode, count: u64, now: u32) {
     if count > 0 {
         inode.write_count = inode.write_count.saturating_add(count);
-        inode.modified = time;
+        inode.modified = now;
     }
 }

@@ -35,11 +35,11 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         user_bytes_before: 0,
         device_bytes_before: 0,
     };
-    let meta = Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO);
     let options = Options { discard: false, ..Options::default() };
+    let meta = Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO, &options);
     let volume = Volume::assemble(device.clone(), superblock.clone(), options, log, meta);
     volume.fill_first_tree(root);
-    volume.checkpoint(&mut volume.log.lock(), 0, true)?;
+    volume.checkpoint(&mut volume.log.lock(), true)?;
 
     let block = Block(superblock.encode());
     let stream = Stream::default();

@@ -220,9 +220,9 @@ impl Volume {
         caller: &Caller,
     ) -> Result<()> {
         if self.is_batch_short() {
-            self.write_named_ahead(parent, name, caller)?;
+            self.write_named_ahead(parent, name)?;
             if mode == RenameMode::Exchange {
-                self.write_named_ahead(new_parent, new_name, caller)?;
+                self.write_named_ahead(new_parent, new_name)?;
             }
         }
         let logic = |txn: &mut Txn<'_>| {
@@ -266,13 +266,11 @@ impl Volume {
     }
 
     /// Writes out the data of a file that is about to be renamed.
-    fn write_named_ahead(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
+    fn write_named_ahead(&self, parent: u64, name: &[u8]) -> Result<()> {
         // What is wrong with the name, renaming will say.
         let Ok(found) = self.consult(|txn| self.find(txn, parent, name)) else { return Ok(()) };
         match self.handles.find(found.ino) {
-            Some(handle) if !handle.data().dirty.is_empty() => {
-                self.write_ahead(found.ino, caller.now)
-            }
+            Some(handle) if !handle.data().dirty.is_empty() => self.write_ahead(found.ino),
             _ => Ok(()),
         }
     }

@@ -53,14 +53,15 @@ impl Volume {
             device_bytes_before: record.device_bytes_written,
         };
         let tree = Tree::open(record.root(), record.root_level);
-        let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino);
+        let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino, &options);
         let volume = Self::assemble(device, superblock, options, log, meta);
-        volume.clock.start(record.time, now);
-        volume.load_usage()?;
+        volume.clock.start(now);
+        volume.load_usage(record.blocks_written)?;
+        volume.meta.write().restore_policies(&record.policies);
         volume.roll_forward()?;
         volume.find_orphans()?;
         if !volume.options.read_only {
-            volume.begin_life(now)?;
+            volume.begin_life()?;
         }
         Ok(volume)
     }
@@ -68,12 +69,11 @@ impl Volume {
     /// What was rolled forward becomes part of a checkpoint, and the chain of chunks goes on from a
     /// number that no earlier mount has used: a chunk that a crash left behind, of a batch that is
     /// not whole say, cannot fit, even if this mount writes again what an earlier one had written.
-    fn begin_life(&self, now: Timestamp) -> Result<()> {
-        let time = self.volume_time(now);
+    fn begin_life(&self) -> Result<()> {
         let mut log = self.log.lock();
         let previous = log.previous;
         log.previous = crc32c::crc32c_append(previous, &log.mount_count.to_le_bytes());
-        match self.checkpoint(&mut log, time, false) {
+        match self.checkpoint(&mut log, false) {
             Err(Error::NoSpace) => {
                 // Nothing was written; the first commit will make room.
                 log.previous = previous;
@@ -83,7 +83,7 @@ impl Volume {
         }
     }
 
-    fn load_usage(&self) -> Result<()> {
+    fn load_usage(&self, blocks_written: u64) -> Result<()> {
         let layout = self.superblock.layout;
         let mut entries = Vec::with_capacity(layout.segment_count as usize);
         while entries.len() < layout.segment_count as usize {
@@ -110,7 +110,7 @@ impl Volume {
                 return Err(wrong(head.segment).into());
             }
         }
-        self.meta.write().usage = UsageTable::from_entries(layout, entries);
+        self.meta.write().usage = UsageTable::from_entries(layout, entries, blocks_written);
         Ok(())
     }
 
@@ -220,6 +220,7 @@ impl Volume {
             self.apply_change(change, at)?;
         }
         for chunk in batch {
+            self.meta.write().usage.clock.catch_up(chunk.header.time);
             self.apply_mappings(chunk, sequence)?;
         }
         Ok(())
@@ -257,8 +258,8 @@ impl Volume {
         let data: Vec<(u64, u32, Mapping)> = (first..)
             .zip(&chunk.entries)
             .filter_map(|(address, entry)| match *entry {
-                SummaryEntry::Data { ino, block, checksum, write_count, modified } => {
-                    Some((ino, block, Mapping { address, checksum, write_count, modified }))
+                SummaryEntry::Data { ino, block, checksum, history } => {
+                    Some((ino, block, Mapping { address, checksum, history }))
                 }
                 SummaryEntry::Node { .. } => None,
             })
@@ -297,7 +298,7 @@ impl Volume {
                     run.encode(&mut value);
                     meta.tree.put(&key, &value)?;
                 }
-                gone.iter().for_each(|(_, mapping)| meta.usage.remove(mapping, sequence));
+                gone.iter().for_each(|(_, mapping)| meta.let_go(mapping, sequence));
                 Ok(Some(key))
             })?;
             match next {
@@ -434,6 +435,7 @@ fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
         record.mount_count,
         record.user_bytes_written,
         record.device_bytes_written,
+        record.blocks_written,
     ];
     let sound = record.next_sequence > 0 && record.next_ino >= FIRST_INO;
     if !sound || counts.iter().any(|count| *count >= COUNT_MAX) {

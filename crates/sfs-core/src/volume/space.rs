@@ -123,13 +123,13 @@ impl Volume {
 
     /// Makes segments Clean: a checkpoint lets the Drained go, and if that is not enough, some are
     /// cleaned. Says whether there are more than before.
-    pub(super) fn make_room(&self, log: &mut Log, time: u32) -> Result<bool> {
+    pub(super) fn make_room(&self, log: &mut Log) -> Result<bool> {
         let clean = || self.meta.read().usage.clean_count();
         let before = clean();
-        self.checkpoint(log, time, false)?;
+        self.checkpoint(log, false)?;
         let (mut most, mut vain) = (clean(), 0);
         while vain < VAIN_ROUNDS_MAX && self.wants_cleaning(&self.meta.read()) {
-            if !self.clean(log, time)? {
+            if !self.clean(log)? {
                 break;
             }
             vain = if clean() > most { 0 } else { vain + 1 };
@@ -149,7 +149,7 @@ impl Volume {
             return Ok(());
         }
         let Some(mut log) = self.log.try_lock() else { return Ok(()) };
-        unless_full(self.make_room(&mut log, self.clock.time()).map(drop))
+        unless_full(self.make_room(&mut log).map(drop))
     }
 }
 

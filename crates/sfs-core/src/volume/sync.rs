@@ -13,7 +13,7 @@ use sfs_device::{BLOCK_SIZE, DeviceError};
 
 use super::Volume;
 use super::commit::{Move, Progress, Request, Selection};
-use crate::format::{SummaryEntry, Timestamp};
+use crate::format::SummaryEntry;
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
 use crate::{Error, Result};
@@ -65,16 +65,16 @@ impl SyncQueue {
 impl Volume {
     /// Everything that was done to `ino`, and every namespace operation before, is durable
     /// afterwards (durability contract, sentence 1).
-    pub fn sync_file(&self, ino: u64, now: Timestamp) -> Result<()> {
-        self.sync(Some(ino), now)
+    pub fn sync_file(&self, ino: u64) -> Result<()> {
+        self.sync(Some(ino))
     }
 
     /// Everything is durable afterwards.
-    pub fn sync_all(&self, now: Timestamp) -> Result<()> {
-        self.sync(None, now)
+    pub fn sync_all(&self) -> Result<()> {
+        self.sync(None)
     }
 
-    fn sync(&self, file: Option<u64>, now: Timestamp) -> Result<()> {
+    fn sync(&self, file: Option<u64>) -> Result<()> {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         if self.options.read_only {
             return Ok(());
@@ -86,8 +86,7 @@ impl Volume {
             return Ok(());
         }
         let (generation, selection) = self.syncs.take();
-        let time = self.volume_time(now);
-        let outcome = self.commit(&mut log, &selection, time).and_then(|()| self.flush(&mut log));
+        let outcome = self.commit(&mut log, &selection).and_then(|()| self.flush(&mut log));
         match outcome {
             Ok(()) => log.synced = generation,
             // Others may wait for it, too, and must not take a later commit for theirs.
@@ -98,15 +97,15 @@ impl Volume {
 
     /// Writes out what `selection` says: in one batch if there is room for it, otherwise in several,
     /// making room between them.
-    pub(super) fn commit(&self, log: &mut Log, selection: &Selection, time: u32) -> Result<()> {
+    pub(super) fn commit(&self, log: &mut Log, selection: &Selection) -> Result<()> {
         let mut tried = false;
         loop {
-            match self.commit_some(log, selection, &[], time) {
+            match self.commit_some(log, selection, &[]) {
                 Ok(Progress::More) if !matches!(selection, Selection::Blocks(_)) => tried = false,
                 Ok(_) => return Ok(()),
                 Err(Error::NoSpace) => {
                     // A checkpoint also makes the next batch smaller: try again in any case.
-                    let more = self.make_room(log, time)?;
+                    let more = self.make_room(log)?;
                     if tried && !more {
                         return Err(Error::NoSpace);
                     }
@@ -124,7 +123,6 @@ impl Volume {
         log: &mut Log,
         selection: &Selection,
         moves: &[Move],
-        time: u32,
     ) -> Result<Progress> {
         // The log may have been waited for; what failed meanwhile must not be built upon.
         self.writable()?;
@@ -133,7 +131,7 @@ impl Volume {
         let built = loop {
             let mut meta = self.meta.write();
             let reserve = if moves.is_empty() { self.cleaning_reserve(&meta) } else { 0 };
-            let request = Request { selection, moves, time, reserve };
+            let request = Request { selection, moves, reserve };
             match self.build(log, &mut meta, &request) {
                 Ok(built) => break built,
                 Err(Fault::Missing(missing)) => {

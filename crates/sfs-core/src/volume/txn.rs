@@ -121,4 +121,4 @@ pub(crate) fn run_base(key: &Key) -> Result<u32, Corruption> {
         .ok_or(Corruption::new(Structure::Item, key.ino, CorruptionKind::Value))
 }
 
-const _: () = assert!(USAGE_PER_ITEM as usize * 32 <= VALUE_LEN_MAX);
+const _: () = assert!(USAGE_PER_ITEM as usize * 40 <= VALUE_LEN_MAX);

@@ -35,14 +35,12 @@ const DIRTY_NODES_MIN: usize = 256;
 /// Blocks that are written out at once to make room in the write buffer.
 const WRITE_OUT_BLOCKS: usize = 1024;
 
-/// Volume time and what is due.
+/// What is due.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// Counts changes.
     changes: AtomicU64,
     due: Mutex<Due>,
-    /// Volume time never goes back, whatever the caller's clock does.
-    time: std::sync::atomic::AtomicU32,
 }
 
 /// Times in milliseconds since 1970.
@@ -61,14 +59,8 @@ struct Due {
 }
 
 impl Clock {
-    pub(super) fn start(&self, time: u32, now: Timestamp) {
-        self.time.store(time, Ordering::Relaxed);
+    pub(super) fn start(&self, now: Timestamp) {
         self.due.lock().checkpoint = millis(now);
-    }
-
-    /// Volume time as last heard of.
-    pub(super) fn time(&self) -> u32 {
-        self.time.load(Ordering::Relaxed)
     }
 
     /// Nothing has changed since cleaning gained nothing: another round would only wear the device.
@@ -87,13 +79,6 @@ fn millis(time: Timestamp) -> i64 {
 }
 
 impl Volume {
-    /// `now` as volume time: quarter seconds since the volume was made, never less than before.
-    pub(super) fn volume_time(&self, now: Timestamp) -> u32 {
-        let since = millis(now).saturating_sub(millis(self.superblock.created)) / 250;
-        let time = u32::try_from(since.max(0)).unwrap_or(u32::MAX);
-        self.clock.time.fetch_max(time, Ordering::Relaxed).max(time)
-    }
-
     /// A file has dirty blocks or pending attributes.
     pub(super) fn note_dirty(&self, handle: &Arc<Handle>) {
         let ordered = handle.data().ordered;
@@ -116,15 +101,13 @@ impl Volume {
 
     /// Writes the data of `ino` out. Data that has to go with the next delta has to fit into one
     /// batch with it: where there is not room for much, it goes ahead of what will be said of it.
-    pub(super) fn write_ahead(&self, ino: u64, now: Timestamp) -> Result<()> {
-        let time = self.volume_time(now);
+    pub(super) fn write_ahead(&self, ino: u64) -> Result<()> {
         let mut log = self.log.lock();
-        unless_full(self.commit(&mut log, &Selection::Files([ino].into()), time))
+        unless_full(self.commit(&mut log, &Selection::Files([ino].into())))
     }
 
     /// Writes dirty blocks out when the write buffer is half full; waits for it when it is full.
-    pub(super) fn relieve(&self, now: Timestamp) -> Result<()> {
-        let time = self.volume_time(now);
+    pub(super) fn relieve(&self) -> Result<()> {
         let budget = self.options.write_buffer;
         if self.pool.held() < budget / 2 {
             return Ok(());
@@ -132,7 +115,7 @@ impl Volume {
         let log =
             if self.pool.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
         let Some(mut log) = log else { return Ok(()) };
-        let outcome = self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS), time);
+        let outcome = self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS));
         // What is in the buffer has been taken: only if it runs over is there something to say.
         if self.pool.held() < 2 * budget { unless_full(outcome) } else { outcome }
     }
@@ -147,19 +130,18 @@ impl Volume {
             return Ok(Work::More);
         }
         if self.is_commit_due(now) {
-            self.sync_all(now)?;
+            self.sync_all()?;
             self.clock.due.lock().waiting = None;
         }
-        let time = self.volume_time(now);
         let mut log = self.log.lock();
         if self.is_checkpoint_due(log.blocks_since_checkpoint, now) {
-            self.checkpoint(&mut log, time, false)?;
+            self.checkpoint(&mut log, false)?;
             self.clock.due.lock().checkpoint = millis(now);
         }
         let wants_cleaning = self.wants_cleaning(&self.meta.read());
         if wants_cleaning && !self.clock.is_cleaning_futile() {
             let changes = self.clock.changes.load(Ordering::Relaxed);
-            if self.clean_step(&mut log, time)? {
+            if self.clean_step(&mut log)? {
                 return Ok(Work::More);
             }
             self.clock.due.lock().futile = Some(changes);
@@ -171,12 +153,12 @@ impl Volume {
     }
 
     /// One round of cleaning, if it gains anything.
-    fn clean_step(&self, log: &mut crate::log::Log, time: u32) -> Result<bool> {
+    fn clean_step(&self, log: &mut crate::log::Log) -> Result<bool> {
         let before = self.meta.read().usage.clean_count();
         let drained = !self.meta.read().usage.drained().is_empty();
         if drained {
-            self.checkpoint(log, time, false)?;
-        } else if !self.clean(log, time)? {
+            self.checkpoint(log, false)?;
+        } else if !self.clean(log)? {
             return Ok(false);
         }
         Ok(self.meta.read().usage.clean_count() > before)
@@ -226,12 +208,11 @@ impl Volume {
         let too_many = dirty_nodes > self.options.cache / BLOCK_SIZE / 2 + DIRTY_NODES_MIN;
         if changes >= CHANGES_MAX || too_many {
             let Some(mut log) = self.log.try_lock() else { return Ok(()) };
-            let time = self.clock.time();
             if too_many {
-                return unless_full(self.checkpoint(&mut log, time, false));
+                return unless_full(self.checkpoint(&mut log, false));
             }
             let selection = Selection::Files(Default::default());
-            return unless_full(self.commit(&mut log, &selection, time));
+            return unless_full(self.commit(&mut log, &selection));
         }
         self.keep_room()
     }

@@ -65,11 +65,11 @@ impl Volume {
         self.merge(&handle, offset, data, times)?;
         let ordered = handle.data().ordered;
         if ordered && self.is_batch_short() {
-            self.write_ahead(ino, caller.now)?;
+            self.write_ahead(ino)?;
         }
         self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.clock.note_change();
-        self.relieve(caller.now)
+        self.relieve()
     }
 
     /// Puts a write into the buffer, together with the old content around it.

@@ -36,7 +36,7 @@ fn metadata_is_little_beside_the_data() {
         millis += 20;
         settle(&volume, after(millis)).expect("it works");
     }
-    volume.sync_all(after(millis)).expect("a sync");
+    volume.sync_all().expect("a sync");
     settle(&volume, after(millis + 60_000)).expect("it works");
     let written = volume.counters();
     assert!(written.checkpoints > before.checkpoints, "a checkpoint is part of it");
@@ -54,7 +54,7 @@ fn metadata_is_little_beside_the_data() {
             settle(&volume, after(millis)).expect("it works");
         }
     }
-    volume.sync_all(after(millis)).expect("a sync");
+    volume.sync_all().expect("a sync");
     settle(&volume, after(millis + 60_000)).expect("it works");
     let overwritten = volume.counters();
     assert!(overwritten.checkpoints > written.checkpoints, "a checkpoint is part of it");

@@ -7,7 +7,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{Caller, Options, WriteMode, XattrMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{FILE, NOW, caller, open, ram, tight};
+use crate::rig::{FILE, caller, open, ram, tight};
 use crate::watchdog::within;
 
 const FILES: u32 = 1500;
@@ -37,12 +37,12 @@ fn a_commit_needs_more_nodes_than_the_cache_holds() {
         let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
         let volume = open(device.clone(), patient());
         let files = make_files(&volume, &caller());
-        volume.close(NOW).expect("it closes");
+        volume.close().expect("it closes");
         let volume = open(device, patient());
         for ino in &files {
             volume.write(*ino, 0, &[7; 5000], WriteMode::default(), &caller()).expect("a write");
         }
-        volume.sync_all(NOW).expect("a sync");
+        volume.sync_all().expect("a sync");
         for ino in &files {
             assert_eq!(volume.read(*ino, 0, 9000).expect("it reads").as_bytes(), [7; 5000]);
         }
@@ -56,7 +56,7 @@ fn more_nodes_are_dirty_than_the_cache_holds() {
         let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
         let volume = open(device.clone(), patient());
         let files = make_files(&volume, &caller());
-        volume.close(NOW).expect("it closes");
+        volume.close().expect("it closes");
         let volume = open(device, patient());
         for ino in &files {
             volume
@@ -66,6 +66,6 @@ fn more_nodes_are_dirty_than_the_cache_holds() {
         for ino in &files {
             assert_eq!(volume.xattr(*ino, b"user.a").expect("a value"), [1; 3000]);
         }
-        volume.sync_all(NOW).expect("a sync");
+        volume.sync_all().expect("a sync");
     });
 }

@@ -10,7 +10,7 @@ use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::digest::{capture, of_reference};
 use crate::random::Random;
-use crate::rig::{DIRECTORY, FILE, NOW, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::rig::{DIRECTORY, FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 type Recorder = RecordingDevice<RamDevice>;
 
@@ -68,7 +68,7 @@ fn fsync_covers_every_name_before_it() {
         let name = format!("before-{ino}");
         make(&volume, ROOT_INO, name.as_bytes(), FILE);
         volume.rename(directory, b"f", directory, b"h", RenameMode::Replace, &caller()).ok();
-        volume.sync_file(ino, NOW).expect("a sync");
+        volume.sync_file(ino).expect("a sync");
         let events = device.events();
         assert_eq!(events.last(), Some(&Event::Flush), "nothing is written after the flush");
         let image = Arc::new(image_after(&base, &events));
@@ -91,14 +91,14 @@ fn a_file_renamed_over_another_has_its_data() {
         let volume = open(device.clone(), tight());
         let target = make(&volume, ROOT_INO, b"target", FILE);
         write(&volume, target, &vec![1; len]);
-        volume.sync_all(NOW).expect("a sync");
+        volume.sync_all().expect("a sync");
         let (first, other) = (device.event_count(), make(&volume, ROOT_INO, b"other", FILE));
         let new = make(&volume, ROOT_INO, b"new", FILE);
         write(&volume, new, &vec![2; len]);
         volume.forget(new, 1);
         volume.rename(ROOT_INO, b"new", ROOT_INO, b"target", mode, &caller()).expect("a rename");
         // Nobody syncs the file itself.
-        volume.sync_file(other, NOW).expect("a sync");
+        volume.sync_file(other).expect("a sync");
         let events = device.events();
         let base = image_after(&base, &events[..first]);
         for image in crashes(&base, &events[first..]) {
@@ -121,13 +121,13 @@ fn a_file_written_anew_is_not_empty() {
         let file = make(&volume, ROOT_INO, b"file", FILE);
         let other = make(&volume, ROOT_INO, b"other", FILE);
         write(&volume, file, &vec![1; len]);
-        volume.sync_all(NOW).expect("a sync");
+        volume.sync_all().expect("a sync");
         let first = device.event_count();
         let empty = AttributeChanges { size: Some(0), ..Default::default() };
         volume.set_attributes(file, &empty, &caller()).expect("a truncation");
         write(&volume, file, &vec![2; len]);
         volume.forget(file, 1);
-        volume.sync_file(other, NOW).expect("a sync");
+        volume.sync_file(other).expect("a sync");
         let events = device.events();
         let base = image_after(&base, &events[..first]);
         for image in crashes(&base, &events[first..]) {
@@ -149,7 +149,7 @@ fn files_renamed_over_others_have_their_data_when_space_is_short() {
         let old = make(&volume, ROOT_INO, name, FILE);
         write(&volume, old, &[1; 5000]);
     }
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let first = device.event_count();
     for (name, blocks) in names.iter().zip(blocks) {
         let new = make(&volume, ROOT_INO, b"new", FILE);
@@ -158,7 +158,7 @@ fn files_renamed_over_others_have_their_data_when_space_is_short() {
             .rename(ROOT_INO, b"new", ROOT_INO, name, RenameMode::Replace, &caller())
             .expect("a rename");
     }
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let events = device.events();
     let base = image_after(&base, &events[..first]);
     for image in crashes(&base, &events[first..]) {
@@ -187,7 +187,7 @@ fn files_written_anew_are_not_empty_when_space_is_short() {
         write(&volume, ino, &[1; 5000]);
         ino
     });
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let mut closed = Vec::new();
     for (ino, blocks) in files.into_iter().zip(blocks) {
         let empty = AttributeChanges { size: Some(0), ..Default::default() };
@@ -199,7 +199,7 @@ fn files_written_anew_are_not_empty_when_space_is_short() {
         }
         closed.push((ino, device.event_count()));
     }
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let events = device.events();
     for issued in closed[0].1..=events.len() {
         let recovered = open(Arc::new(image_after(&base, &events[..issued])), tight());

@@ -41,18 +41,18 @@ fn a_failing_device_turns_the_volume_read_only() {
         let device = faulty();
         let volume = open(device.clone(), tight());
         let synced = make(&volume, b"synced", 1);
-        volume.sync_all(NOW).expect("a sync");
+        volume.sync_all().expect("a sync");
         let waiting = make(&volume, b"waiting", 2);
         device.fail_all(operation, true);
-        let refused = volume.sync_file(waiting, NOW);
+        let refused = volume.sync_file(waiting);
         assert!(matches!(refused, Err(Error::Device(_))), "{refused:?}");
         device.heal();
         // It stays so, whatever the device does from now on.
-        assert!(matches!(volume.sync_all(NOW), Err(Error::ReadOnly)));
+        assert!(matches!(volume.sync_all(), Err(Error::ReadOnly)));
         assert!(matches!(write(&volume, synced, 3), Err(Error::ReadOnly)));
         assert!(matches!(volume.unlink(ROOT_INO, b"synced", &caller()), Err(Error::ReadOnly)));
         assert!(matches!(volume.work(after(60_000)), Err(Error::ReadOnly)));
-        assert!(matches!(volume.close(NOW), Err(Error::ReadOnly)));
+        assert!(matches!(volume.close(), Err(Error::ReadOnly)));
         assert_content(&volume, synced, 1);
         assert_content(&volume, waiting, 2);
         drop(volume);
@@ -69,7 +69,7 @@ fn whichever_request_fails_nothing_panics_and_nothing_synced_is_lost() {
             let device = faulty();
             let volume = open(device.clone(), tight());
             let synced = make(&volume, b"synced", 1);
-            volume.close(NOW).expect("it closes");
+            volume.close().expect("it closes");
             let Ok(volume) = Volume::open(device.clone(), tight(), NOW) else { panic!("opens") };
             device.fail_nth(operation, nth);
             let run = || -> Result<(), Error> {
@@ -77,11 +77,11 @@ fn whichever_request_fails_nothing_panics_and_nothing_synced_is_lost() {
                     let name = [b'a' + round];
                     let entry = volume.make_node(ROOT_INO, &name, FILE, 0, &caller())?;
                     write(&volume, entry.ino, round)?;
-                    volume.sync_file(entry.ino, NOW)?;
+                    volume.sync_file(entry.ino)?;
                     assert!(volume.read(synced, 0, 30_000)?.as_bytes() == [1; 20_000]);
                     settle(&volume, after(40_000 * u64::from(round + 1)))?;
                 }
-                volume.close(after(400_000))
+                volume.close()
             };
             match run() {
                 Ok(()) | Err(Error::Device(_)) => {}
@@ -101,7 +101,7 @@ fn corrupted_data_is_an_error() {
     let device = faulty();
     let volume = open(device.clone(), tight());
     let ino = make(&volume, b"f", 7);
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let block_count = device.geometry().block_count;
     device.corrupt_reads(0..block_count);
     match volume.read(ino, 0, 4096) {
@@ -133,7 +133,7 @@ fn whichever_block_lies_no_answer_is_wrong() {
         let operation = choose(random.next(), &pair.reference, &limits);
         pair.perform(&operation);
     }
-    pair.volume().close(after(10_000_000)).expect("it closes");
+    pair.volume().close().expect("it closes");
     pair.reference.forget_all();
     for address in 0..base.geometry().block_count {
         let device = Arc::new(FaultyDevice::new(base.snapshot()));

@@ -10,7 +10,7 @@ use sfs_device::{
     Block, Device, DeviceError, FaultyDevice, Geometry, Operation, RamDevice, Stream,
 };
 
-use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 use crate::watchdog::within;
 
 /// A device whose next write, once it is armed, waits for `go`.
@@ -69,7 +69,7 @@ fn a_failed_sync_takes_nobody_along() {
         let [a, b, c] = [&b"a"[..], b"b", b"c"].map(|name| make(name).expect("a file").ino);
         let mode = WriteMode::default();
         volume.write(a, 0, &vec![1; 1000 * 4096], mode, &caller()).expect("a write");
-        volume.close(NOW).expect("it closes");
+        volume.close().expect("it closes");
         drop(volume);
 
         let volume = Arc::new(open(device.clone(), tight()));
@@ -77,7 +77,7 @@ fn a_failed_sync_takes_nobody_along() {
         volume.write(c, 0, &[2; 5000], mode, &caller()).expect("a write");
         let sync = |ino: u64| {
             let volume = volume.clone();
-            std::thread::spawn(move || volume.sync_file(ino, NOW))
+            std::thread::spawn(move || volume.sync_file(ino))
         };
         device.armed.store(true, Ordering::SeqCst);
         let first = sync(c);

@@ -6,7 +6,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{WriteMode, XattrMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 /// The first chunk of a batch arrived, the last one did not. The chunk that takes its number after
 /// the mount may be in another head: the next roll-forward must not take the leftover for it.
@@ -16,7 +16,7 @@ fn an_unfinished_batch_does_not_hide_what_is_synced_later() {
     let volume = open(base.clone(), tight());
     let ino = volume.make_node(ROOT_INO, b"f", FILE, 0, &caller()).expect("a file").ino;
     volume.write(ino, 0, &[1; 8192], WriteMode::default(), &caller()).expect("a write");
-    volume.close(NOW).expect("it closes");
+    volume.close().expect("it closes");
     drop(volume);
 
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
@@ -24,7 +24,7 @@ fn an_unfinished_batch_does_not_hide_what_is_synced_later() {
     for name in [&b"user.a"[..], b"user.b", b"user.c"] {
         volume.set_xattr(ino, name, &[9; 60_000], XattrMode::Any, &caller()).expect("a value");
     }
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let events = device.events();
     let writes = events.iter().filter(|event| matches!(event, Event::Write { .. })).count();
     assert!(writes >= 2, "the delta takes more than one chunk");
@@ -33,7 +33,7 @@ fn an_unfinished_batch_does_not_hide_what_is_synced_later() {
     let crashed = Arc::new(image_after(&base, &events[..1]));
     let volume = open(crashed.clone(), tight());
     volume.write(ino, 0, &[2; 8192], WriteMode::default(), &caller()).expect("a write");
-    volume.sync_file(ino, NOW).expect("a sync");
+    volume.sync_file(ino).expect("a sync");
     drop(volume);
 
     let volume = open(crashed, tight());

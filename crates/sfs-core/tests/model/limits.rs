@@ -7,7 +7,7 @@ use sfs_core::format::{FILE_BLOCKS_MAX, ROOT_INO};
 use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 #[test]
 fn the_last_block_of_the_largest_file() {
@@ -20,7 +20,7 @@ fn the_last_block_of_the_largest_file() {
     volume.write(ino, last, &[5; 4096], mode, &caller()).expect("a write");
     let refused = volume.write(ino, len - 1, &[5; 2], mode, &caller());
     assert!(matches!(refused, Err(Error::FileTooLarge)));
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     drop(volume);
 
     let volume = open(device, tight());

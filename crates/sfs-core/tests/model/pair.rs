@@ -162,8 +162,8 @@ impl Pair {
             Operation::List { ino, seed } => {
                 compare::listing(self.volume(), &self.reference, *ino, *seed, self.now());
             }
-            Operation::SyncFile { ino } => self.volume().sync_file(*ino, self.now())?,
-            Operation::SyncAll => self.volume().sync_all(self.now())?,
+            Operation::SyncFile { ino } => self.volume().sync_file(*ino)?,
+            Operation::SyncAll => self.volume().sync_all()?,
             Operation::Work { millis } => {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;
@@ -196,9 +196,9 @@ impl Pair {
         self.cleaned_before = self.cleaned();
         let volume = self.volume.take().expect("an open volume");
         if close {
-            volume.close(now).expect("it closes");
+            volume.close().expect("it closes");
         } else {
-            volume.sync_all(now).expect("it syncs");
+            volume.sync_all().expect("it syncs");
         }
         drop(volume);
         self.reference.forget_all();

@@ -13,7 +13,7 @@ use sfs_device::{Block, Device, DeviceError, Geometry, RamDevice, Stream};
 use crate::compare::same_bytes;
 use crate::content::Content;
 use crate::random::{Random, number};
-use crate::rig::{DIRECTORY, FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, tight};
+use crate::rig::{DIRECTORY, FILE, SEGMENT_BLOCKS, after, caller, open, ram, tight};
 use crate::watchdog::within;
 
 const THREADS: u64 = 4;
@@ -126,8 +126,8 @@ impl Worker {
 
     fn sync(&mut self, name: &[u8]) {
         match self.files.get(name) {
-            Some((ino, _)) => self.volume.sync_file(*ino, NOW).expect("a sync"),
-            None => self.volume.sync_file(self.shared, NOW).expect("a sync"),
+            Some((ino, _)) => self.volume.sync_file(*ino).expect("a sync"),
+            None => self.volume.sync_file(self.shared).expect("a sync"),
         }
     }
 
@@ -186,7 +186,7 @@ fn run_threads(bytes: u64) {
     done.store(true, Ordering::Relaxed);
     background.join().expect("no panic");
 
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     let again = Arc::new(open(Arc::new(device.snapshot()), tight()));
     for worker in &mut workers {
         worker.check();
@@ -244,7 +244,7 @@ fn syncs_at_the_same_time_share_commits() {
                     volume
                         .write(ino, 0, &[round as u8; 5000], WriteMode::default(), &caller())
                         .expect("a write");
-                    volume.sync_file(ino, NOW).expect("a sync");
+                    volume.sync_file(ino).expect("a sync");
                 }
             })
         };

@@ -60,14 +60,14 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
             let prefix = format!("round-{round}-");
             let files = fill(&volume, 10, &prefix);
             assert!(files.len() as u64 > bytes / 4096 / 16, "{} files", files.len());
-            volume.sync_all(NOW).expect("what was admitted can be written");
+            volume.sync_all().expect("what was admitted can be written");
             check(&volume, &files, 10);
             // Overwriting goes on when nothing new fits.
             for pass in 0..3u8 {
                 for (no, ino) in files.iter().enumerate() {
                     write(&volume, *ino, u64::from(pass), 1, no as u8).expect("it overwrites");
                 }
-                volume.sync_all(NOW).expect("it syncs");
+                volume.sync_all().expect("it syncs");
             }
             check(&volume, &files, 10);
             for (no, ino) in files.iter().enumerate() {
@@ -76,11 +76,11 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
                 volume.forget(*ino, 1);
             }
             settle(&volume, after(1000 * (round + 1))).expect("it works");
-            volume.sync_all(NOW).expect("it syncs");
+            volume.sync_all().expect("it syncs");
             let space = volume.space();
             assert!(space.free_blocks * 10 > space.total_blocks * 9, "{space:?}");
         }
-        volume.close(NOW).expect("it closes");
+        volume.close().expect("it closes");
     }
 }
 
@@ -97,14 +97,14 @@ fn a_write_buffer_larger_than_what_is_clean() {
     for block in 0..blocks {
         write(&volume, ino, block, 1, 0).expect("a write");
     }
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     // Every segment is half alive, and hardly any is Clean.
     for round in 0..8000u32 {
         let block = random.below(blocks);
         model[block as usize] = round as u8;
         write(&volume, ino, block, 1, round as u8).expect("an overwrite");
         if round % 100 == 0 {
-            volume.sync_all(NOW).expect("a sync");
+            volume.sync_all().expect("a sync");
         }
     }
     // Now much waits in memory at once.
@@ -112,12 +112,12 @@ fn a_write_buffer_larger_than_what_is_clean() {
         model[block as usize] = 99;
         write(&volume, ino, block, 1, 99).expect("an overwrite");
     }
-    volume.sync_all(NOW).expect("what was admitted can be written");
+    volume.sync_all().expect("what was admitted can be written");
     for (block, byte) in model.iter().enumerate() {
         let bytes = volume.read(ino, block as u64 * 4096, 1).expect("it reads");
         assert_eq!(bytes.as_bytes(), [*byte], "block {block}");
     }
-    volume.close(NOW).expect("it closes");
+    volume.close().expect("it closes");
 }
 
 /// Room for a delta is reckoned by what it will say, not by what it might.
@@ -129,10 +129,10 @@ fn many_small_changes_on_a_small_volume() {
         let ino = make(&volume, &format!("{no}"));
         volume.forget(ino, 1);
     }
-    volume.sync_all(NOW).expect("a sync");
+    volume.sync_all().expect("a sync");
     for no in 0..6000 {
         volume.unlink(ROOT_INO, format!("{no}").as_bytes(), &caller()).expect("it is removed");
     }
     settle(&volume, Timestamp { secs: NOW.secs + 10, ..NOW }).expect("it works");
-    volume.close(NOW).expect("it closes");
+    volume.close().expect("it closes");
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use sfs_core::format::{
-    Corruption, CorruptionKind, FileKind, InodeFlags, ItemKind, Key, Mapping, ROOT_INO,
+    Corruption, CorruptionKind, FileKind, History, InodeFlags, ItemKind, Key, Mapping, ROOT_INO,
     SegmentState, Structure, Superblock, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
@@ -374,7 +374,7 @@ fn mappings_are_checked() {
     let ino = DATA;
     let at = |address| {
         let checksum = crc32c::crc32c(&[1; BLOCK_SIZE]);
-        Mapping { address, checksum, write_count: 2, modified: 9 }
+        Mapping { address, checksum, history: History::plain(2, 9) }
     };
     let found = forged(|forge| forge.map(DATA, 0, at(3)));
     assert_eq!(found, [Finding::MappingOutside { ino, block: 0, address: 3 }]);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::Hasher;
 
 use sfs_core::format::{
-    CheckpointRecord, ChunkHeader, ChunkSummary, FIRST_INO, FileKind, HeadRecord, Inode,
+    CheckpointRecord, ChunkHeader, ChunkSummary, FIRST_INO, FileKind, HeadRecord, History, Inode,
     InodeFlags, ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader, NodePointer,
     ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp,
     USAGE_PER_ITEM, UsageEntry, codec, run_key, summary_blocks, usage_key,
@@ -222,7 +222,7 @@ impl Forge {
             .map(|(index, (ino, block, content))| {
                 let address = self.data_address(index);
                 let checksum = crc32c::crc32c(&content.0);
-                (*ino, *block, Mapping { address, checksum, write_count: 2, modified: 9 })
+                (*ino, *block, Mapping { address, checksum, history: History::plain(2, 9) })
             })
             .collect();
         for (ino, block, mapping) in mappings {
@@ -282,7 +282,8 @@ impl Forge {
             root_level: 0,
             next_ino: NEXT_INO,
             heads: Vec::new(),
-            time: 0,
+            blocks_written: 0,
+            policies: Vec::new(),
             unmounted: true,
             mount_count: 0,
             user_bytes_written: 0,
@@ -318,8 +319,8 @@ impl Forge {
                 let Some(segment) = layout.segment_of(mapping.address) else { continue };
                 let entry = &mut table[segment as usize];
                 entry.live_blocks += 1;
-                entry.write_count_sum += u64::from(mapping.write_count);
-                entry.modified_sum += u64::from(mapping.modified);
+                entry.write_count_sum += u64::from(mapping.history.write_count());
+                entry.modified_sum += u64::from(mapping.history.modified);
             }
         }
         (self.on_usage)(&mut table);
@@ -407,7 +408,7 @@ fn inner(children: &[(Key, Vec<u8>)], pointers: &[NodePointer]) -> [u8; BLOCK_SI
 /// The summary entry of a data block.
 pub(crate) fn data(ino: u64, block: u32, content: &Block) -> SummaryEntry {
     let checksum = crc32c::crc32c(&content.0);
-    SummaryEntry::Data { ino, block, checksum, write_count: 2, modified: 9 }
+    SummaryEntry::Data { ino, block, checksum, history: History::plain(2, 9) }
 }
 
 /// Encodes a delta.

@@ -105,12 +105,12 @@ fn used_volumes_are_clean_synced_or_closed() {
     let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
     for step in [use_volume, change_volume] {
         step(&volume).expect("the operations");
-        volume.sync_all(NOW).expect("a sync");
+        volume.sync_all().expect("a sync");
         let report = check_device(&device.snapshot(), true).expect("a volume");
         assert_eq!(report.errors(), 0, "synced: {:?}", report.findings.kept());
         assert!(report.rolled_chunks > 0);
     }
-    volume.close(NOW).expect("an unmount");
+    volume.close().expect("an unmount");
     let report = check_device(&*device, true).expect("a volume");
     assert_eq!(report.errors(), 0, "closed: {:?}", report.findings.kept());
     assert!(report.unmounted);
