@@ -27,6 +27,20 @@ pub struct Options {
     pub checkpoint_interval: Duration,
     /// Discard segments that have become Clean.
     pub discard: bool,
+    /// What becomes of blocks that do not fill a segment of their group when they have to be
+    /// written.
+    pub remainder: Remainder,
+    /// The background does not clean while requests are under way, unless it must.
+    pub yield_cleaning: bool,
+}
+
+/// Where blocks go that have to be written though they do not fill a segment of their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remainder {
+    /// To their group's open segment: one write request for each group.
+    Pure,
+    /// All to one group (SFS, section 3.3): one write request.
+    Mixed,
 }
 
 impl Default for Options {
@@ -38,6 +52,8 @@ impl Default for Options {
             commit_interval: Duration::from_secs(5),
             checkpoint_interval: Duration::from_secs(30),
             discard: true,
+            remainder: Remainder::Pure,
+            yield_cleaning: true,
         }
     }
 }
@@ -213,6 +229,8 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
+    /// Times that a writer had to clean, or to wait for a checkpoint, because segments were short.
+    pub stalls: u64,
     /// Tree nodes read from the device.
     pub nodes_read: u64,
 }
