@@ -32,6 +32,17 @@ pub struct Options {
     pub remainder: Remainder,
     /// The background does not clean while requests are under way, unless it must.
     pub yield_cleaning: bool,
+    /// When a segment that has been emptied may be written again.
+    pub release: Release,
+}
+
+/// When a segment in which nothing lives any more becomes Clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// When a checkpoint that does not refer to it is durable.
+    Durable,
+    /// At once. A crash then loses data: this is for the tests that prove why the other is needed.
+    AtOnce,
 }
 
 /// Where blocks go that have to be written though they do not fill a segment of their group.
@@ -54,6 +65,7 @@ impl Default for Options {
             discard: true,
             remainder: Remainder::Pure,
             yield_cleaning: true,
+            release: Release::Durable,
         }
     }
 }
@@ -195,6 +207,28 @@ pub struct Space {
     pub free_blocks: u64,
     /// Files that exist, roughly: inode numbers given out.
     pub files: u64,
+}
+
+/// What lives in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSums {
+    /// Blocks, tree nodes included.
+    pub live_blocks: u64,
+    /// Sum of the write counts of data blocks.
+    pub write_count_sum: u64,
+    /// Sum of the modification times of data blocks, in ticks.
+    pub modified_sum: u64,
+}
+
+/// A segment of which the usage table does not say what the tree does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discrepancy {
+    /// The segment.
+    pub segment: u32,
+    /// What the usage table says.
+    pub table: SegmentSums,
+    /// What the tree says.
+    pub counted: SegmentSums,
 }
 
 /// When background work is wanted again.

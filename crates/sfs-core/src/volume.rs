@@ -10,6 +10,7 @@
 
 mod access;
 mod attributes;
+mod audit;
 mod checkpoint;
 mod cleaner;
 mod commit;

@@ -20,6 +20,7 @@ use crate::buffer::BlockRef;
 use crate::format::{ItemKind, Key, Mapping, VALUE_LEN_MAX, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
+use crate::request::Release;
 use crate::{Error, Result};
 
 /// What a commit takes along, beside the delta and what has to go with it.
@@ -114,6 +115,10 @@ impl Volume {
         meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
         meta.tree.prune();
         meta.usage.settle(log.next_sequence);
+        if self.options.release == Release::AtOnce {
+            let drained = meta.usage.drained();
+            meta.usage.release(&drained);
+        }
 
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);

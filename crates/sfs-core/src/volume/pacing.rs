@@ -12,16 +12,19 @@ use std::time::Duration;
 use super::Volume;
 use super::cleaner::{Step, VAIN_ROUNDS_MAX};
 use super::space::unless_full;
-use crate::Result;
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::request::Work;
+use crate::{Error, Result};
 
 /// Low watermark: one in so many segments, Clean or waiting for a checkpoint to be.
 const LOW_SHARE: usize = 20;
 
 /// Critical watermark, likewise.
 const CRITICAL_SHARE: usize = 50;
+
+/// So many segments are a checkpoint's worth for one who waits.
+const GAIN_SEGMENTS: usize = 4;
 
 /// Who yields looks again after this time.
 const YIELD: Duration = Duration::from_millis(5);
@@ -134,21 +137,35 @@ impl Volume {
         unless_full(self.clean_step(&mut cleaner).map(drop))
     }
 
-    /// Makes segments Clean for one who cannot go on without: a checkpoint lets the Drained go, and
-    /// if there are none, some are cleaned first. Says whether there are more than before.
+    /// Makes segments Clean for one who cannot go on without: cleans until a checkpoint is worth its
+    /// while, which then lets go what is Drained. Says whether there are more than before.
     pub(super) fn make_room(&self, log: &mut Log) -> Result<bool> {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
-        let clean = || self.meta.read().usage.clean_count();
-        let before = clean();
-        self.checkpoint(log, false)?;
+        let before = self.meta.read().usage.clean_count();
+        let mut most = self.to_be_had();
         let mut vain = 0;
-        while clean() <= before && vain < VAIN_ROUNDS_MAX {
-            if !self.clean_round(log)? {
-                break;
+        while self.to_be_had() < before + GAIN_SEGMENTS && vain < VAIN_ROUNDS_MAX {
+            match unless_none(self.clean_round(log))? {
+                true if self.to_be_had() > most => (most, vain) = (self.to_be_had(), 0),
+                true => vain += 1,
+                false => break,
             }
-            self.checkpoint(log, false)?;
-            vain += 1;
         }
-        Ok(clean() > before)
+        self.checkpoint(log, false)?;
+        Ok(self.meta.read().usage.clean_count() > before)
+    }
+
+    /// Segments that are Clean, or will be after a checkpoint.
+    fn to_be_had(&self) -> usize {
+        let meta = self.meta.read();
+        meta.usage.clean_count() + meta.usage.drained_count()
+    }
+}
+
+/// Cleaning for which there is no room has found nothing to clean.
+fn unless_none(outcome: Result<bool>) -> Result<bool> {
+    match outcome {
+        Err(Error::NoSpace) => Ok(false),
+        other => other,
     }
 }
