@@ -169,7 +169,7 @@ impl Filesystem for Shell {
 
     fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
         self.volume.forget(ino.0, count);
-        self.alarm.note();
+        self.alarm.note_idle();
     }
 
     fn getattr(

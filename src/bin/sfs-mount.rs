@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
 use sfs::Failure;
-use sfs::options::MountOptions;
+use sfs::options::{self, MountOptions};
+use sfs::remount::Remount;
 use sfs::session::{self, Request};
 
 #[derive(Parser)]
@@ -49,34 +49,27 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error)
-            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
-        {
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return give_up(&Failure::arguments(&error)),
-    };
-    let lists = arguments.options.iter().map(String::as_str);
-    let outcome = MountOptions::parse(lists, arguments.sloppy).and_then(|options| {
-        session::run(&Request {
-            device: arguments.device,
-            dir: arguments.dir,
-            options,
-            foreground: arguments.foreground,
-            verbose: arguments.verbose,
-            fake: arguments.fake,
-        })
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => give_up(&failure),
-    }
+    sfs::command::run(mount)
 }
 
-fn give_up(failure: &Failure) -> ExitCode {
-    eprintln!("sfs-mount: {failure}");
-    ExitCode::from(failure.status)
+fn mount(arguments: Arguments) -> Result<(), Failure> {
+    let lists = || arguments.options.iter().map(String::as_str);
+    if options::asks_for_remount(lists()) {
+        return sfs::remount::remount(&Remount {
+            device: &arguments.device,
+            dir: &arguments.dir,
+            options: &arguments.options.join(","),
+            sloppy: arguments.sloppy,
+            fake: arguments.fake,
+        });
+    }
+    let options = MountOptions::parse(lists(), arguments.sloppy)?;
+    session::run(&Request {
+        device: arguments.device,
+        dir: arguments.dir,
+        options,
+        foreground: arguments.foreground,
+        verbose: arguments.verbose,
+        fake: arguments.fake,
+    })
 }
