@@ -7,9 +7,9 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -52,8 +52,8 @@ pub(super) fn name(number: DeviceNumber) -> String {
 /// A socket that listens; removed when it goes.
 pub(super) struct Bound {
     path: PathBuf,
-    /// Device and inode number of the file: whether it is still ours.
-    identity: (u64, u64),
+    /// Ours. While it is open, no other file gets its inode number.
+    file: File,
 }
 
 /// Listens in the first of `directories` that is there and safe.
@@ -104,18 +104,17 @@ fn bind(path: PathBuf) -> io::Result<(UnixListener, Bound)> {
     }
     let listener = UnixListener::bind(&path)?;
     fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-    let identity = identity(&path)?;
-    Ok((listener, Bound { path, identity }))
-}
-
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+    let without_opening = libc::O_PATH | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(without_opening).open(&path)?;
+    Ok((listener, Bound { path, file }))
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
         // Our mount went before us, and its number may be another's by now.
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+        let identity = |file: Metadata| (file.dev(), file.ino());
+        let there = fs::symlink_metadata(&self.path).map(identity);
+        if there.ok() == self.file.metadata().map(identity).ok() {
             let _ = fs::remove_file(&self.path);
         }
     }
