@@ -9,17 +9,30 @@ use sfs::options::{self, MountOptions};
 use sfs::remount::Remount;
 use sfs::session::{self, Request};
 
+const OPTIONS: &str = "\
+Mount options:
+  ro, rw, nosuid, nodev, noexec, noatime  as for every filesystem; reading changes no times
+  sync, dirsync         make every operation, or every one on names, durable before it returns
+  write_buffer=SIZE     memory for data that waits to be written (64M)
+  cache=SIZE            memory for metadata (128M)
+  commit=SECONDS        longest time that written data waits (5)
+  checkpoint=SECONDS    longest time between checkpoints (30)
+  discard, nodiscard    tell the device what holds nothing any more, or do not (discard)
+  writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
+                        nowriteback: a full volume is told at write(2), and holes are reported
+  threads=N             threads that serve requests, 1..64 (one for each core, and two)
+  allow_other           let other users in, where an ordinary user mounts
+  remount               change ro, rw, suid, dev and exec of what is mounted; only root can";
+
 #[derive(Parser)]
-#[command(name = "sfs-mount", version, disable_version_flag = true)]
+#[command(name = "sfs-mount", version, disable_version_flag = true, after_help = OPTIONS)]
 /// Mounts an SFS volume. Returns when the mount answers.
 struct Arguments {
     /// The block device or image file
     device: PathBuf,
     /// The directory to mount it on
     dir: PathBuf,
-    /// Mount options, separated by commas: ro, nosuid, nodev, noexec, sync, dirsync, ...;
-    /// write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, nodiscard, nowriteback,
-    /// threads=N, allow_other
+    /// Mount options, separated by commas; listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in the foreground, and log to the terminal

@@ -33,6 +33,8 @@ pub struct Report {
     pub space: SpaceReport,
     /// Segments by state.
     pub segments: SegmentsReport,
+    /// The policies; `None` when it is not mounted: they are chosen at each mount.
+    pub policies: Option<PoliciesReport>,
     /// The groups that have segments, by number.
     pub groups: Vec<GroupReport>,
     /// Since it was mounted; `None` when it is not.
@@ -69,6 +71,15 @@ pub struct SegmentsReport {
     pub drained: u32,
     /// Are not used.
     pub bad: u32,
+}
+
+/// The names of the policies, as mount options have them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoliciesReport {
+    /// Which blocks belong together.
+    pub placement: String,
+    /// Which segment is cleaned next.
+    pub victims: String,
 }
 
 /// What a group holds.
@@ -115,8 +126,10 @@ impl Report {
             user_bytes_written: before.user_bytes_written + now.user_bytes_written,
             device_bytes_written: before.device_bytes_written + now.device_bytes_written,
         };
-        let mount = Activity::of_mount(&now);
-        Self { mount: Some(mount), ..Self::new(volume, &status, &life, device) }
+        let mount = Some(Activity::of_mount(&now));
+        let (placement, victims) = (status.placement.to_owned(), status.victims.to_owned());
+        let policies = Some(PoliciesReport { placement, victims });
+        Self { mount, policies, ..Self::new(volume, &status, &life, device) }
     }
 
     /// Of a volume that was opened to be looked at.
@@ -135,6 +148,7 @@ impl Report {
             label: superblock.label.as_str().to_owned(),
             space: status.space.into(),
             segments: SegmentsReport::new(status.segment_blocks, status.segments),
+            policies: None,
             groups: status.groups.iter().map(GroupReport::from).collect(),
             mount: None,
             life: Activity::of_life(life),

@@ -238,6 +238,10 @@ pub struct Counters {
 /// A volume as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// Name of the placement policy.
+    pub placement: &'static str,
+    /// Name of the policy that chooses victims.
+    pub victims: &'static str,
     /// How full it is.
     pub space: Space,
     /// Blocks in a segment.

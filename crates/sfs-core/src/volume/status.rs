@@ -12,11 +12,14 @@ use crate::request::{GroupStatus, Lifetime, SegmentCounts, Status};
 impl Volume {
     /// How the volume is now.
     pub fn status(&self) -> Status {
-        let (segments, groups) = {
-            let meta = self.meta.read();
-            (count_segments(meta.usage.entries()), count_groups(meta.usage.entries()))
-        };
+        let meta = self.meta.read();
+        let entries = meta.usage.entries();
+        let (segments, groups) = (count_segments(entries), count_groups(entries));
+        let (placement, victims) = (meta.placement.name(), meta.victims.name());
+        drop(meta); // What follows takes the lock, too.
         Status {
+            placement,
+            victims,
             space: self.space(),
             segment_blocks: self.superblock.layout.segment_blocks,
             segments,
