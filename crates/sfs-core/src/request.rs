@@ -13,7 +13,7 @@ use crate::buffer::{Memory, Pool};
 use crate::format::{FileKind, Inode, Timestamp};
 
 /// How a volume is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Never write to the device.
     pub read_only: bool,
@@ -267,4 +267,64 @@ pub struct Counters {
     pub stalls: u64,
     /// Tree nodes read from the device.
     pub nodes_read: u64,
+}
+
+/// A volume as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Name of the placement policy.
+    pub placement: &'static str,
+    /// Name of the policy that chooses victims.
+    pub victims: &'static str,
+    /// How full it is.
+    pub space: Space,
+    /// Blocks in a segment.
+    pub segment_blocks: u32,
+    /// Segments by state.
+    pub segments: SegmentCounts,
+    /// The groups that have segments, by number.
+    pub groups: Vec<GroupStatus>,
+    /// What happened since it was opened.
+    pub counters: Counters,
+}
+
+/// Segments by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentCounts {
+    /// Hold nothing, may be opened.
+    pub clean: u32,
+    /// Are appended to.
+    pub open: u32,
+    /// Are not appended to any more.
+    pub sealed: u32,
+    /// Hold nothing that is live, but the last checkpoint refers to them.
+    pub drained: u32,
+    /// Must not be used.
+    pub bad: u32,
+}
+
+/// What one head has written and still lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// The group's number: its head's.
+    pub group: u8,
+    /// It holds tree nodes, not file data.
+    pub holds_metadata: bool,
+    /// Segments, Open or Sealed.
+    pub segments: u32,
+    /// Those of them that are Open.
+    pub open_segments: u32,
+    /// Blocks in them that live.
+    pub live_blocks: u64,
+}
+
+/// What happened to a volume in all its mounts, as far as its checkpoints say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Times it was mounted for writing.
+    pub mount_count: u64,
+    /// Bytes that users wrote.
+    pub user_bytes_written: u64,
+    /// Bytes that SFS wrote to the device.
+    pub device_bytes_written: u64,
 }

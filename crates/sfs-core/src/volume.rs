@@ -24,6 +24,7 @@ mod read;
 mod recovery;
 mod scan;
 mod space;
+mod status;
 mod sync;
 mod truncate;
 mod txn;

@@ -1,0 +1,34 @@
+//! What the programs' `main` have in common.
+//!
+//! Owns: how a command line is read, and how a program ends.
+//! Promises: a failure is one line on standard error that begins with the program's name.
+//! Never: knows what a program does.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::Failure;
+
+/// Reads the command line, lets `work` do what it says, and says how it went.
+pub fn run<A: Parser>(work: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {
+    let outcome = match A::try_parse() {
+        Ok(arguments) => work(arguments),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            // If the terminal is gone, nobody is there to be told.
+            let _ = error.print();
+            Ok(())
+        }
+        Err(error) => Err(Failure::arguments(&error)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{}: {failure}", A::command().get_name());
+            ExitCode::from(failure.status)
+        }
+    }
+}
