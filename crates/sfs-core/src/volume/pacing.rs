@@ -141,31 +141,39 @@ impl Volume {
     /// while, which then lets go what is Drained. Says whether there are more than before.
     pub(super) fn make_room(&self, log: &mut Log) -> Result<bool> {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
-        let before = self.meta.read().usage.clean_count();
-        let mut most = self.to_be_had();
-        let mut vain = 0;
-        while self.to_be_had() < before + GAIN_SEGMENTS && vain < VAIN_ROUNDS_MAX {
-            match unless_none(self.clean_round(log))? {
-                true if self.to_be_had() > most => (most, vain) = (self.to_be_had(), 0),
-                true => vain += 1,
-                false => break,
+        let clean = || self.meta.read().usage.clean_count();
+        let before = clean();
+        for _ in 0..VAIN_ROUNDS_MAX {
+            let cleaned = self.clean_for_checkpoint(log, before + GAIN_SEGMENTS)?;
+            self.checkpoint(log, false)?;
+            if clean() > before || !cleaned {
+                break;
             }
         }
-        self.checkpoint(log, false)?;
-        Ok(self.meta.read().usage.clean_count() > before)
+        Ok(clean() > before)
     }
 
-    /// Segments that are Clean, or will be after a checkpoint.
+    /// Cleans until `enough` segments are to be had, as far as there is room to clean into. Says
+    /// whether anything was cleaned.
+    fn clean_for_checkpoint(&self, log: &mut Log, enough: usize) -> Result<bool> {
+        let mut cleaned = false;
+        let (mut most, mut vain) = (self.to_be_had(), 0);
+        while self.to_be_had() < enough && vain < VAIN_ROUNDS_MAX {
+            match self.clean_round(log) {
+                Ok(true) => cleaned = true,
+                Ok(false) | Err(Error::NoSpace) => break,
+                Err(error) => return Err(error),
+            }
+            vain = if self.to_be_had() > most { 0 } else { vain + 1 };
+            most = most.max(self.to_be_had());
+        }
+        Ok(cleaned)
+    }
+
+    /// Segments that will be Clean after a checkpoint, which takes some itself.
     fn to_be_had(&self) -> usize {
         let meta = self.meta.read();
-        meta.usage.clean_count() + meta.usage.drained_count()
-    }
-}
-
-/// Cleaning for which there is no room has found nothing to clean.
-fn unless_none(outcome: Result<bool>) -> Result<bool> {
-    match outcome {
-        Err(Error::NoSpace) => Ok(false),
-        other => other,
+        let most = meta.usage.clean_count() + meta.usage.drained_count();
+        most.saturating_sub(self.checkpoint_reserve(&meta))
     }
 }
