@@ -8,6 +8,24 @@
 //! Time is in *ticks* of the write clock: it goes on by the blocks that users write, not by
 //! seconds, so it stands still while the volume rests, and needs no clock that is set.
 
+mod dac;
+mod names;
+mod one;
+mod quantization;
+mod separate;
+mod sepbit;
+mod sfs;
+mod victims;
+
+pub use dac::Dac;
+pub use names::{PLACEMENTS, VICTIMS, default_victims, placement, victims_by};
+pub use one::One;
+pub use quantization::{Partition, Quantization};
+pub use separate::SeparateCleaning;
+pub use sepbit::SepBit;
+pub use sfs::{Distance, Sfs};
+pub use victims::{CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy};
+
 use crate::format::{History, SegmentState, UsageEntry};
 
 /// Most groups that a placement policy may have.
@@ -54,8 +72,11 @@ pub trait Placement: Send + Sync {
     }
 
     /// A user has written a block: `before` is what died by it, `after` what lives now. Deletion
-    /// has no `after`. Moves by the cleaner are not told.
+    /// has no `after`. Moves by the cleaner are not told here.
     fn note_write(&mut self, _before: Option<History>, _after: Option<History>, _now: u32) {}
+
+    /// The cleaner has moved a block; its history stays.
+    fn note_move(&mut self, _history: History, _now: u32) {}
 
     /// A victim has been chosen and is about to be emptied.
     fn note_cleaning(&mut self, _segment: &UsageEntry, _now: u32) {}
@@ -90,36 +111,10 @@ pub trait VictimSelection: Send + Sync {
     fn restore(&mut self, _state: &[u8]) {}
 }
 
-/// What users write apart from what the cleaner moves (SepGC).
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SeparateCleaning;
-
-impl Placement for SeparateCleaning {
-    fn name(&self) -> &'static str {
-        "sep-gc"
-    }
-
-    fn group_count(&self) -> u8 {
-        2
-    }
-
-    fn group(&self, candidate: &Candidate, _now: u32) -> u8 {
-        u8::from(candidate.cleaning)
-    }
-}
-
-/// The emptiest segment first.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Greedy;
-
-impl VictimSelection for Greedy {
-    fn name(&self) -> &'static str {
-        "greedy"
-    }
-
-    fn worth(&self, segment: &UsageEntry, segment_blocks: u32, _now: u32) -> f64 {
-        1.0 - f64::from(segment.live_blocks) / f64::from(segment_blocks)
-    }
+/// Blocks of a tick, log2, in a volume of `blocks`: 2^18 to 2^19 ticks are its size, or a tick is
+/// one block.
+pub fn tick_blocks_log2(blocks: u64) -> u32 {
+    blocks.max(1).ilog2().saturating_sub(18)
 }
 
 /// The Sealed segment that is most worth cleaning, of those that are `fit`; the first of equals.

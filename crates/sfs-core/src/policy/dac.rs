@@ -1,0 +1,43 @@
+//! Dynamic data clustering: a block goes up one group when its user writes it, and down one when
+//! the cleaner has to move it.
+//!
+//! Owns: the number of groups.
+//! Promises: a block's group is all that it needs to know of it.
+//! Never: measures time.
+
+use super::{Candidate, GROUPS_MAX, Placement};
+
+/// Dynamic data clustering (Chiang, Lee, Chang 1999). Group 0 is the coldest; new blocks begin in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Dac {
+    groups: u8,
+}
+
+impl Dac {
+    /// As many groups as the comparisons in the literature use.
+    pub const GROUPS: u8 = 6;
+
+    /// `groups` is cut to 1..=[`GROUPS_MAX`].
+    pub fn new(groups: u8) -> Self {
+        Self { groups: groups.clamp(1, GROUPS_MAX) }
+    }
+}
+
+impl Placement for Dac {
+    fn name(&self) -> &'static str {
+        "dac"
+    }
+
+    fn group_count(&self) -> u8 {
+        self.groups
+    }
+
+    fn group(&self, candidate: &Candidate, _now: u32) -> u8 {
+        let hottest = self.groups - 1;
+        match candidate.group {
+            None => 0,
+            Some(group) if candidate.cleaning => group.min(hottest).saturating_sub(1),
+            Some(group) => group.saturating_add(1).min(hottest),
+        }
+    }
+}

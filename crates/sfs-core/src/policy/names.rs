@@ -1,0 +1,67 @@
+//! Policies by the names that options and checkpoints know them by.
+//!
+//! Owns: the names.
+//! Promises: a policy made by a name answers to it.
+//! Never: decides which policy is used.
+
+use super::{
+    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, One, Partition,
+    Placement, SepBit, SeparateCleaning, Sfs, VictimSelection,
+};
+
+/// Names of placements.
+pub const PLACEMENTS: [&str; 6] = ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit"];
+
+/// Names of victim selections.
+pub const VICTIMS: [&str; 5] =
+    ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age"];
+
+/// The placement of this name, with `groups` if it lets them be chosen, for a volume of `segments`
+/// of `segment_blocks`, in which users have `blocks`.
+pub fn placement(
+    name: &str,
+    groups: Option<u8>,
+    segments: u32,
+    _segment_blocks: u32,
+    _blocks: u64,
+) -> Option<Box<dyn Placement>> {
+    let sfs = |distance| {
+        Box::new(Sfs::new(distance, Partition::Iterative, groups.unwrap_or(Sfs::GROUPS), segments))
+    };
+    Some(match name {
+        "sfs" => sfs(Distance::Linear),
+        "sfs-log" => sfs(Distance::Log),
+        "none" => Box::new(One),
+        "sep-gc" => Box::new(SeparateCleaning),
+        "dac" => Box::new(Dac::new(groups.unwrap_or(Dac::GROUPS))),
+        "sepbit" => Box::new(SepBit::default()),
+        _ => return None,
+    })
+}
+
+/// The victim selection of this name.
+pub fn victims_by(
+    name: &str,
+    _segments: u32,
+    _segment_blocks: u32,
+    _blocks: u64,
+) -> Option<Box<dyn VictimSelection>> {
+    Some(match name {
+        "greedy" => Box::new(Greedy),
+        "cost-benefit" => Box::new(CostBenefit),
+        "cost-benefit-sqrt" => Box::new(CostBenefitSqrt),
+        "cost-hotness" => Box::new(CostHotness),
+        "cost-age" => Box::new(CostAge),
+        _ => return None,
+    })
+}
+
+/// The victim selection that goes with this placement if nothing else is asked for.
+pub fn default_victims(placement: &str) -> &'static str {
+    match placement {
+        "sfs" => "cost-hotness",
+        "sfs-log" | "sep-gc" => "cost-benefit",
+        "dac" | "sepbit" => "cost-benefit-sqrt",
+        _ => "greedy",
+    }
+}

@@ -1,0 +1,25 @@
+//! One group: a log as LFS writes it, user and cleaned blocks as they come.
+//!
+//! Owns: nothing.
+//! Promises: every block goes to group 0.
+//! Never: looks at a block.
+
+use super::{Candidate, Placement};
+
+/// Everything in one group.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct One;
+
+impl Placement for One {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn group_count(&self) -> u8 {
+        1
+    }
+
+    fn group(&self, _candidate: &Candidate, _now: u32) -> u8 {
+        0
+    }
+}

@@ -1,0 +1,119 @@
+//! SFS (FAST 2012): blocks of like hotness go to the same group.
+//!
+//! Owns: the hotness of blocks, files and segments, and the groups drawn from the latter.
+//! Promises: hotness is taken before a write: write count over the time since the write before. The
+//! paper leaves this open; taken after, everything just written would be hot.
+//! Never: decides what is cleaned.
+
+use super::quantization::{Partition, Quantization};
+use super::{Candidate, GROUPS_MAX, Placement};
+use crate::format::{SegmentState, UsageEntry};
+
+/// How far two hotnesses are from each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Distance {
+    /// Their difference: the paper's.
+    #[default]
+    Linear,
+    /// That of their logarithms.
+    Log,
+}
+
+/// Hotness that counts as none: less than one write in the whole life of the clock.
+const HOTNESS_MIN: f64 = 1e-10;
+
+/// Placement by hotness.
+#[derive(Clone, Debug)]
+pub struct Sfs {
+    distance: Distance,
+    quantization: Quantization,
+    /// Hotness of each sealed segment, while the groups are drawn.
+    values: Vec<f64>,
+}
+
+impl Sfs {
+    /// Groups of the paper: hot, warm, cold, read-only.
+    pub const GROUPS: u8 = 4;
+
+    /// For a volume of `segments`; more than these are not looked at.
+    pub fn new(distance: Distance, partition: Partition, groups: u8, segments: u32) -> Self {
+        Self {
+            distance,
+            quantization: Quantization::new(partition, groups),
+            values: Vec::with_capacity(segments as usize),
+        }
+    }
+
+    fn scale(&self, hotness: f64) -> f64 {
+        match self.distance {
+            Distance::Linear => hotness,
+            Distance::Log => hotness.max(HOTNESS_MIN).log2(),
+        }
+    }
+}
+
+/// Writes per tick since the last of them; within a tick counts as one tick ago.
+fn hotness(write_count: u64, modified: u32, now: u32) -> f64 {
+    write_count as f64 / f64::from(now.saturating_sub(modified).max(1))
+}
+
+/// Hotness of a segment: the ratio of its live blocks' mean write count to their mean age.
+pub(super) fn segment_hotness(segment: &UsageEntry, now: u32) -> f64 {
+    let age_sum = (u64::from(segment.live_blocks) * u64::from(now))
+        .saturating_sub(segment.modified_sum)
+        .max(1);
+    segment.write_count_sum as f64 / age_sum as f64
+}
+
+/// A segment that holds data of a placement's group, not the tree.
+pub(super) fn holds_data(segment: &UsageEntry) -> bool {
+    segment.state == SegmentState::Sealed && segment.live_blocks > 0 && segment.group < GROUPS_MAX
+}
+
+impl Placement for Sfs {
+    fn name(&self) -> &'static str {
+        match self.distance {
+            Distance::Linear => "sfs",
+            Distance::Log => "sfs-log",
+        }
+    }
+
+    fn group_count(&self) -> u8 {
+        self.quantization.group_count()
+    }
+
+    fn begin(&mut self, segments: &[UsageEntry], _segment_blocks: u32, now: u32) {
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
+        let hotnesses = segments.iter().filter(|segment| holds_data(segment));
+        let hotnesses = hotnesses.map(|segment| self.scale(segment_hotness(segment, now)));
+        values.extend(hotnesses.take(values.capacity()));
+        self.quantization.draw(&mut values);
+        self.values = values;
+    }
+
+    fn group(&self, candidate: &Candidate, now: u32) -> u8 {
+        let hotness = match candidate.history {
+            Some(history) => hotness(history.write_count().into(), history.modified, now),
+            None => hotness(candidate.file_write_count, candidate.file_modified, now),
+        };
+        self.quantization.group(self.scale(hotness))
+    }
+
+    fn save(&self, state: &mut Vec<u8>) {
+        for centre in self.quantization.centres().unwrap_or_default() {
+            state.extend_from_slice(&centre.to_le_bytes());
+        }
+    }
+
+    fn restore(&mut self, state: &[u8]) {
+        let (centres, []) = state.as_chunks() else { return };
+        if centres.len() <= usize::from(GROUPS_MAX) {
+            let mut numbers = [0.0; GROUPS_MAX as usize];
+            for (number, bytes) in numbers.iter_mut().zip(centres) {
+                *number = f64::from_le_bytes(*bytes);
+            }
+            self.quantization.warm_start(&numbers[..centres.len()]);
+        }
+    }
+}

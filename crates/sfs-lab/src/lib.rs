@@ -1,0 +1,13 @@
+//! The policy laboratory: the placement and victim policies of SFS without FUSE and without a
+//! device, over generators and block traces.
+//!
+//! `docs/lab.md` shows what it says.
+#![forbid(unsafe_code)]
+
+pub mod closed_form;
+pub mod oracle;
+pub mod outcome;
+pub mod random;
+pub mod run;
+pub mod simulation;
+pub mod workload;

@@ -1,0 +1,148 @@
+//! `sfs-lab simulate`: one experiment, printed.
+//!
+//! Owns: its options.
+//! Promises: only the outcome is on standard output.
+//! Never: computes.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use sfs_core::policy;
+use sfs_lab::outcome::Outcome;
+use sfs_lab::run::{Experiment, ORACLE};
+use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
+use sfs_lab::workload::Source;
+
+/// What lasts longer shows a bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, or trace:FILE (CSV, zstd).
+    #[arg(long, default_value = "zipf:0.99")]
+    workload: String,
+    /// Which blocks belong together: see --list.
+    #[arg(long, default_value = "sfs")]
+    placement: String,
+    /// Which segment is cleaned; by default what goes with the placement.
+    #[arg(long)]
+    victims: Option<String>,
+    /// Number of groups, where the placement lets it be chosen.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
+    groups: Option<u8>,
+    /// Users' blocks over all blocks.
+    #[arg(long, default_value_t = 0.85)]
+    utilization: f64,
+    /// Segments that users' blocks fill.
+    #[arg(long, default_value_t = 512)]
+    live_segments: u32,
+    /// Blocks of a segment; a trace has its own size.
+    #[arg(long, default_value_t = 512)]
+    segment_blocks: u32,
+    /// Part of the segments that is kept clean.
+    #[arg(long, default_value_t = 0.02)]
+    reserve: f64,
+    /// Write buffer, in segments.
+    #[arg(long, default_value_t = 0)]
+    buffer: u32,
+    /// How the buffer is written; by default deferred for sfs and lifetime, on heads for others.
+    #[arg(long)]
+    writing: Option<Writing>,
+    /// Where a sync writes what waits.
+    #[arg(long, default_value = "pure")]
+    remainder: Remainder,
+    /// Writes of users from one sync to the next.
+    #[arg(long)]
+    sync_interval: Option<u64>,
+    /// Writes before measuring, in sizes of the users' space.
+    #[arg(long, default_value_t = 3.0)]
+    warm_up: f64,
+    /// Writes that are measured, in the same.
+    #[arg(long, default_value_t = 5.0)]
+    measure: f64,
+    /// Seed of the workload.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print a heading and a line of CSV.
+    #[arg(long)]
+    csv: bool,
+    /// Print the names of the policies.
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.list {
+        println!("placements: {} {ORACLE}", policy::PLACEMENTS.join(" "));
+        println!("victims: {}", policy::VICTIMS.join(" "));
+        return Ok(());
+    }
+    if let Some(path) = arguments.workload.strip_prefix("trace:")
+        && !Path::new(path).exists()
+    {
+        eprintln!("skipped: there is no trace {path}");
+        return Ok(());
+    }
+    let source = Source::open(&arguments.workload)?;
+    let outcome = with_bar(|progress| arguments.experiment(&source).run(progress))?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
+    } else if arguments.csv {
+        println!("{}\n{}", Outcome::CSV_HEADING, outcome.csv());
+    } else {
+        print!("{}", outcome.text());
+    }
+    Ok(())
+}
+
+impl Arguments {
+    fn experiment<'a>(&self, source: &'a Source) -> Experiment<'a> {
+        Experiment {
+            source,
+            workload: self.workload.clone(),
+            space: SpaceRequest {
+                utilization: self.utilization,
+                live_segments: self.live_segments,
+                segment_blocks: self.segment_blocks,
+                reserve: self.reserve,
+                blocks: None,
+            },
+            buffering: Buffering {
+                segments: self.buffer,
+                writing: self.writing.unwrap_or_else(|| Writing::of(&self.placement)),
+                remainder: self.remainder,
+                sync_interval: self.sync_interval,
+            },
+            placement: self.placement.clone(),
+            victims: self.victims.clone(),
+            groups: self.groups,
+            warm_up: self.warm_up,
+            measure: self.measure,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Runs `work`, and shows a bar on standard error once it has taken a while.
+fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+    let began = Instant::now();
+    let bar = ProgressBar::hidden();
+    let style = ProgressStyle::with_template("{bar:40} {percent} % {eta}").expect("a template");
+    bar.set_style(style);
+    let mut shown = false;
+    let out = work(&mut |done, total| {
+        if !shown && began.elapsed() > PATIENCE {
+            shown = true;
+            bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+        }
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    out
+}

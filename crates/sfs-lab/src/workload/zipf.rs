@@ -1,0 +1,74 @@
+//! Zipf's law, by Walker's alias method: one draw and one look-up a write.
+//!
+//! Owns: the table.
+//! Promises: ranks are scattered over the blocks at random.
+//! Never: approximates the law.
+
+use super::{Operation, Workload};
+use crate::random::Random;
+
+/// Writes by Zipf's law.
+pub struct Zipf {
+    random: Random,
+    /// For each slot the probability that it stays, in 2^-32, and the rank taken otherwise.
+    table: Vec<(u32, u32)>,
+    block_of_rank: Vec<u32>,
+}
+
+impl Zipf {
+    /// Rank r of `blocks` is written with probability proportional to r^-theta.
+    pub fn new(theta: f64, blocks: u32, mut random: Random) -> Self {
+        let weights: Vec<f64> = (1..=blocks).map(|rank| f64::from(rank).powf(-theta)).collect();
+        let block_of_rank = random.permutation(blocks);
+        Self { random, table: alias_table(&weights), block_of_rank }
+    }
+}
+
+fn alias_table(weights: &[f64]) -> Vec<(u32, u32)> {
+    let scale = weights.len() as f64 / weights.iter().sum::<f64>();
+    let mut shares: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
+    let (mut small, mut large): (Vec<u32>, Vec<u32>) =
+        (0..weights.len() as u32).partition(|&slot| shares[slot as usize] < 1.0);
+    let mut table: Vec<(u32, u32)> =
+        (0..weights.len() as u32).map(|slot| (u32::MAX, slot)).collect();
+    while let (Some(poor), Some(&rich)) = (small.pop(), large.last()) {
+        let share = shares[poor as usize];
+        table[poor as usize] = ((share * f64::from(u32::MAX)) as u32, rich);
+        shares[rich as usize] -= 1.0 - share;
+        if shares[rich as usize] < 1.0 {
+            large.pop();
+            small.push(rich);
+        }
+    }
+    table
+}
+
+impl Workload for Zipf {
+    fn next(&mut self) -> Operation {
+        let slot = self.random.below(self.table.len() as u32);
+        let (stays, other) = self.table[slot as usize];
+        let rank = if self.random.bits() as u32 <= stays { slot } else { other };
+        Operation::write(self.block_of_rank[rank as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frequencies_obey_the_law() {
+        let mut zipf = Zipf::new(1.0, 100, Random::new(3));
+        let mut counts = vec![0u32; 100];
+        for _ in 0..1_000_000 {
+            counts[zipf.next().block() as usize] += 1;
+        }
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let harmonic: f64 = (1..=100).map(|rank| 1.0 / f64::from(rank)).sum();
+        for rank in [1, 2, 10, 50] {
+            let expected = 1e6 / harmonic / f64::from(rank);
+            let found = f64::from(counts[rank as usize - 1]);
+            assert!((found / expected - 1.0).abs() < 0.05, "rank {rank}: {found} {expected}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the laboratory says agrees with theory, is the same every time, and loses no block.
+
+use sfs_lab::closed_form;
+use sfs_lab::outcome::Outcome;
+use sfs_lab::run::{Experiment, ORACLE};
+use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
+use sfs_lab::workload::Source;
+
+const SMALL: SpaceRequest = SpaceRequest {
+    utilization: 0.85,
+    live_segments: 128,
+    segment_blocks: 64,
+    reserve: 0.09,
+    blocks: None,
+};
+
+fn outcome(
+    workload: &str,
+    placement: &str,
+    victims: Option<&str>,
+    change: impl FnOnce(&mut Experiment<'_>),
+) -> Outcome {
+    let source = Source::open(workload).expect("a workload");
+    let mut experiment = Experiment {
+        source: &source,
+        workload: workload.into(),
+        space: SMALL,
+        buffering: Buffering::NONE,
+        placement: placement.into(),
+        victims: victims.map(str::to_owned),
+        groups: None,
+        warm_up: 3.0,
+        measure: 3.0,
+        seed: 1,
+    };
+    change(&mut experiment);
+    experiment.run(&mut |_, _| ()).expect("an outcome")
+}
+
+#[test]
+fn uniform_and_greedy_agree_with_the_closed_form() {
+    let outcome = outcome("uniform", "none", Some("greedy"), |experiment| {
+        experiment.space =
+            SpaceRequest { live_segments: 512, segment_blocks: 1024, reserve: 0.02, ..SMALL };
+        experiment.measure = 1.5;
+    });
+    let expected = closed_form::write_amplification(outcome.space.utilization_within_reserve());
+    let found = outcome.amplification_log;
+    assert!((expected - 3.952).abs() < 0.02, "{expected}");
+    assert!((found / expected - 1.0).abs() < 0.01, "{found}, and in theory {expected}");
+}
+
+#[test]
+fn the_same_experiment_has_the_same_outcome() {
+    let run = |seed| outcome("zipf:0.99", "sfs", None, |experiment| experiment.seed = seed);
+    assert_eq!(run(7).counters, run(7).counters);
+    assert_ne!(run(7).counters, run(8).counters);
+}
+
+#[test]
+fn sequential_writing_has_nothing_to_clean() {
+    let counters = outcome("sequential", "none", Some("greedy"), |_| ()).counters;
+    assert_eq!(counters.moved_blocks, 0);
+    assert_eq!(counters.user_blocks, counters.user_writes);
+}
+
+#[test]
+fn knowing_the_future_is_best() {
+    for workload in ["zipf:0.99", "hotcold:90/10", "uniform"] {
+        let oracle = outcome(workload, ORACLE, None, |_| ());
+        let sepbit = outcome(workload, "sepbit", None, |_| ());
+        assert!(oracle.amplification_log < sepbit.amplification_log, "{workload}");
+    }
+}
+
+#[test]
+fn every_way_of_writing_runs_with_every_policy() {
+    for placement in sfs_core::policy::PLACEMENTS {
+        for victims in sfs_core::policy::VICTIMS {
+            for (writing, remainder) in [
+                (Writing::Heads, Remainder::Pure),
+                (Writing::Deferred, Remainder::Pure),
+                (Writing::Deferred, Remainder::Mixed),
+            ] {
+                let sync_interval = Some(500);
+                let outcome = outcome("zipf:0.99", placement, Some(victims), |experiment| {
+                    experiment.buffering =
+                        Buffering { segments: 4, writing, remainder, sync_interval };
+                    experiment.warm_up = 0.5;
+                    experiment.measure = 1.0;
+                });
+                let counters = outcome.counters;
+                assert!(counters.user_blocks <= counters.user_writes + 4 * 64);
+                assert!(counters.user_blocks > counters.user_writes / 4, "{counters:?}");
+            }
+        }
+    }
+}
