@@ -6,10 +6,24 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Args, Parser};
 
 use crate::Failure;
+
+/// What mount(8) and umount(8) give their helpers and has no meaning here.
+#[derive(Args, Clone, Debug)]
+pub struct Accepted {
+    /// Leave /etc/mtab alone
+    #[arg(short = 'n', hide = true)]
+    no_mtab: bool,
+    /// The type, with its subtype
+    #[arg(short = 't', hide = true)]
+    kind: Option<String>,
+    /// The namespace
+    #[arg(short = 'N', hide = true)]
+    namespace: Option<String>,
+}
 
 /// Reads the command line, lets `work` do what it says, and says how it went.
 pub fn run<A: Parser>(work: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {

@@ -220,3 +220,46 @@ fn mounted_volumes_do_not_mind_bad_clients() {
     mount.unmount();
     volume.check();
 }
+
+/// An ordinary user mounts, asks and unmounts; root asks, too. The door to FUSE is open to users
+/// here, in a namespace of its own.
+const AS_USER: &str = r#"
+    set -e
+    mount -t tmpfs tmpfs /mnt; mknod -m 666 /mnt/fuse c 10 229; mount --bind /mnt/fuse /dev/fuse
+    mkdir /mnt/user; mount --bind /mnt/user /run/user; mkdir -m 700 /run/user/65534
+    chown 65534:65534 /run/user/65534 "$1/mount" "$1/image"
+    user="setpriv --reuid 65534 --regid 65534 --clear-groups env -u XDG_RUNTIME_DIR"
+    $user "$1/sfs-mount" "$1/image" "$1/mount"
+    stat -c "%a %u" /run/user/65534/sfs
+    $user "$1/sfs-ctl" stat "$1/mount" | head -1
+    "$1/sfs-ctl" stat "$1/mount" | head -1
+    $user "$1/sfs-umount" -v "$1/mount"
+"#;
+
+#[test]
+fn mounted_numbers_are_for_the_user_who_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("16M");
+    for (program, name) in [
+        (env!("CARGO_BIN_EXE_sfs-mount"), "sfs-mount"),
+        (env!("CARGO_BIN_EXE_sfs-umount"), "sfs-umount"),
+        (env!("CARGO_BIN_EXE_sfs-ctl"), "sfs-ctl"),
+    ] {
+        fs::copy(program, volume.scratch.path().join(name)).expect("a copy");
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", AS_USER, "sh"]).arg(volume.scratch.path());
+    let Ok(output) = command.output() else { return eprintln!("skipped: unshare is not here") };
+    let (said, wrong) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
+    if ["unshare:", "mknod:", "mkdir:", "mount:", "setpriv"].iter().any(|no| wrong.contains(no)) {
+        return eprintln!("skipped: {wrong}");
+    }
+    assert!(output.status.success(), "{said}{wrong}");
+    let line = format!("{}: mounted on {}", volume.device.display(), volume.dir.display());
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[..3], ["700 65534", &line, &line], "{said}{wrong}");
+    assert!(lines[4].contains("everything is on"), "{said}{wrong}");
+    volume.check();
+}

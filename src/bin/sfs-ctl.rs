@@ -1,6 +1,6 @@
 //! `sfs-ctl`: looks into a volume.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,7 +35,11 @@ fn main() -> ExitCode {
     sfs::command::run(|Arguments { command: Command::Stat { path, json }, .. }| {
         let report = stat::stat(&path)?;
         let text = if json { report.to_json() } else { report.to_string() };
-        writeln!(std::io::stdout(), "{}", text.trim_end())
-            .map_err(|error| Failure::system(format_args!("output: {error}")))
+        match writeln!(std::io::stdout(), "{}", text.trim_end()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::system(format_args!("output: {error}")))
+            }
+            _ => Ok(()), // Who reads may have seen enough.
+        }
     })
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sfs::Failure;
+use sfs::command::Accepted;
 use sfs::options::{self, MountOptions};
 use sfs::remount::Remount;
 use sfs::session::{self, Request};
@@ -47,15 +48,8 @@ struct Arguments {
     /// Pass over unknown mount options
     #[arg(short, long)]
     sloppy: bool,
-    /// Accepted for mount(8), without meaning here
-    #[arg(short = 'n', hide = true)]
-    no_mtab: bool,
-    /// Accepted for mount(8), without meaning here
-    #[arg(short = 't', hide = true)]
-    kind: Option<String>,
-    /// Accepted for mount(8), without meaning here
-    #[arg(short = 'N', hide = true)]
-    namespace: Option<String>,
+    #[command(flatten)]
+    accepted: Accepted,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,

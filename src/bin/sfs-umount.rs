@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use sfs::command::Accepted;
 use sfs::unmount::{self, Request};
 
 #[derive(Parser)]
@@ -18,15 +19,8 @@ struct Arguments {
     /// Take the mount out of the tree though it is in use, and do not wait
     #[arg(short, long)]
     lazy: bool,
-    /// Accepted for umount(8), without meaning here
-    #[arg(short = 'n', hide = true)]
-    no_mtab: bool,
-    /// Accepted for umount(8), without meaning here
-    #[arg(short = 't', hide = true)]
-    kind: Option<String>,
-    /// Accepted for umount(8), without meaning here
-    #[arg(short = 'N', hide = true)]
-    namespace: Option<String>,
+    #[command(flatten)]
+    accepted: Accepted,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,

@@ -44,7 +44,7 @@ pub(crate) enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absent => f.write_str("its daemon has no control socket"),
+            Self::Absent => f.write_str("no control socket of its daemon is to be found"),
             Self::Dead => f.write_str("its daemon has died; unmount it and mount it again"),
             Self::Forbidden => f.write_str("only root and who mounted it may ask"),
             Self::Stranger => f.write_str("somebody else answers in its daemon's place"),
@@ -120,4 +120,35 @@ fn reach(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::from(end);
     stream.set_nonblocking(false)?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::unistd::geteuid;
+
+    use super::*;
+
+    #[test]
+    fn only_the_owner_is_talked_to() {
+        let (here, _there) = UnixStream::pair().expect("sockets");
+        let own = geteuid().as_raw();
+        let other = here.try_clone().expect("a copy");
+        assert!(Client::of_owner(here, own).is_ok());
+        assert!(matches!(Client::of_owner(other, own + 1), Err(Trouble::Stranger)));
+    }
+
+    #[test]
+    fn who_does_not_listen_is_not_waited_for() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let path = scratch.path().join("socket");
+        let trouble = |path| Trouble::from(reach(path).map(drop).expect_err("nobody"));
+        assert!(matches!(trouble(&path), Trouble::Absent));
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        // It takes no more than so many that it never accepts.
+        let waiting: Vec<_> = (0..5000).map_while(|_| reach(&path).ok()).collect();
+        assert!(!waiting.is_empty());
+        assert!(matches!(trouble(&path), Trouble::Silent(_)));
+        drop(listener);
+        assert!(matches!(trouble(&path), Trouble::Dead));
+    }
 }
