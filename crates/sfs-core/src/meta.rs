@@ -12,8 +12,7 @@ use crate::format::{
     run_key,
 };
 use crate::log::FIRST_GROUP_HEAD;
-use crate::policy::{self, Greedy, Placement, SeparateCleaning, VictimSelection};
-use crate::request::Options;
+use crate::policy::{self, Placement, VictimSelection};
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
 
@@ -86,9 +85,12 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    pub(crate) fn new(tree: Tree, usage: UsageTable, next_ino: u64, _options: &Options) -> Self {
-        let placement: Box<dyn Placement> = Box::new(SeparateCleaning);
-        let victims: Box<dyn VictimSelection> = Box::new(Greedy);
+    pub(crate) fn new(
+        tree: Tree,
+        usage: UsageTable,
+        next_ino: u64,
+        (placement, victims): (Box<dyn Placement>, Box<dyn VictimSelection>),
+    ) -> Self {
         Self {
             tree,
             usage,
@@ -249,14 +251,15 @@ impl Meta {
         }
     }
 
-    /// The best segment to clean among those that are `fit`.
+    /// The best segment to clean by `policy` among those that are `fit`.
     pub(crate) fn choose_victim(
         &self,
+        policy: &dyn VictimSelection,
         segment_blocks: u32,
         fit: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let now = self.usage.clock.now();
-        policy::best_victim(&*self.victims, self.usage.entries(), segment_blocks, now, fit)
+        policy::best_victim(policy, self.usage.entries(), segment_blocks, now, fit)
     }
 
     /// `segment` is going to be cleaned.
