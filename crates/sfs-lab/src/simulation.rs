@@ -205,6 +205,7 @@ impl Simulation {
             self.log.open(head, group, now);
             self.begin_writing();
         }
+        self.counters.group_blocks[usize::from(group % 8)] += 1;
         self.log.append(block, history, head, now);
     }
 

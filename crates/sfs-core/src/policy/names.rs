@@ -5,25 +5,25 @@
 //! Never: decides which policy is used.
 
 use super::{
-    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, One, Partition,
-    Placement, SepBit, SeparateCleaning, Sfs, VictimSelection,
+    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, Index, Lifetime,
+    One, Partition, Placement, SepBit, SeparateCleaning, Sfs, VictimSelection,
 };
 
 /// Names of placements.
-pub const PLACEMENTS: [&str; 6] = ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit"];
+pub const PLACEMENTS: [&str; 7] = ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit", "lifetime"];
 
 /// Names of victim selections.
-pub const VICTIMS: [&str; 5] =
-    ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age"];
+pub const VICTIMS: [&str; 6] =
+    ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age", "index"];
 
 /// The placement of this name, with `groups` if it lets them be chosen, for a volume of `segments`
-/// of `segment_blocks`, in which users have `blocks`.
+/// of `segment_blocks`, in all of `blocks`.
 pub fn placement(
     name: &str,
     groups: Option<u8>,
     segments: u32,
-    _segment_blocks: u32,
-    _blocks: u64,
+    segment_blocks: u32,
+    blocks: u64,
 ) -> Option<Box<dyn Placement>> {
     let sfs = |distance| {
         Box::new(Sfs::new(distance, Partition::Iterative, groups.unwrap_or(Sfs::GROUPS), segments))
@@ -35,6 +35,7 @@ pub fn placement(
         "sep-gc" => Box::new(SeparateCleaning),
         "dac" => Box::new(Dac::new(groups.unwrap_or(Dac::GROUPS))),
         "sepbit" => Box::new(SepBit::default()),
+        "lifetime" => Box::new(Lifetime::new(groups, segments, segment_blocks, blocks)),
         _ => return None,
     })
 }
@@ -44,7 +45,7 @@ pub fn victims_by(
     name: &str,
     _segments: u32,
     _segment_blocks: u32,
-    _blocks: u64,
+    blocks: u64,
 ) -> Option<Box<dyn VictimSelection>> {
     Some(match name {
         "greedy" => Box::new(Greedy),
@@ -52,6 +53,7 @@ pub fn victims_by(
         "cost-benefit-sqrt" => Box::new(CostBenefitSqrt),
         "cost-hotness" => Box::new(CostHotness),
         "cost-age" => Box::new(CostAge),
+        "index" => Box::new(Index::new(blocks)),
         _ => return None,
     })
 }
@@ -61,6 +63,7 @@ pub fn default_victims(placement: &str) -> &'static str {
     match placement {
         "sfs" => "cost-hotness",
         "sfs-log" | "sep-gc" => "cost-benefit",
+        "lifetime" => "index",
         "dac" | "sepbit" => "cost-benefit-sqrt",
         _ => "greedy",
     }
