@@ -1,7 +1,8 @@
 //! The thread that finds the time for the volume's background work.
 //!
-//! Owns: one thread, and waking it.
-//! Promises: work is asked for at least once a second, and right after something has changed.
+//! Owns: one thread, waking it, and letting it rest.
+//! Promises: work is asked for at least once a second, and right after something has changed; never
+//! while it rests, which the next change ends.
 //! Never: decides what is due; the volume does.
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use sfs_core::Volume;
 use sfs_core::request::Work;
 
@@ -25,6 +26,10 @@ const PAUSE_FAILED: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     changed: AtomicBool,
+    /// Nothing is to be done before something changes.
+    rests: AtomicBool,
+    /// Held during a step.
+    step: Mutex<()>,
     ended: Mutex<bool>,
     bell: Condvar,
 }
@@ -34,8 +39,30 @@ impl Alarm {
     pub(crate) fn note(&self) {
         if !self.changed.load(Ordering::Relaxed) && !self.changed.swap(true, Ordering::Relaxed) {
             let _ended = self.ended.lock();
+            self.rests.store(false, Ordering::Relaxed);
             self.bell.notify_one();
         }
+    }
+
+    /// Something may be tidied up, for which a rest is not ended.
+    pub(crate) fn note_idle(&self) {
+        if !self.rests() {
+            self.note();
+        }
+    }
+
+    /// Begins a rest, which the next change ends. No step is taken while what is returned lives.
+    pub(crate) fn rest(&self) -> MutexGuard<'_, ()> {
+        let step = self.step.lock();
+        let _ended = self.ended.lock();
+        self.rests.store(true, Ordering::Relaxed);
+        self.changed.store(false, Ordering::Relaxed);
+        step
+    }
+
+    /// Whether nothing has changed since [`Alarm::rest`].
+    pub(crate) fn rests(&self) -> bool {
+        self.rests.load(Ordering::Relaxed)
     }
 
     /// Waits for a change that is new, or for `pause`; says whether the thread is to end.
@@ -77,15 +104,16 @@ impl Background {
 fn run(volume: &Volume, alarm: &Alarm, device: &str) {
     let mut failed = false;
     loop {
-        let (pause, until_change) = match volume.work(now()) {
-            Ok(Work::More) => (None, false),
+        let (pause, until_change) = match step(volume, alarm) {
+            None => (Some(PAUSE_MAX), true),
+            Some(Ok(Work::More)) => (None, false),
             // Something waits: the volume says when it wants to be asked again.
-            Ok(Work::Idle(pause)) if pause < PAUSE_MAX => (Some(pause), false),
-            Ok(Work::Idle(_)) => {
+            Some(Ok(Work::Idle(pause))) if pause < PAUSE_MAX => (Some(pause), false),
+            Some(Ok(Work::Idle(_))) => {
                 alarm.changed.store(false, Ordering::Relaxed);
                 (Some(PAUSE_MAX), true)
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 if !failed {
                     tracing::error!("{device}: {error}; the volume is read-only from now on");
                     failed = true;
@@ -102,4 +130,10 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
             return;
         }
     }
+}
+
+/// One step, unless it is time to rest.
+fn step(volume: &Volume, alarm: &Alarm) -> Option<sfs_core::Result<Work>> {
+    let _step = alarm.step.lock();
+    (!alarm.rests()).then(|| volume.work(now()))
 }

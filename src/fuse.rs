@@ -4,36 +4,29 @@
 //! Promises: every request is answered; a failure of the device or the image is logged once.
 //! Never: decides anything.
 
+mod shell;
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    AccessFlags, BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use sfs_core::Error;
 use sfs_core::format::{FileKind, NAME_LEN_MAX};
-use sfs_core::request::{AttributeChanges, Caller, Entry, RenameMode, Seek, WriteMode, XattrMode};
-use sfs_core::{Error, Result, Volume};
+use sfs_core::request::{AttributeChanges, RenameMode, Seek, WriteMode, XattrMode};
 use sfs_device::BLOCK_SIZE;
 
-use crate::background::Alarm;
-use crate::options::{MountOptions, Sync};
-use crate::{attributes, errno};
-
-/// We are the only ones who change the volume: what the kernel knows stays true.
-const TTL: Duration = Duration::from_secs(24 * 3600);
-
-/// Inode numbers are never used again.
-const GENERATION: Generation = Generation(0);
-
-/// There is no state of an open file.
-const HANDLE: FileHandle = FileHandle(0);
+use crate::attributes;
+use crate::options::Sync;
+pub(crate) use shell::Shell;
+use shell::{GENERATION, HANDLE, TTL, caller, or_error, reply_value};
 
 /// Bytes in a write request.
 const WRITE_MAX: u32 = 1 << 20;
@@ -43,96 +36,6 @@ const BACKGROUND_MAX: u16 = 64;
 
 /// Inode numbers that are left, as far as statfs(2) can say.
 const FILES_FREE: u64 = 1 << 32;
-
-/// A volume as fuser sees it.
-pub(crate) struct Shell {
-    volume: Arc<Volume>,
-    alarm: Arc<Alarm>,
-    writeback: bool,
-    sync: Sync,
-    device: String,
-}
-
-/// Answers with an error and ends the method.
-macro_rules! or_error {
-    ($self:ident, $ino:ident, $reply:ident, $outcome:expr) => {
-        match $outcome {
-            Ok(value) => value,
-            Err(error) => return $reply.error($self.errno($ino, &error)),
-        }
-    };
-}
-
-impl Shell {
-    pub(crate) fn new(
-        volume: Arc<Volume>,
-        alarm: Arc<Alarm>,
-        options: &MountOptions,
-        device: String,
-    ) -> Self {
-        Self { volume, alarm, writeback: options.writeback, sync: options.sync, device }
-    }
-
-    /// What the kernel is told of an operation on `ino` that has failed.
-    fn errno(&self, ino: INodeNo, error: &Error) -> Errno {
-        if errno::is_failure(error) {
-            tracing::error!("{}: inode {ino}: {error}", self.device);
-        }
-        errno::of(error)
-    }
-
-    /// After an operation on the names of directory `ino`.
-    fn names_changed(&self, ino: u64) -> Result<()> {
-        self.alarm.note();
-        if self.sync == Sync::Never { Ok(()) } else { self.volume.sync_file(ino) }
-    }
-
-    /// Answers with a file that has just got a name in `parent`.
-    fn reply_new(&self, parent: INodeNo, entry: Result<Entry>, reply: ReplyEntry) {
-        let entry = or_error!(self, parent, reply, entry);
-        or_error!(self, parent, reply, self.names_changed(parent.0));
-        reply.entry(&TTL, &attributes::of(entry.ino, &entry.inode), GENERATION);
-    }
-
-    /// Answers after a name in `parent` has changed.
-    fn reply_done(&self, parent: INodeNo, outcome: Result<()>, reply: ReplyEmpty) {
-        or_error!(self, parent, reply, outcome);
-        or_error!(self, parent, reply, self.names_changed(parent.0));
-        reply.ok();
-    }
-
-    fn sync_file(&self, ino: INodeNo, reply: ReplyEmpty) {
-        or_error!(self, ino, reply, self.volume.sync_file(ino.0));
-        reply.ok();
-    }
-
-    fn truncate_on_open(&self, request: &Request, ino: u64, flags: i32) -> Result<()> {
-        if flags & libc::O_TRUNC == 0 {
-            return Ok(());
-        }
-        let changes = AttributeChanges {
-            size: Some(0),
-            kill_privileges: request.uid() != 0,
-            ..AttributeChanges::default()
-        };
-        self.volume.set_attributes(ino, &changes, &caller(request))?;
-        self.alarm.note();
-        Ok(())
-    }
-}
-
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), now: attributes::now() }
-}
-
-/// Answers with a value whose length the kernel may only want to know.
-fn reply_value(value: &[u8], size: u32, reply: ReplyXattr) {
-    match size {
-        0 => reply.size(value.len() as u32),
-        size if value.len() > size as usize => reply.error(Errno::ERANGE),
-        _ => reply.data(value),
-    }
-}
 
 impl Filesystem for Shell {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -169,7 +72,7 @@ impl Filesystem for Shell {
 
     fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
         self.volume.forget(ino.0, count);
-        self.alarm.note();
+        self.alarm.note_idle();
     }
 
     fn getattr(
@@ -328,11 +231,8 @@ impl Filesystem for Shell {
     ) {
         let mode = FileKind::Regular.mode_bits() | mode & !umask & 0o7777;
         let (name, caller) = (name.as_bytes(), caller(request));
-        let entry =
-            or_error!(self, parent, reply, self.volume.make_node(parent.0, name, mode, 0, &caller));
-        or_error!(self, parent, reply, self.names_changed(parent.0));
-        let attributes = attributes::of(entry.ino, &entry.inode);
-        reply.created(&TTL, &attributes, GENERATION, HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
+        let entry = self.volume.make_node(parent.0, name, mode, 0, &caller);
+        self.reply_open(parent, entry, reply);
     }
 
     fn read(

@@ -5,18 +5,24 @@
 //! Never: decides what an operation of the filesystem does; the volume does.
 #![deny(unsafe_code)]
 
+mod answers;
 mod attributes;
 mod background;
 mod backing;
+pub mod command;
+mod control;
 mod daemonize;
 mod errno;
 mod failure;
 mod fuse;
+mod inflight;
 mod logging;
 mod mount;
 mod mountinfo;
 pub mod options;
+pub mod remount;
 pub mod session;
+pub mod stat;
 #[expect(unsafe_code, reason = "the one module that calls the system")]
 mod sys;
 pub mod unmount;

@@ -79,7 +79,7 @@ fn mount_by_hand(door: &File, place: &Place<'_>, options: &MountOptions) -> Resu
     );
     let kind = if place.is_block_device {
         data.push_str(&format!(",blksize={BLOCK_SIZE}"));
-        "fuseblk"
+        "fuseblk.sfs"
     } else {
         "fuse.sfs"
     };

@@ -1,14 +1,17 @@
 //! What is mounted, from /proc/self/mountinfo.
 //!
-//! Owns: parsing its lines.
+//! Owns: parsing its lines, and telling which are SFS.
 //! Promises: names come back as they are, whatever bytes are in them.
-//! Never: touches a mount.
+//! Never: touches a mount, whose daemon may not answer.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use sfs_core::format::{SUPERBLOCK_ADDRESS, Superblock};
+use sfs_device::{Access, Block, Device, FileDevice};
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +22,46 @@ pub(crate) struct MountLine {
     pub(crate) kind: String,
     /// What: for us the device's path.
     pub(crate) source: PathBuf,
+    /// The kernel's number for the filesystem. No two that live have the same, and all places
+    /// where one is mounted do.
+    pub(crate) number: DeviceNumber,
+    /// Options of this place, separated by commas.
+    pub(crate) options: String,
+    /// Options of the filesystem, wherever it is mounted.
+    pub(crate) super_options: String,
+}
+
+/// What `stat` shows as the device of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNumber {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl MountLine {
+    /// The user whose process serves a mount of FUSE.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        let mut options = self.super_options.split(',');
+        options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
+    }
+
+    /// Whether it is SFS: FUSE, from a device with our superblock.
+    pub(crate) fn is_volume(&self) -> bool {
+        if !self.kind.starts_with("fuse") {
+            return false;
+        }
+        let Ok(device) = FileDevice::open_shared(&self.source, Access::ReadOnly) else {
+            return false;
+        };
+        let mut blocks = Block::zeroed(1);
+        let read = device.read(SUPERBLOCK_ADDRESS, &mut blocks);
+        read.is_ok() && Superblock::recognize(Block::bytes_of(&blocks))
+    }
+
+    /// Nothing can be written, wherever it is mounted.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.super_options.split(',').any(|option| option == "ro")
+    }
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -32,15 +75,25 @@ pub(crate) fn at(dir: &Path) -> io::Result<Option<MountLine>> {
     Ok(mounts()?.into_iter().rev().find(|mount| mount.dir == dir))
 }
 
+/// The filesystem with this number, wherever it is mounted.
+pub(crate) fn of_number(number: DeviceNumber) -> io::Result<Option<MountLine>> {
+    Ok(mounts()?.into_iter().find(|mount| mount.number == number))
+}
+
 fn parse(line: &[u8]) -> Option<MountLine> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let (major, minor) = str::from_utf8(fields.get(2)?).ok()?.split_once(':')?;
     let dir = *fields.get(4)?;
     let dash = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
     let (kind, source) = (*fields.get(dash + 1)?, *fields.get(dash + 2)?);
     Some(MountLine {
         dir: unescape(dir),
-        kind: String::from_utf8_lossy(kind).into_owned(),
+        kind: text(kind),
         source: unescape(source),
+        number: DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? },
+        options: text(fields.get(5)?),
+        super_options: text(fields.get(dash + 3)?),
     })
 }
 
@@ -66,11 +119,15 @@ mod tests {
     #[test]
     fn a_line_is_taken_apart() {
         let line =
-            b"36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - fuseblk /dev/sd\\134x rw,user_id=0";
+            b"36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - fuseblk /dev/sd\\134x rw,user_id=1000";
         let mount = parse(line).expect("a line");
         assert_eq!(mount.dir, Path::new("/mnt/a b"));
         assert_eq!(mount.kind, "fuseblk");
         assert_eq!(mount.source, Path::new("/dev/sd\\x"));
+        assert_eq!(mount.number, DeviceNumber { major: 98, minor: 0 });
+        assert_eq!(mount.options, "rw,noatime");
+        assert_eq!(mount.owner(), Some(1000));
+        assert!(!mount.is_read_only());
         assert_eq!(parse(b"nonsense"), None);
     }
 }

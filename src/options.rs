@@ -10,9 +10,10 @@ use nix::mount::MsFlags;
 use sfs_mkfs::parse_size;
 
 use crate::Failure;
+use crate::mountinfo::MountLine;
 
 /// How a volume is mounted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// For the volume.
     pub volume: sfs_core::request::Options,
@@ -41,10 +42,11 @@ pub enum Sync {
 
 /// Options with a value, for the message that lists what is known.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
-                    nodiscard, writeback, nowriteback, threads=N, allow_other";
+                    nodiscard, writeback=on|off, threads=N, allow_other";
 
 /// What mount(8) leaves in the list for itself.
-const DROPPED: [&str; 13] = [
+const DROPPED: [&str; 14] = [
+    "uhelper=sfs",
     "auto",
     "noauto",
     "defaults",
@@ -58,6 +60,21 @@ const DROPPED: [&str; 13] = [
     "norelatime",
     "loud",
     "silent",
+];
+
+/// Asks for a change of what is mounted.
+const REMOUNT: &str = "remount";
+
+/// See [`is_kernels`].
+const KERNELS: [&str; 8] = [
+    "fd",
+    "rootmode",
+    "user_id",
+    "group_id",
+    "default_permissions",
+    "allow_other",
+    "blksize",
+    "max_read",
 ];
 
 impl Default for MountOptions {
@@ -84,14 +101,38 @@ impl MountOptions {
         for option in lists.into_iter().flat_map(|list| list.split(',')) {
             let known = options.take(option.trim())?;
             if !known && !sloppy {
-                return Err(Failure::usage(format_args!(
-                    "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
-                )));
+                return Err(unknown(option));
             }
         }
         if options.volume.read_only {
             options.flags |= MsFlags::MS_RDONLY;
         }
+        Ok(options)
+    }
+
+    /// These options after a remount with `list`, in which the kernel's own are, too: mount(8) puts
+    /// them there. What only another mount could change is named and refused.
+    pub(crate) fn changed_by(&self, list: &str) -> Result<Self, Failure> {
+        let mut options = self.clone();
+        for option in list.split(',').filter(|option| !is_kernels(option)) {
+            if !options.take(option.trim())? {
+                return Err(unknown(option));
+            }
+            let kernels = Self {
+                volume: sfs_core::request::Options {
+                    read_only: options.volume.read_only,
+                    ..self.volume.clone()
+                },
+                flags: options.flags,
+                ..self.clone()
+            };
+            if options != kernels {
+                return Err(Failure::mount(format_args!(
+                    "'{option}' cannot be changed while mounted; unmount and mount again"
+                )));
+            }
+        }
+        options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
         Ok(options)
     }
 
@@ -119,6 +160,7 @@ impl MountOptions {
             "cache" => self.volume.cache = size(name, value, 1 << 20)?,
             "commit" => self.volume.commit_interval = seconds(name, value)?,
             "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
+            "writeback" => self.writeback = switch(name, value)?,
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 let wrong = || Failure::usage(format_args!("{name}={value}: give a number, 1..64"));
@@ -171,11 +213,56 @@ impl MountOptions {
     }
 }
 
+/// Whether one of the lists asks for a change of what is mounted.
+pub fn asks_for_remount<'a>(lists: impl IntoIterator<Item = &'a str>) -> bool {
+    lists.into_iter().flat_map(|list| list.split(',')).any(|option| option.trim() == REMOUNT)
+}
+
+/// What of a comma list is known.
+pub(crate) fn known(list: &str) -> String {
+    let is_known = |option: &&str| {
+        // What is known and makes no sense is for the daemon to refuse.
+        is_kernels(option) || !matches!(MountOptions::default().take(option.trim()), Ok(false))
+    };
+    list.split(',').filter(is_known).collect::<Vec<_>>().join(",")
+}
+
+/// The kernel's flags of `mount` after a remount with `list`.
+pub(crate) fn flags_after(mount: &MountLine, list: &str) -> MsFlags {
+    let mut options = MountOptions { flags: MsFlags::empty(), ..MountOptions::default() };
+    let now = [mount.options.as_str(), mount.super_options.as_str()];
+    for option in now.into_iter().chain([list]).flat_map(|list| list.split(',')) {
+        options.take_flag(option.trim());
+    }
+    options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
+    options.flags
+}
+
+/// Options of a FUSE mount that are between its daemon and the kernel.
+fn is_kernels(option: &str) -> bool {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    option == REMOUNT || KERNELS.contains(&name)
+}
+
+fn unknown(option: &str) -> Failure {
+    Failure::usage(format_args!(
+        "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
+    ))
+}
+
 fn size(name: &str, value: &str, least: u64) -> Result<usize, Failure> {
     let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
     parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
         Failure::usage(format_args!("{name}={value}: give a size from 1M on, as 64M or 1G"))
     })
+}
+
+fn switch(name: &str, value: &str) -> Result<bool, Failure> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Failure::usage(format_args!("{name}={value}: give on or off"))),
+    }
 }
 
 fn seconds(name: &str, value: &str) -> Result<Duration, Failure> {
@@ -206,12 +293,43 @@ mod tests {
     }
 
     #[test]
+    fn a_remount_changes_what_the_kernel_does_and_nothing_else() {
+        let options = MountOptions::parse(["cache=8M,nowriteback"], false).expect("known");
+        let merged =
+            "ro,nosuid,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
+        let changed = options.changed_by(merged).expect("the kernel's, all of them");
+        assert!(changed.volume.read_only && changed.flags.contains(MsFlags::MS_RDONLY));
+        // As /etc/fstab says again.
+        options.changed_by("remount,cache=8M,writeback=off,rw").expect("nothing is changed");
+        for (list, named) in [
+            ("remount,ro,cache=9M", "'cache=9M'"),
+            ("remount,writeback", "'writeback'"),
+            ("remount,sync", "'sync'"),
+            ("remount,nodiscard", "'nodiscard'"),
+        ] {
+            let failure = options.changed_by(list).expect_err(list);
+            assert!(failure.to_string().contains(named), "{failure}");
+            assert_eq!(failure.status, 32);
+        }
+        assert_eq!(options.changed_by("remount,frobnicate").expect_err("unknown").status, 1);
+        assert_eq!(known("remount,frobnicate,ro,cache=no"), "remount,ro,cache=no");
+    }
+
+    #[test]
     fn what_is_not_known_is_named() {
         let failure = MountOptions::parse(["rw,frobnicate"], false).expect_err("it is unknown");
         assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
         assert_eq!(failure.status, 1);
         MountOptions::parse(["rw,frobnicate"], true).expect("sloppy passes over it");
-        for nonsense in ["cache=lots", "cache=12", "commit=0", "commit=-1", "threads=0", "cache="] {
+        for nonsense in [
+            "cache=lots",
+            "cache=12",
+            "commit=0",
+            "commit=-1",
+            "threads=0",
+            "cache=",
+            "writeback=1",
+        ] {
             let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
             assert!(failure.to_string().starts_with(nonsense), "{failure}");
         }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::mount::MntFlags;
+use parking_lot::Mutex;
 use sfs_core::format::{CorruptionKind, SUPERBLOCK_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
 use sfs_device::{Access, FileDevice, OpenErrorKind};
@@ -16,11 +17,14 @@ use sfs_mkfs::signatures;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::answers::Answers;
 use crate::attributes::now;
 use crate::background::{Alarm, Background};
+use crate::control::Control;
 use crate::daemonize::{self, Herald};
 use crate::fuse::Shell;
 use crate::mount::{Place, mount, reason};
+use crate::mountinfo::DeviceNumber;
 use crate::options::MountOptions;
 use crate::{Failure, backing, logging, mountinfo, unmount};
 
@@ -106,7 +110,7 @@ fn open_volume(
 }
 
 /// Why a volume cannot be opened, and what to do.
-fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failure {
+pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failure {
     let shown = path.display();
     match error {
         Error::Corrupt(what)
@@ -145,6 +149,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let device = open_device(path, request.options.volume.read_only)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     let volume = open_volume(device.clone(), path, &request.options)?;
+    let before = volume.lifetime_before();
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
     let shell = Shell::new(volume.clone(), alarm.clone(), &request.options, name.clone());
@@ -157,7 +162,17 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     unmount_on_signal(dir.to_owned(), name.clone())?;
-    let background = Background::start(volume.clone(), alarm, name.clone());
+    let background = Background::start(volume.clone(), alarm.clone(), name.clone());
+    let is_over = Arc::new(Mutex::new(false));
+    let control = start_control(dir, |number| Answers {
+        volume: volume.clone(),
+        alarm,
+        before,
+        options: request.options.clone(),
+        device: name.clone(),
+        number,
+        is_over: is_over.clone(),
+    });
     // The loop has to run before the mount can answer.
     let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(move || session.run());
     let serving = serving.map_err(|error| Failure::system(format_args!("no thread: {error}")))?;
@@ -170,11 +185,30 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         tracing::debug!("{name}: the session ended: {error}");
     }
     background.stop();
-    let closed = volume.close();
-    closed.map_err(|error| {
+    *is_over.lock() = true;
+    let closed = volume.close().map_err(|error| {
         tracing::error!("{name}: {error}; what was written last may be lost");
-        Failure::mount(format_args!("{name}: {error}"))
-    })
+        Failure::mount(format_args!("{name}: {error}; what was written last may be lost"))
+    });
+    if let Some(control) = control {
+        control.end(&closed);
+    }
+    closed
+}
+
+/// A mount works without it; the programs that would use it say that it is not there.
+fn start_control(dir: &Path, answers: impl FnOnce(DeviceNumber) -> Answers) -> Option<Control> {
+    let started = mountinfo::at(dir).and_then(|mount| match mount {
+        Some(mount) => Control::start(mount.number, answers(mount.number)),
+        None => Err(std::io::ErrorKind::NotFound.into()),
+    });
+    match started {
+        Ok(control) => Some(control),
+        Err(error) => {
+            tracing::warn!("{}: no control socket: {error}", dir.display());
+            None
+        }
+    }
 }
 
 /// SIGTERM, SIGINT and SIGHUP unmount; when the mount is in use, it goes as soon as it is not.

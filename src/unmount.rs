@@ -1,7 +1,8 @@
 //! Unmounting, until everything is on the device.
 //!
 //! Owns: `sfs-umount`, and how the daemon unmounts itself.
-//! Promises: returns success only when the daemon has let go of the device.
+//! Promises: returns success only when the daemon has written its last checkpoint and has let go of
+//! the device.
 //! Never: unmounts what is not an SFS volume.
 
 use std::io::ErrorKind;
@@ -11,39 +12,87 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
-use sfs_core::format::{SUPERBLOCK_ADDRESS, Superblock};
-use sfs_device::{Access, Block, Device, FileDevice, OpenErrorKind};
+use sfs_device::{Access, FileDevice, OpenErrorKind};
 
-use crate::{Failure, mountinfo};
+use crate::control::{Client, Reply, Request as ControlRequest, Trouble};
+use crate::mountinfo::{self, MountLine};
+use crate::{Failure, mount};
 
 /// Between two looks whether the daemon has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A wait that is longer is explained.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Longer than the slowest card needs for a full write buffer.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// Unmounts the volume at `dir`, and waits until everything is on its device.
-pub fn unmount(dir: &Path) -> Result<(), Failure> {
+/// What to unmount, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Where it is mounted.
+    pub dir: &'a Path,
+    /// Say what is done.
+    pub verbose: bool,
+    /// Take it out of the tree though it is in use, and do not wait.
+    pub lazy: bool,
+}
+
+/// Unmounts a volume, and waits until everything is on its device.
+pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
+    let say = |text: std::fmt::Arguments<'_>| {
+        if request.verbose {
+            println!("sfs-umount: {text}");
+        }
+    };
+    let mount = find(request.dir)?;
+    let (dir, device) = (mount.dir.display(), mount.source.display());
+    if request.lazy {
+        detach(&mount.dir, MntFlags::MNT_DETACH)?;
+        say(format_args!("{dir}: unmounted once nobody uses it; not waiting for {device}"));
+        return Ok(());
+    }
+    let watch = watch(&mount);
+    detach(&mount.dir, MntFlags::empty())?;
+    say(format_args!("{dir}: unmounted"));
+    match watch {
+        Ok(daemon) => wait_for_word(&daemon, &mount)?,
+        Err(Trouble::Dead) if !mount.is_read_only() => {
+            return Err(Failure::mount(format_args!(
+                "{dir}: unmounted, but its daemon had died before; what was written last may be \
+                 lost; the next mount of {device} rolls forward"
+            )));
+        }
+        Err(trouble) => say(format_args!("{dir}: waiting for {device} alone: {trouble}")),
+    }
+    wait_for_daemon(&mount)?;
+    say(format_args!("{dir}: everything is on {device}"));
+    Ok(())
+}
+
+/// The volume that is mounted on `dir`.
+fn find(dir: &Path) -> Result<MountLine, Failure> {
     let shown = dir.display();
-    let dir = dir.canonicalize().map_err(|error| {
-        Failure::usage(format_args!("{shown}: {}", crate::mount::reason(&error)))
-    })?;
+    let dir = dir
+        .canonicalize()
+        .map_err(|error| Failure::usage(format_args!("{shown}: {}", mount::reason(&error))))?;
     let mount = mountinfo::at(&dir)
         .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?
         .ok_or_else(|| Failure::mount(format_args!("{shown}: not a mount point")))?;
-    if !mount.kind.starts_with("fuse") || !is_volume(&mount.source) {
-        return Err(Failure::mount(format_args!("{shown}: not an SFS volume; use umount")));
+    if mount.is_volume() {
+        Ok(mount)
+    } else {
+        Err(Failure::mount(format_args!("{shown}: not an SFS volume; use umount")))
     }
-    detach(&dir, MntFlags::empty())?;
-    wait_for_daemon(&mount.source)
 }
 
-/// Whether the device at `path` carries an SFS superblock.
-fn is_volume(path: &Path) -> bool {
-    let Ok(device) = FileDevice::open_shared(path, Access::ReadOnly) else { return false };
-    let mut blocks = Block::zeroed(1);
-    let read = device.read(SUPERBLOCK_ADDRESS, &mut blocks);
-    read.is_ok() && Superblock::recognize(Block::bytes_of(&blocks))
+/// Asks the daemon to say how its last checkpoint goes. To be asked while it is still mounted.
+fn watch(mount: &MountLine) -> Result<Client, Trouble> {
+    let daemon = Client::connect(mount)?;
+    match daemon.ask(&ControlRequest::Watch)? {
+        Reply::Watching => Ok(daemon),
+        _ => Err(Trouble::Foreign),
+    }
 }
 
 /// Takes the mount at `dir` out of the tree.
@@ -76,20 +125,58 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), Failure> {
     }
 }
 
+/// The daemon says how its last checkpoint went.
+fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<(), Failure> {
+    let device = mount.source.display();
+    let begun = Instant::now();
+    let mut word = daemon.listen(begun + PATIENCE);
+    if is_late(&word) {
+        explain_wait(mount);
+        word = daemon.listen(begun + WAIT_MAX);
+    }
+    match word {
+        Ok(Reply::Written) => Ok(()),
+        Ok(Reply::Failed { line, .. }) => {
+            Err(Failure::mount(format_args!("unmounted, but the last checkpoint failed: {line}")))
+        }
+        late if is_late(&late) => Err(too_long(mount)),
+        _ => Err(Failure::mount(format_args!(
+            "{device}: unmounted, but its daemon died before everything was on it; what was \
+             written last may be lost"
+        ))),
+    }
+}
+
+fn is_late(word: &Result<Reply, Trouble>) -> bool {
+    matches!(word, Err(Trouble::Silent(error)) if error.kind() == ErrorKind::TimedOut)
+}
+
+fn explain_wait(mount: &MountLine) {
+    let device = mount.source.display();
+    eprintln!("sfs-umount: waiting until everything is on {device}; it is still being written");
+}
+
+fn too_long(mount: &MountLine) -> Failure {
+    let device = mount.source.display();
+    let seconds = WAIT_MAX.as_secs();
+    Failure::mount(format_args!("{device}: unmounted, but still being written after {seconds} s"))
+}
+
 /// The daemon holds its device until everything is on it.
-fn wait_for_daemon(device: &Path) -> Result<(), Failure> {
-    let end = Instant::now() + WAIT_MAX;
+fn wait_for_daemon(mount: &MountLine) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut explained = false;
     loop {
-        match FileDevice::open(device, Access::ReadOnly) {
+        match FileDevice::open(&mount.source, Access::ReadOnly) {
             Err(error) if matches!(error.kind, OpenErrorKind::Busy) => {}
             _ => return Ok(()),
         }
-        if Instant::now() > end {
-            let device = device.display();
-            return Err(Failure::mount(format_args!(
-                "{device}: unmounted, but still being written after {} s",
-                WAIT_MAX.as_secs()
-            )));
+        if begun.elapsed() > WAIT_MAX {
+            return Err(too_long(mount));
+        }
+        if begun.elapsed() > PATIENCE && !explained {
+            explain_wait(mount);
+            explained = true;
         }
         std::thread::sleep(PAUSE);
     }

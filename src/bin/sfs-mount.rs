@@ -4,22 +4,36 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::ErrorKind;
 use sfs::Failure;
-use sfs::options::MountOptions;
+use sfs::command::Accepted;
+use sfs::options::{self, MountOptions};
+use sfs::remount::Remount;
 use sfs::session::{self, Request};
 
+const OPTIONS: &str = "\
+Mount options:
+  ro, rw, nosuid, nodev, noexec, noatime  as for every filesystem; reading changes no times
+  sync, dirsync         make every operation, or every one on names, durable before it returns
+  write_buffer=SIZE     memory for data that waits to be written (64M)
+  cache=SIZE            memory for metadata (128M)
+  commit=SECONDS        longest time that written data waits (5)
+  checkpoint=SECONDS    longest time between checkpoints (30)
+  discard, nodiscard    tell the device what holds nothing any more, or do not (discard)
+  writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
+                        nowriteback: a full volume is told at write(2), and holes are reported
+  threads=N             threads that serve requests, 1..64 (one for each core, and two)
+  allow_other           let other users in, where an ordinary user mounts
+  remount               change ro, rw, suid, dev and exec of what is mounted; only root can";
+
 #[derive(Parser)]
-#[command(name = "sfs-mount", version, disable_version_flag = true)]
+#[command(name = "sfs-mount", version, disable_version_flag = true, after_help = OPTIONS)]
 /// Mounts an SFS volume. Returns when the mount answers.
 struct Arguments {
     /// The block device or image file
     device: PathBuf,
     /// The directory to mount it on
     dir: PathBuf,
-    /// Mount options, separated by commas: ro, nosuid, nodev, noexec, sync, dirsync, ...;
-    /// write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, nodiscard, nowriteback,
-    /// threads=N, allow_other
+    /// Mount options, separated by commas; listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in the foreground, and log to the terminal
@@ -34,49 +48,35 @@ struct Arguments {
     /// Pass over unknown mount options
     #[arg(short, long)]
     sloppy: bool,
-    /// Accepted for mount(8), without meaning here
-    #[arg(short = 'n', hide = true)]
-    no_mtab: bool,
-    /// Accepted for mount(8), without meaning here
-    #[arg(short = 't', hide = true)]
-    kind: Option<String>,
-    /// Accepted for mount(8), without meaning here
-    #[arg(short = 'N', hide = true)]
-    namespace: Option<String>,
+    #[command(flatten)]
+    accepted: Accepted,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error)
-            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
-        {
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => return give_up(&Failure::arguments(&error)),
-    };
-    let lists = arguments.options.iter().map(String::as_str);
-    let outcome = MountOptions::parse(lists, arguments.sloppy).and_then(|options| {
-        session::run(&Request {
-            device: arguments.device,
-            dir: arguments.dir,
-            options,
-            foreground: arguments.foreground,
-            verbose: arguments.verbose,
-            fake: arguments.fake,
-        })
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => give_up(&failure),
-    }
+    sfs::command::run(mount)
 }
 
-fn give_up(failure: &Failure) -> ExitCode {
-    eprintln!("sfs-mount: {failure}");
-    ExitCode::from(failure.status)
+fn mount(arguments: Arguments) -> Result<(), Failure> {
+    let lists = || arguments.options.iter().map(String::as_str);
+    if options::asks_for_remount(lists()) {
+        return sfs::remount::remount(&Remount {
+            device: &arguments.device,
+            dir: &arguments.dir,
+            options: &arguments.options.join(","),
+            sloppy: arguments.sloppy,
+            fake: arguments.fake,
+        });
+    }
+    let options = MountOptions::parse(lists(), arguments.sloppy)?;
+    session::run(&Request {
+        device: arguments.device,
+        dir: arguments.dir,
+        options,
+        foreground: arguments.foreground,
+        verbose: arguments.verbose,
+        fake: arguments.fake,
+    })
 }

@@ -204,6 +204,12 @@ pub(crate) fn sfs_umount(dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sfs-umount")).arg(dir).output().expect("sfs-umount runs")
 }
 
+/// Runs `sfs-ctl stat`.
+pub(crate) fn sfs_ctl_stat(path: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-ctl"));
+    command.arg("stat").args(arguments).arg(path).output().expect("sfs-ctl runs")
+}
+
 /// What a program said.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -21,6 +21,7 @@ pub(crate) struct AtomicCounters {
     pub(crate) syncs: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) segments_cleaned: AtomicU64,
+    pub(crate) stalls: AtomicU64,
     pub(crate) nodes_read: AtomicU64,
 }
 
@@ -38,6 +39,7 @@ impl AtomicCounters {
             syncs: get(&self.syncs),
             checkpoints: get(&self.checkpoints),
             segments_cleaned: get(&self.segments_cleaned),
+            stalls: get(&self.stalls),
             nodes_read: get(&self.nodes_read),
         }
     }

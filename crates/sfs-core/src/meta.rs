@@ -249,11 +249,21 @@ impl Meta {
         }
     }
 
-    /// The segments to clean, best first.
-    pub(crate) fn victims(&mut self, segment_blocks: u32) -> Vec<u32> {
-        let (entries, now) = (self.usage.entries(), self.usage.clock.now());
-        self.victims.begin(entries, segment_blocks, now);
-        policy::victims(&*self.victims, entries, segment_blocks, now)
+    /// The best segment to clean among those that are `fit`.
+    pub(crate) fn choose_victim(
+        &self,
+        segment_blocks: u32,
+        fit: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let now = self.usage.clock.now();
+        policy::best_victim(&*self.victims, self.usage.entries(), segment_blocks, now, fit)
+    }
+
+    /// `segment` is going to be cleaned.
+    pub(crate) fn take_victim(&mut self, segment: u32) -> u32 {
+        let now = self.usage.clock.now();
+        self.placement.note_cleaning(self.usage.entry(segment), now);
+        segment
     }
 
     /// What the policies want to find again.

@@ -123,19 +123,23 @@ pub fn tick_blocks_log2(blocks: u64) -> u32 {
     blocks.max(1).ilog2().saturating_sub(18)
 }
 
-/// The segments to clean, best first.
-pub(crate) fn victims(
+/// The Sealed segment that is most worth cleaning, of those that are `fit`; the first of equals.
+pub(crate) fn best_victim(
     policy: &dyn VictimSelection,
     entries: &[UsageEntry],
     segment_blocks: u32,
     now: u32,
-) -> Vec<u32> {
-    let mut worths: Vec<(f64, u32)> = (0u32..)
-        .zip(entries)
-        .filter(|(_, entry)| entry.state == SegmentState::Sealed)
-        .map(|(segment, entry)| (policy.worth(entry, segment_blocks, now), segment))
-        .filter(|(worth, _)| *worth > 0.0)
-        .collect();
-    worths.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    worths.into_iter().map(|(_, segment)| segment).collect()
+    fit: impl Fn(u32) -> bool,
+) -> Option<u32> {
+    let mut best: Option<(f64, u32)> = None;
+    for (segment, entry) in (0u32..).zip(entries) {
+        if entry.state != SegmentState::Sealed {
+            continue;
+        }
+        let worth = policy.worth(entry, segment_blocks, now);
+        if worth > 0.0 && best.is_none_or(|(most, _)| worth > most) && fit(segment) {
+            best = Some((worth, segment));
+        }
+    }
+    best.map(|(_, segment)| segment)
 }

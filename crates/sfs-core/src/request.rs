@@ -13,7 +13,7 @@ use crate::buffer::{Memory, Pool};
 use crate::format::{FileKind, Inode, Timestamp};
 
 /// How a volume is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Never write to the device.
     pub read_only: bool,
@@ -27,6 +27,31 @@ pub struct Options {
     pub checkpoint_interval: Duration,
     /// Discard segments that have become Clean.
     pub discard: bool,
+    /// What becomes of blocks that do not fill a segment of their group when they have to be
+    /// written.
+    pub remainder: Remainder,
+    /// The background does not clean while requests are under way, unless it must.
+    pub yield_cleaning: bool,
+    /// When a segment that has been emptied may be written again.
+    pub release: Release,
+}
+
+/// When a segment in which nothing lives any more becomes Clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// When a checkpoint that does not refer to it is durable.
+    Durable,
+    /// At once. A crash then loses data: this is for the tests that prove why the other is needed.
+    AtOnce,
+}
+
+/// Where blocks go that have to be written though they do not fill a segment of their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remainder {
+    /// To their group's open segment: one write request for each group.
+    Pure,
+    /// All to one group (SFS, section 3.3): one write request.
+    Mixed,
 }
 
 impl Default for Options {
@@ -38,6 +63,9 @@ impl Default for Options {
             commit_interval: Duration::from_secs(5),
             checkpoint_interval: Duration::from_secs(30),
             discard: true,
+            remainder: Remainder::Pure,
+            yield_cleaning: true,
+            release: Release::Durable,
         }
     }
 }
@@ -181,6 +209,28 @@ pub struct Space {
     pub files: u64,
 }
 
+/// What lives in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentSums {
+    /// Blocks, tree nodes included.
+    pub live_blocks: u64,
+    /// Sum of the write counts of data blocks.
+    pub write_count_sum: u64,
+    /// Sum of the modification times of data blocks, in ticks.
+    pub modified_sum: u64,
+}
+
+/// A segment of which the usage table does not say what the tree does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discrepancy {
+    /// The segment.
+    pub segment: u32,
+    /// What the usage table says.
+    pub table: SegmentSums,
+    /// What the tree says.
+    pub counted: SegmentSums,
+}
+
 /// When background work is wanted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -213,6 +263,68 @@ pub struct Counters {
     pub checkpoints: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
+    /// Times that a writer had to clean, or to wait for a checkpoint, because segments were short.
+    pub stalls: u64,
     /// Tree nodes read from the device.
     pub nodes_read: u64,
+}
+
+/// A volume as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Name of the placement policy.
+    pub placement: &'static str,
+    /// Name of the policy that chooses victims.
+    pub victims: &'static str,
+    /// How full it is.
+    pub space: Space,
+    /// Blocks in a segment.
+    pub segment_blocks: u32,
+    /// Segments by state.
+    pub segments: SegmentCounts,
+    /// The groups that have segments, by number.
+    pub groups: Vec<GroupStatus>,
+    /// What happened since it was opened.
+    pub counters: Counters,
+}
+
+/// Segments by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentCounts {
+    /// Hold nothing, may be opened.
+    pub clean: u32,
+    /// Are appended to.
+    pub open: u32,
+    /// Are not appended to any more.
+    pub sealed: u32,
+    /// Hold nothing that is live, but the last checkpoint refers to them.
+    pub drained: u32,
+    /// Must not be used.
+    pub bad: u32,
+}
+
+/// What one head has written and still lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// The group's number: its head's.
+    pub group: u8,
+    /// It holds tree nodes, not file data.
+    pub holds_metadata: bool,
+    /// Segments, Open or Sealed.
+    pub segments: u32,
+    /// Those of them that are Open.
+    pub open_segments: u32,
+    /// Blocks in them that live.
+    pub live_blocks: u64,
+}
+
+/// What happened to a volume in all its mounts, as far as its checkpoints say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Times it was mounted for writing.
+    pub mount_count: u64,
+    /// Bytes that users wrote.
+    pub user_bytes_written: u64,
+    /// Bytes that SFS wrote to the device.
+    pub device_bytes_written: u64,
 }

@@ -11,6 +11,7 @@ mod leaf;
 mod node;
 mod residents;
 mod verified;
+mod walk;
 mod write_out;
 
 pub use verified::VerifiedNode;

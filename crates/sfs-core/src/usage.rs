@@ -23,6 +23,7 @@ pub(crate) struct UsageTable {
     /// Items (pages of the table) that differ from what the tree holds.
     dirty_items: BTreeSet<u32>,
     live_blocks: u64,
+    drained_count: usize,
     /// Segments sealed since the last [`UsageTable::settle`].
     unsettled: Vec<u32>,
 }
@@ -57,6 +58,7 @@ impl UsageTable {
             clean: clean.into(),
             dirty_items: BTreeSet::new(),
             live_blocks,
+            drained_count: 0,
             unsettled: Vec::new(),
         }
     }
@@ -116,6 +118,11 @@ impl UsageTable {
         self.clean.len()
     }
 
+    /// Segments that wait for a checkpoint to become Clean.
+    pub(crate) fn drained_count(&self) -> usize {
+        self.drained_count
+    }
+
     /// The segments that will be opened next, in order.
     pub(crate) fn clean(&self) -> impl Iterator<Item = u32> {
         self.clean.iter().copied()
@@ -160,6 +167,7 @@ impl UsageTable {
         if entry.state == SegmentState::Sealed && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
+            self.drained_count += 1;
         }
     }
 
@@ -225,6 +233,7 @@ impl UsageTable {
             let entry = &mut self.entries[segment as usize];
             assert_eq!(entry.state, SegmentState::Drained);
             entry.state = SegmentState::Clean;
+            self.drained_count -= 1;
             self.clean.push_back(segment);
         }
     }

@@ -5,11 +5,12 @@
 //! request but its own.
 //! Never: starts a thread, asks for the time, or draws a random number.
 //!
-//! Locks are taken in this order: a file's `io`, `log`, `meta`, a file's data, then the small ones
+//! Locks are taken in this order: a file's `io`, `cleaner`, `log`, `meta`, a file's data, then the small ones
 //! (`writing`, `dirty_files`, ...). Only `io` and `log` are held across device requests.
 
 mod access;
 mod attributes;
+mod audit;
 mod checkpoint;
 mod cleaner;
 mod commit;
@@ -18,10 +19,12 @@ mod handles;
 mod make;
 mod namespace;
 mod orphans;
+mod pacing;
 mod read;
 mod recovery;
 mod scan;
 mod space;
+mod status;
 mod sync;
 mod truncate;
 mod txn;
@@ -43,9 +46,11 @@ use crate::format::Superblock;
 use crate::log::{Log, Payload};
 use crate::meta::Meta;
 use crate::request::{Counters, Options};
+use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
 use handles::{Handle, Handles};
 pub use make::{make, root_directory};
+use pacing::Pace;
 use sync::SyncQueue;
 use work::Clock;
 
@@ -68,8 +73,10 @@ pub struct Volume {
     ordered_files: Mutex<BTreeSet<u64>>,
     dirty_blocks: AtomicUsize,
     pool: Pool,
-    /// Segments with live blocks that cannot be read: they stay as they are.
-    rotten: Mutex<BTreeSet<u32>>,
+    /// Before `log`, in the order of locks.
+    cleaner: Mutex<Cleaner>,
+    unfit: Mutex<Unfit>,
+    pace: Pace,
     /// Files to delete.
     reclaim: Mutex<Vec<u64>>,
 
@@ -108,7 +115,9 @@ impl Volume {
             ordered_files: Mutex::default(),
             dirty_blocks: AtomicUsize::new(0),
             pool: Pool::default(),
-            rotten: Mutex::default(),
+            cleaner: Mutex::default(),
+            unfit: Mutex::default(),
+            pace: Pace::default(),
             reclaim: Mutex::default(),
             syncs: SyncQueue::default(),
             clock: Clock::default(),

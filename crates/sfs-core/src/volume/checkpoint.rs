@@ -67,7 +67,11 @@ impl Volume {
         log.checkpoint = snapshot.record.number;
         log.blocks_since_checkpoint = 0;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.meta.write().usage.release(&snapshot.drained);
+        {
+            let mut meta = self.meta.write();
+            meta.usage.release(&snapshot.drained);
+            self.note_rotten(&meta);
+        }
         self.discard(&snapshot.drained);
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! The cleaner: empties segments by moving what lives in them.
 //!
-//! Owns: finding the live blocks of a victim and sending them through a commit.
-//! Promises: what it moves is verified first, and stays where it is until its copy is durable; a
-//! victim becomes Clean only through a checkpoint.
-//! Never: chooses the victim (a policy does).
+//! Owns: the victims in hand, and the blocks under cleaning.
+//! Promises: one step is bounded; what is moved is verified first, and stays where it is until its
+//! copy is durable, for its segment is not Clean before a checkpoint without it is (LRF: nothing is
+//! overwritten that is the only copy of a block under cleaning).
+//! Never: chooses the victim (a policy does), or decides when to clean (see `pacing`).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use sfs_device::{BLOCK_SIZE, Block};
@@ -12,19 +14,29 @@ use zerocopy::IntoBytes;
 
 use super::Volume;
 use super::commit::{Move, Selection};
-use crate::Result;
 use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log, METADATA_HEAD};
-use crate::meta::mapping;
+use crate::meta::{Meta, mapping};
 use crate::tree::{Missing, VerifiedNode};
+use crate::{Error, Result};
 
-/// A round cleans segments until it has so large a share of the write buffer in hand, at least
-/// one: every round ends with a checkpoint, which should be worth its while.
+/// Blocks under cleaning take so large a share of the write buffer at most.
 const MOVED_SHARE: usize = 4;
 
 /// Nodes that a checkpoint writes beside those that are known beforehand: of the usage table.
 const NODES_MORE: usize = 8;
+
+/// Blocks of a victim that one step reads, in one request where it can: 1 MiB.
+const PIECE_BLOCKS: u64 = 256;
+
+/// Dead blocks between two live ones are read along with them up to so many: that is faster than
+/// another request.
+const GAP_BLOCKS: u64 = 8;
+
+/// Rounds in a row without gain after which cleaning is given up: what a round gains may first be
+/// half a segment.
+pub(super) const VAIN_ROUNDS_MAX: u32 = 6;
 
 /// A live block of a victim.
 struct Live {
@@ -33,61 +45,172 @@ struct Live {
     mapping: Mapping,
 }
 
+/// What one step of cleaning came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Part of a victim has been read.
+    Read,
+    /// What was read has been written; its segments wait for a checkpoint.
+    Written,
+    /// There is no victim worth cleaning, or nothing has been gained for a while.
+    Nothing,
+}
+
+/// The cleaner's hands.
+#[derive(Default)]
+pub(super) struct Cleaner {
+    /// What has not been looked at of the victim being read, last address first.
+    unread: Vec<(u64, SummaryEntry)>,
+    /// The victims of this round.
+    victims: Vec<u32>,
+    /// Blocks under cleaning: they wait until there are enough of them.
+    moves: Vec<Move>,
+    /// Segments Clean or Drained when this round began.
+    had: usize,
+    /// Rounds in a row that gained nothing.
+    vain: u32,
+}
+
+impl Cleaner {
+    /// Nothing is in hand.
+    pub(super) fn is_idle(&self) -> bool {
+        self.victims.is_empty()
+    }
+}
+
+/// Segments that are not chosen as victims.
+#[derive(Debug, Default)]
+pub(super) struct Unfit {
+    /// A cleaner has them in hand.
+    taken: BTreeSet<u32>,
+    /// Emptied, but for nodes that the next checkpoint moves.
+    emptied: BTreeSet<u32>,
+    /// With live blocks that cannot be read: they stay as they are.
+    rotten: BTreeSet<u32>,
+}
+
 impl Volume {
-    /// Cleans a few segments, checkpoint included; says whether there was one worth cleaning.
-    pub(super) fn clean(&self, log: &mut Log) -> Result<bool> {
-        let victims = self.choose_victims();
-        if victims.is_empty() {
+    /// One step of cleaning in the background, which does not hold the log while it reads.
+    pub(super) fn clean_step(&self, cleaner: &mut Cleaner) -> Result<Step> {
+        if cleaner.unread.is_empty() && !self.take_victim(cleaner)? {
+            return match cleaner.victims.is_empty() {
+                true => Ok(Step::Nothing),
+                false => self.write_moves(&mut self.log.lock(), cleaner),
+            };
+        }
+        self.read_piece(cleaner)?;
+        Ok(Step::Read)
+    }
+
+    /// A whole round of cleaning, for one who has the log and needs room; says whether there was
+    /// anything to clean.
+    pub(super) fn clean_round(&self, log: &mut Log) -> Result<bool> {
+        let mut cleaner = Cleaner::default();
+        while self.take_victim(&mut cleaner)? {
+            while !cleaner.unread.is_empty() {
+                self.read_piece(&mut cleaner)?;
+            }
+        }
+        if cleaner.victims.is_empty() {
             return Ok(false);
         }
-        let mut moves = Vec::new();
-        for segment in &victims {
-            self.empty(*segment, &mut moves)?;
+        let outcome = self.write_moves(log, &mut cleaner);
+        self.let_go(&mut cleaner);
+        outcome.map(|_| true)
+    }
+
+    /// Others may take the victims that are still in hand.
+    fn let_go(&self, cleaner: &mut Cleaner) {
+        let mut unfit = self.unfit.lock();
+        for victim in std::mem::take(cleaner).victims {
+            unfit.taken.remove(&victim);
         }
-        self.commit_some(log, &Selection::Files(Default::default()), &moves)?;
-        drop(moves);
-        self.checkpoint(log, false)?;
-        self.note_rotten(&victims);
-        let count = victims.len() as u64;
-        self.counters.segments_cleaned.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Writes the blocks under cleaning, wherever they belong.
+    pub(super) fn write_moves(&self, log: &mut Log, cleaner: &mut Cleaner) -> Result<Step> {
+        let nothing = Selection::Files(BTreeSet::new());
+        let write = |log: &mut Log| match cleaner.moves.is_empty() {
+            true => Ok(()),
+            false => self.commit_some(log, &nothing, &cleaner.moves).map(drop),
+        };
+        match write(log) {
+            Err(Error::NoSpace) => {
+                // Others have taken the room since; a checkpoint may give it back.
+                self.checkpoint(log, false)?;
+                write(log)?;
+            }
+            other => other?,
+        }
+        let had = {
+            let meta = self.meta.read();
+            meta.usage.clean_count() + meta.usage.drained_count()
+        };
+        let vain = if had > cleaner.had { 0 } else { cleaner.vain + 1 };
+        let round = std::mem::replace(cleaner, Cleaner { vain, ..Cleaner::default() });
+        let mut unfit = self.unfit.lock();
+        for victim in &round.victims {
+            unfit.taken.remove(victim);
+            unfit.emptied.insert(*victim);
+        }
+        self.counters.segments_cleaned.fetch_add(round.victims.len() as u64, Ordering::Relaxed);
+        Ok(if vain < VAIN_ROUNDS_MAX { Step::Written } else { Step::Nothing })
+    }
+
+    /// A checkpoint has written the nodes of the segments that have been emptied. What still lives
+    /// in one of them cannot be moved, or is behind a damaged summary. Such a segment is left
+    /// alone: cleaning it over and over would gain nothing.
+    pub(super) fn note_rotten(&self, meta: &Meta) {
+        let mut unfit = self.unfit.lock();
+        let emptied = std::mem::take(&mut unfit.emptied);
+        let lives = |segment: &u32| meta.usage.entry(*segment).state == SegmentState::Sealed;
+        unfit.rotten.extend(emptied.into_iter().filter(lives));
+    }
+
+    /// Takes the best victim whose live blocks fit into what is Clean and into memory, together
+    /// with those in hand and the nodes that moving them makes dirty.
+    fn take_victim(&self, cleaner: &mut Cleaner) -> Result<bool> {
+        let Some(victim) = self.choose_victim(cleaner) else { return Ok(false) };
+        self.unfit.lock().taken.insert(victim);
+        if cleaner.victims.is_empty() {
+            let meta = self.meta.read();
+            cleaner.had = meta.usage.clean_count() + meta.usage.drained_count();
+        }
+        cleaner.victims.push(victim);
+        cleaner.unread = self.segment_entries(victim)?;
+        cleaner.unread.reverse();
         Ok(true)
     }
 
-    /// What still lives in a cleaned segment cannot be moved, or is behind a damaged summary. It is
-    /// left alone: cleaning it over and over would gain nothing.
-    fn note_rotten(&self, victims: &[u32]) {
-        let meta = self.meta.read();
-        let lives = |segment: &&u32| meta.usage.entry(**segment).state == SegmentState::Sealed;
-        self.rotten.lock().extend(victims.iter().filter(lives));
-    }
-
-    /// The best victims whose live blocks fit into what is Clean, together with the nodes that
-    /// moving them makes dirty.
-    fn choose_victims(&self) -> Vec<u32> {
+    fn choose_victim(&self, cleaner: &Cleaner) -> Option<u32> {
         let mut meta = self.meta.write();
         let layout = &self.superblock.layout;
-        let best = meta.victims(layout.segment_blocks);
-        let room = Batch::segment_room(layout);
-        let memory = self.options.write_buffer / MOVED_SHARE / BLOCK_SIZE;
-        let (nodes, dirty) = (meta.usage.live_blocks_of(METADATA_HEAD), meta.tree.dirty_count());
-        let mut moved = 0;
-        let fits = |segment: &u32| {
-            let first = moved == 0;
-            moved += meta.usage.entry(*segment).live_blocks as usize;
-            // Moving a block makes its leaf dirty, but no node twice.
-            let written = (dirty + moved).min(nodes.max(dirty)) + NODES_MORE;
-            let segments = moved.div_ceil(room) + 1 + written.div_ceil(room);
-            (first || moved <= memory) && segments <= meta.usage.clean_count()
+        let unfit = self.unfit.lock();
+        let fit = |segment: u32| {
+            !(unfit.taken.contains(&segment)
+                || unfit.emptied.contains(&segment)
+                || unfit.rotten.contains(&segment))
         };
-        let rotten = self.rotten.lock();
-        let sound = best.into_iter().filter(|segment| !rotten.contains(segment));
-        sound.take_while(fits).collect()
+        let victim = meta.choose_victim(layout.segment_blocks, fit)?;
+        drop(unfit);
+        let moved = cleaner.moves.len() + meta.usage.entry(victim).live_blocks as usize;
+        let memory = self.options.write_buffer / MOVED_SHARE / BLOCK_SIZE;
+        let room = Batch::segment_room(layout);
+        let (nodes, dirty) = (meta.usage.live_blocks_of(METADATA_HEAD), meta.tree.dirty_count());
+        // Moving a block makes its leaf dirty, but no node twice.
+        let written = (dirty + moved).min(nodes.max(dirty)) + NODES_MORE;
+        let segments = moved.div_ceil(room) + 1 + written.div_ceil(room);
+        let fits =
+            (cleaner.victims.is_empty() || moved <= memory) && segments <= meta.usage.clean_count();
+        fits.then(|| meta.take_victim(victim))
     }
 
-    /// Collects the live data of a segment, and makes its live nodes dirty.
-    fn empty(&self, segment: u32, moves: &mut Vec<Move>) -> Result<()> {
+    /// Collects live data from the next part of the victim, and makes its live nodes dirty.
+    fn read_piece(&self, cleaner: &mut Cleaner) -> Result<()> {
+        let Some((start, _)) = cleaner.unread.last() else { return Ok(()) };
+        let end = start + PIECE_BLOCKS;
         let mut live = Vec::new();
-        for (address, entry) in self.segment_entries(segment)? {
+        while let Some((address, entry)) = cleaner.unread.pop_if(|(at, _)| *at < end) {
             match entry {
                 SummaryEntry::Data { ino, block, .. } => {
                     let found = self.consult(|txn| mapping(txn.tree(), ino, block))?;
@@ -100,23 +223,32 @@ impl Volume {
                 }
             }
         }
-        for run in live.chunk_by(|a, b| a.mapping.address + 1 == b.mapping.address) {
-            self.read_run(segment, run, moves)?;
+        let near = |a: &Live, b: &Live| b.mapping.address - a.mapping.address <= GAP_BLOCKS;
+        for run in live.chunk_by(near) {
+            self.read_run(run, cleaner)?;
         }
         Ok(())
     }
 
-    /// Reads neighbouring live blocks in one request.
-    fn read_run(&self, segment: u32, run: &[Live], moves: &mut Vec<Move>) -> Result<()> {
-        let mut buffer = Buffer::new(run.len(), &self.pool);
-        self.read_blocks(run[0].mapping.address, buffer.blocks_mut())?;
-        for (live, memory) in run.iter().zip(buffer.share()) {
-            if crc32c::crc32c(memory.block().as_bytes()) != live.mapping.checksum {
-                // Moving it would hide the damage behind a new checksum.
-                self.rotten.lock().insert(segment);
-                continue;
+    /// Reads live blocks that are near each other in one request.
+    fn read_run(&self, run: &[Live], cleaner: &mut Cleaner) -> Result<()> {
+        let (first, last) = (run[0].mapping.address, run[run.len() - 1].mapping.address);
+        let mut buffer = Buffer::new((last - first + 1) as usize, &self.pool);
+        if self.read_blocks(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
+            // What can be read is saved. What cannot stays where it is.
+            return run
+                .iter()
+                .try_for_each(|live| self.read_run(std::slice::from_ref(live), cleaner));
+        }
+        let mut live = run.iter().peekable();
+        for (address, memory) in (first..).zip(buffer.share()) {
+            let Some(live) = live.next_if(|live| live.mapping.address == address) else { continue };
+            if crc32c::crc32c(memory.block().as_bytes()) == live.mapping.checksum {
+                let Live { ino, block, mapping } = *live;
+                cleaner.moves.push(Move { ino, block, from: mapping, memory });
             }
-            moves.push(Move { ino: live.ino, block: live.block, from: live.mapping, memory });
+            // Moving what does not match would hide the damage behind a new checksum: its segment
+            // will be found to be rotten.
         }
         Ok(())
     }

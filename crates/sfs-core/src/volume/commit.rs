@@ -5,25 +5,22 @@
 //! that it and earlier chunks carry; what it changes in memory it changes whole.
 //! Never: flushes the device (see `sync`).
 
+mod plan;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::MutexGuard;
-use rustc_hash::FxHashSet;
+use plan::{Chosen, FilePlan, plan_files};
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
-use super::handles::{DirtyBlock, FileData, Handle};
-
+use super::handles::Handle;
 use crate::buffer::BlockRef;
-use crate::format::{
-    INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry,
-    VALUE_LEN_MAX, run_key,
-};
-use crate::log::{Append, Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD, Payload};
+use crate::format::{ItemKind, Key, Mapping, VALUE_LEN_MAX, run_key};
+use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
-use crate::policy::Candidate;
+use crate::request::Release;
 use crate::{Error, Result};
 
 /// What a commit takes along, beside the delta and what has to go with it.
@@ -33,8 +30,8 @@ pub(super) enum Selection {
     All,
     /// Those of these files.
     Files(BTreeSet<u64>),
-    /// So many, to make room in the write buffer.
-    Blocks(usize),
+    /// So many, of the largest groups, to make room in the write buffer.
+    Largest(usize),
 }
 
 /// A block that the cleaner moves.
@@ -53,6 +50,9 @@ pub(super) struct Request<'a> {
     /// Clean segments that must be left.
     pub(super) reserve: usize,
 }
+
+/// Out of how many times as many dirty blocks the largest groups are chosen.
+const CHOICE: usize = 2;
 
 /// Segments that a short delta may open: it may cross into one more.
 const DELTA_SEGMENTS: usize = 1;
@@ -79,36 +79,6 @@ pub(super) struct Built {
 /// frames of both items.
 const FILE_CHANGES_LEN_MAX: usize = 256;
 
-/// A dirty block that was chosen.
-struct Chosen {
-    ino: u64,
-    block: u32,
-    memory: BlockRef,
-    /// What the mapping will say; the address follows.
-    mapping: Mapping,
-    group: u8,
-    cleaning: bool,
-}
-
-/// What a commit does to one file.
-///
-/// Its data stays locked from the planning until the plan has taken effect: what is written
-/// meanwhile would be taken for written out.
-struct FilePlan<'a> {
-    ino: u64,
-    data: MutexGuard<'a, FileData>,
-    inode: Inode,
-    /// Blocks written to it before, and when the last was.
-    write_count: u64,
-    modified: u32,
-    /// Blocks that are written now, and what they were mapped to.
-    blocks: Vec<(u32, DirtyBlock, Option<Mapping>)>,
-    /// The file lives in its tree item from now on.
-    inline: Option<Vec<u8>>,
-    /// The inline item goes.
-    outgrown: bool,
-}
-
 impl Volume {
     /// Builds a batch under the metadata lock, and everything it says takes effect in memory.
     /// Gives no chunk when there is nothing to say. `Missing` leaves everything as it was.
@@ -120,13 +90,16 @@ impl Volume {
     ) -> std::result::Result<Built, Fault> {
         let room = self.room(log, meta, request);
         let (ordered, others) = self.select(request.selection);
+        meta.begin_writing(self.superblock.layout.segment_blocks);
         let limit = match request.selection {
-            Selection::Blocks(limit) => room.min(*limit),
+            Selection::Largest(count) => room.min(count * CHOICE),
             _ => room,
         };
-        let (files, progress) = plan_files(meta, (&ordered, room), (&others, limit))?;
-        meta.begin_writing(self.superblock.layout.segment_blocks);
-        let mut chosen = self.choose(meta, &files, request.moves)?;
+        let (mut files, progress) = plan_files(meta, (&ordered, room), (&others, limit))?;
+        if let Selection::Largest(count) = request.selection {
+            plan::keep_largest(&mut files, *count);
+        }
+        let mut chosen = self.choose(meta, &mut files, request)?;
         if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
             return Ok(Built { chunks: Vec::new(), progress });
         }
@@ -142,6 +115,10 @@ impl Volume {
         meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
         meta.tree.prune();
         meta.usage.settle(log.next_sequence);
+        if self.options.release == Release::AtOnce {
+            let drained = meta.usage.drained();
+            meta.usage.release(&drained);
+        }
 
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
@@ -158,7 +135,7 @@ impl Volume {
         let others: Vec<Arc<Handle>> = match selection {
             Selection::All => dirty.values().cloned().collect(),
             Selection::Files(files) => files.iter().filter_map(find).collect(),
-            Selection::Blocks(limit) => dirty.values().take(*limit).cloned().collect(),
+            Selection::Largest(count) => dirty.values().take(count * CHOICE).cloned().collect(),
         };
         let others = others.into_iter().filter(|handle| !ordered.contains(&handle.ino));
         (first, others.collect())
@@ -186,67 +163,6 @@ impl Volume {
         // Each file's item may be in a leaf of its own.
         let dirty = self.dirty_blocks.load(Ordering::Relaxed) + self.dirty_files.lock().len();
         dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
-    }
-
-    /// The blocks that go, with what their mappings will say and the group of each.
-    fn choose(
-        &self,
-        meta: &Meta,
-        files: &[FilePlan<'_>],
-        moves: &[Move],
-    ) -> std::result::Result<Vec<Chosen>, Fault> {
-        let mut chosen = Vec::new();
-        for file in files {
-            for (block, dirty, old) in &file.blocks {
-                let now = meta.usage.clock.after(chosen.len() as u64);
-                let before = old.map(|old| old.history);
-                let candidate = Candidate {
-                    ino: file.ino,
-                    block: *block,
-                    history: before,
-                    group: old.and_then(|old| meta.group_of(&old)),
-                    cleaning: false,
-                    file_write_count: file.write_count,
-                    file_modified: file.modified,
-                };
-                let history = meta.placement.history(before, now);
-                chosen.push(Chosen {
-                    ino: file.ino,
-                    block: *block,
-                    memory: dirty.memory.clone(),
-                    mapping: Mapping { address: 0, checksum: dirty.checksum, history },
-                    group: meta.placement.group(&candidate, now),
-                    cleaning: false,
-                });
-            }
-        }
-        let written: FxHashSet<(u64, u32)> = chosen.iter().map(|c| (c.ino, c.block)).collect();
-        for moved in moves {
-            // The whole run has to be sound: once blocks have their places, nothing may fail.
-            let now = meta.run(&run_key(moved.ino, moved.block))?.get(moved.block);
-            if now != Some(moved.from) || written.contains(&(moved.ino, moved.block)) {
-                continue;
-            }
-            let candidate = Candidate {
-                ino: moved.ino,
-                block: moved.block,
-                history: Some(moved.from.history),
-                group: meta.group_of(&moved.from),
-                cleaning: true,
-                file_write_count: 0,
-                file_modified: 0,
-            };
-            chosen.push(Chosen {
-                ino: moved.ino,
-                block: moved.block,
-                memory: moved.memory.clone(),
-                mapping: moved.from,
-                group: meta.placement.group(&candidate, meta.usage.clock.now()),
-                cleaning: true,
-            });
-        }
-        chosen.sort_by_key(|c| (c.group, c.ino, c.block));
-        Ok(chosen)
     }
 
     /// Whether the Clean segments are enough for the batch, and `reserve` stay Clean.
@@ -305,8 +221,8 @@ impl Volume {
         if file.inline.is_some() {
             data.dirty.clear();
         }
-        for (block, ..) in &file.blocks {
-            data.dirty.remove(block);
+        for planned in &file.blocks {
+            data.dirty.remove(&planned.block);
         }
         self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
         if data.dirty.is_empty() {
@@ -361,137 +277,7 @@ impl Volume {
     }
 }
 
-impl Chosen {
-    fn append(&self) -> Append {
-        let Mapping { checksum, history, .. } = self.mapping;
-        Append {
-            entry: SummaryEntry::Data { ino: self.ino, block: self.block, checksum, history },
-            payload: Payload::Data(self.memory.clone()),
-        }
-    }
-}
-
 /// The head of a group of data blocks.
 fn data_head(group: u8) -> u8 {
     FIRST_GROUP_HEAD + group
-}
-
-/// What a batch does to the `ordered` files and to the `others`, each with the number of blocks
-/// that there is room for.
-fn plan_files<'a>(
-    meta: &Meta,
-    ordered: (&'a [Arc<Handle>], usize),
-    others: (&'a [Arc<Handle>], usize),
-) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), Fault> {
-    let mut left = ordered.1;
-    let mut progress = Progress::Done;
-    let mut plans = Vec::with_capacity(ordered.0.len() + others.0.len());
-    let limited = |(handles, room): (&'a [Arc<Handle>], usize)| {
-        handles.iter().map(move |handle| (handle, room))
-    };
-    for (handle, room) in limited(ordered).chain(limited(others)) {
-        if left == 0 {
-            progress = Progress::More;
-            break;
-        }
-        let data = handle.data();
-        // The file's own item may be in a leaf of its own.
-        let limit = left.min(room).saturating_sub(1);
-        let fits = data.dirty.len() <= limit;
-        if !fits {
-            progress = Progress::More;
-        }
-        if (fits || limit > 0)
-            && let Some(plan) = plan_file(meta, handle.ino, data, limit)?
-        {
-            left -= plan.blocks.len() + 1;
-            plans.push(plan);
-        }
-    }
-    if plans.is_empty() && progress == Progress::More {
-        return Err(Error::NoSpace.into());
-    }
-    Ok((plans, progress))
-}
-
-/// What a commit of up to `limit` blocks does to a file; nothing if the file is gone.
-fn plan_file<'a>(
-    meta: &Meta,
-    ino: u64,
-    data: MutexGuard<'a, FileData>,
-    limit: usize,
-) -> std::result::Result<Option<FilePlan<'a>>, Fault> {
-    meta.tree.prepare(&Key::inode(ino))?;
-    let Some(value) = meta.tree.get(&Key::inode(ino))? else { return Ok(None) };
-    let mut inode = Inode::decode(value, ino)?;
-    let Inode { write_count, modified, .. } = inode;
-    let inline_key = Key::new(ino, ItemKind::Inline, 0);
-    meta.tree.prepare(&inline_key)?;
-    let pending = data.pending.unwrap_or(super::handles::Pending { size: inode.size, times: None });
-    let mut shown = inode;
-    pending.overlay(&mut shown);
-
-    let only_first = data.dirty.len() == 1 && data.dirty.contains_key(&0);
-    let fits = shown.size <= INLINE_LEN_MAX as u64 && shown.size > 0 && inode.blocks == 0;
-    if only_first && fits {
-        let content = data.dirty[&0].memory.block().0[..shown.size as usize].to_vec();
-        shown.flags.set(InodeFlags::INLINE, true);
-        count_write(&mut shown, 1, meta.usage.clock.now());
-        let plan = FilePlan {
-            ino,
-            data,
-            inode: shown,
-            write_count,
-            modified,
-            blocks: Vec::new(),
-            inline: Some(content),
-            outgrown: false,
-        };
-        return Ok(Some(plan));
-    }
-    let outgrown = inode.flags.contains(InodeFlags::INLINE) && data.dirty.contains_key(&0);
-    let blocks = old_mappings(meta, ino, data.dirty.iter().take(limit))?;
-    let new_blocks = blocks.iter().filter(|(.., old)| old.is_none()).count() as u64;
-    // The length covers what has been written, as long as something is still to be.
-    let written =
-        blocks.last().map_or(0, |(block, ..)| (u64::from(*block) + 1) * BLOCK_SIZE as u64);
-    let size = if blocks.len() == data.dirty.len() {
-        shown.size
-    } else {
-        inode.size.max(shown.size.min(written))
-    };
-    inode = Inode { size, blocks: inode.blocks.saturating_add(new_blocks), ..shown };
-    if outgrown {
-        inode.flags.set(InodeFlags::INLINE, false);
-    }
-    count_write(&mut inode, blocks.len() as u64, meta.usage.clock.now());
-    let inline = None;
-    Ok(Some(FilePlan { ino, data, inode, write_count, modified, blocks, inline, outgrown }))
-}
-
-/// `blocks` of file `ino`, with what each is mapped to. The runs are in memory afterwards.
-fn old_mappings<'a>(
-    meta: &Meta,
-    ino: u64,
-    blocks: impl Iterator<Item = (&'a u32, &'a DirtyBlock)>,
-) -> std::result::Result<Vec<(u32, DirtyBlock, Option<Mapping>)>, Fault> {
-    let mut run: Option<(Key, MappingRun)> = None;
-    let mut found = Vec::with_capacity(blocks.size_hint().0);
-    for (block, dirty) in blocks {
-        let key = run_key(ino, *block);
-        if run.as_ref().is_none_or(|(at, _)| *at != key) {
-            run = Some((key, meta.run(&key)?));
-        }
-        let old = run.as_ref().and_then(|(_, run)| run.get(*block));
-        found.push((*block, dirty.clone(), old));
-    }
-    Ok(found)
-}
-
-/// `count` blocks of the file are written (SFS, section 3.2: W_f and T_f^m).
-fn count_write(inode: &mut Inode, count: u64, now: u32) {
-    if count > 0 {
-        inode.write_count = inode.write_count.saturating_add(count);
-        inode.modified = now;
-    }
 }

@@ -26,6 +26,7 @@ const ATTEMPTS: usize = 8;
 impl Volume {
     /// Up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
     pub fn read(&self, ino: u64, offset: u64, len: usize) -> Result<ReadBuffer> {
+        self.pace.note_request();
         let handle = self.handles.get(ino);
         let _io = handle.io.read();
         let inode = self.attributes(ino)?;

@@ -10,7 +10,6 @@ use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
 use super::handles::Handle;
-use crate::log::Log;
 use crate::meta::Meta;
 use crate::request::Space;
 use crate::{Error, Result};
@@ -32,18 +31,11 @@ const RESERVE_SHARE: u32 = 16;
 /// rename when it is full.
 const METADATA_SHARE: u64 = 128;
 
-/// Cleaning starts when fewer segments are Clean: one in so many (Rajimwale et al., section 3.6).
-const CLEAN_SHARE: usize = 20;
-
 /// Segments that a round of cleaning may open: the heads' next, and one for the delta.
 const CLEANING_SEGMENTS: usize = 3;
 
 /// Segments that a small commit may open, and one to see it coming.
-const COMMIT_SEGMENTS: usize = 4;
-
-/// Cleaning rounds without gain after which making room is given up: what a round gains may first
-/// be half a segment.
-const VAIN_ROUNDS_MAX: usize = 6;
+pub(super) const COMMIT_SEGMENTS: usize = 4;
 
 impl Volume {
     /// How full the volume is.
@@ -112,30 +104,6 @@ impl Volume {
     /// the checkpoint that lets the cleaned segments go.
     pub(super) fn cleaning_reserve(&self, meta: &Meta) -> usize {
         self.checkpoint_reserve(meta) + CLEANING_SEGMENTS
-    }
-
-    /// Whether so few segments are Clean that cleaning should start.
-    pub(super) fn wants_cleaning(&self, meta: &Meta) -> bool {
-        let segments = self.superblock.layout.segment_count as usize;
-        let low = (segments / CLEAN_SHARE).max(self.cleaning_reserve(meta) + COMMIT_SEGMENTS);
-        meta.usage.clean_count() < low
-    }
-
-    /// Makes segments Clean: a checkpoint lets the Drained go, and if that is not enough, some are
-    /// cleaned. Says whether there are more than before.
-    pub(super) fn make_room(&self, log: &mut Log) -> Result<bool> {
-        let clean = || self.meta.read().usage.clean_count();
-        let before = clean();
-        self.checkpoint(log, false)?;
-        let (mut most, mut vain) = (clean(), 0);
-        while vain < VAIN_ROUNDS_MAX && self.wants_cleaning(&self.meta.read()) {
-            if !self.clean(log)? {
-                break;
-            }
-            vain = if clean() > most { 0 } else { vain + 1 };
-            most = most.max(clean());
-        }
-        Ok(clean() > before)
     }
 
     /// Makes room before more metadata becomes dirty than a checkpoint could write.

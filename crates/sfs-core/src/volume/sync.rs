@@ -57,7 +57,7 @@ impl SyncQueue {
         match selection {
             Selection::All => waiting.all = true,
             Selection::Files(mut files) => waiting.files.append(&mut files),
-            Selection::Blocks(_) => {}
+            Selection::Largest(_) => {}
         }
     }
 }
@@ -76,6 +76,7 @@ impl Volume {
 
     fn sync(&self, file: Option<u64>) -> Result<()> {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        self.pace.note_request();
         if self.options.read_only {
             return Ok(());
         }
@@ -101,7 +102,7 @@ impl Volume {
         let mut tried = false;
         loop {
             match self.commit_some(log, selection, &[]) {
-                Ok(Progress::More) if !matches!(selection, Selection::Blocks(_)) => tried = false,
+                Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => tried = false,
                 Ok(_) => return Ok(()),
                 Err(Error::NoSpace) => {
                     // A checkpoint also makes the next batch smaller: try again in any case.

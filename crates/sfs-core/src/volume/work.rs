@@ -32,8 +32,8 @@ const CHANGES_MAX: usize = 16_384;
 /// Dirty nodes that are no reason for a checkpoint, however small the cache.
 const DIRTY_NODES_MIN: usize = 256;
 
-/// Blocks that are written out at once to make room in the write buffer.
-const WRITE_OUT_BLOCKS: usize = 1024;
+/// The share of the write buffer that is written out at once to make room in it: one in so many.
+const WRITE_OUT_SHARE: usize = 8;
 
 /// What is due.
 #[derive(Debug, Default)]
@@ -64,8 +64,13 @@ impl Clock {
     }
 
     /// Nothing has changed since cleaning gained nothing: another round would only wear the device.
-    fn is_cleaning_futile(&self) -> bool {
+    pub(super) fn is_cleaning_futile(&self) -> bool {
         self.due.lock().futile == Some(self.changes.load(Ordering::Relaxed))
+    }
+
+    /// Cleaning has gained nothing.
+    pub(super) fn note_futile(&self) {
+        self.due.lock().futile = Some(self.changes.load(Ordering::Relaxed));
     }
 
     /// Something has changed.
@@ -115,7 +120,8 @@ impl Volume {
         let log =
             if self.pool.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
         let Some(mut log) = log else { return Ok(()) };
-        let outcome = self.commit(&mut log, &Selection::Blocks(WRITE_OUT_BLOCKS));
+        let count = (budget / WRITE_OUT_SHARE / BLOCK_SIZE).max(1);
+        let outcome = self.commit(&mut log, &Selection::Largest(count));
         // What is in the buffer has been taken: only if it runs over is there something to say.
         if self.pool.held() < 2 * budget { unless_full(outcome) } else { outcome }
     }
@@ -133,35 +139,25 @@ impl Volume {
             self.sync_all()?;
             self.clock.due.lock().waiting = None;
         }
-        let mut log = self.log.lock();
-        if self.is_checkpoint_due(log.blocks_since_checkpoint, now) {
-            self.checkpoint(&mut log, false)?;
-            self.clock.due.lock().checkpoint = millis(now);
+        self.checkpoint_if_due(now)?;
+        if let Some(work) = self.pace_cleaning()? {
+            return Ok(work);
         }
-        let wants_cleaning = self.wants_cleaning(&self.meta.read());
-        if wants_cleaning && !self.clock.is_cleaning_futile() {
-            let changes = self.clock.changes.load(Ordering::Relaxed);
-            if self.clean_step(&mut log)? {
-                return Ok(Work::More);
-            }
-            self.clock.due.lock().futile = Some(changes);
-        }
-        drop(log);
         self.handles.sweep();
         let waits = self.clock.due.lock().waiting.is_some();
         Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
     }
 
-    /// One round of cleaning, if it gains anything.
-    fn clean_step(&self, log: &mut crate::log::Log) -> Result<bool> {
-        let before = self.meta.read().usage.clean_count();
-        let drained = !self.meta.read().usage.drained().is_empty();
-        if drained {
-            self.checkpoint(log, false)?;
-        } else if !self.clean(log)? {
-            return Ok(false);
+    fn checkpoint_if_due(&self, now: Timestamp) -> Result<()> {
+        let mut log = self.log.lock();
+        let blocks = log.blocks_since_checkpoint;
+        if self.is_checkpoint_due(blocks, now) {
+            self.checkpoint(&mut log, false)?;
+            self.clock.due.lock().checkpoint = millis(now);
+        } else if blocks > 0 && self.is_release_due(&self.meta.read()) {
+            unless_full(self.checkpoint(&mut log, false))?;
         }
-        Ok(self.meta.read().usage.clean_count() > before)
+        Ok(())
     }
 
     fn is_commit_due(&self, now: Timestamp) -> bool {

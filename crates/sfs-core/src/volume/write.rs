@@ -69,7 +69,8 @@ impl Volume {
         }
         self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.clock.note_change();
-        self.relieve()
+        self.relieve()?;
+        self.pay((data.len() as u64).div_ceil(BLOCK_SIZE as u64))
     }
 
     /// Puts a write into the buffer, together with the old content around it.

@@ -78,6 +78,7 @@ fn check(history: &History, crash: &Crash, life: u32) -> Reference {
             check_content(history, crash, &volume, *ino, node);
         }
     }
+    assert_eq!(volume.audit().expect("it can be counted"), [], "life {life}");
     // Once more, as if the power had gone right after the mount.
     drop(volume);
     let volume = Volume::open(device, tight(), after(0)).expect("it opens again");

@@ -3,6 +3,7 @@
 //! `SFS_SEED=n SFS_STEPS=m` repeats or lengthens a random run, `SFS_CASES=n` sets the number of
 //! generated ones. A failure prints the command that repeats it.
 
+mod allocation;
 mod amplification;
 mod caches;
 mod compare;

@@ -210,6 +210,7 @@ impl Pair {
     /// Compares everything.
     pub(crate) fn compare(&self) {
         compare::everything(self.volume(), &self.reference);
+        assert_eq!(self.volume().audit().expect("it can be counted"), []);
         let referenced: u64 = self.reference.references.values().sum();
         assert_eq!(self.volume().reference_count(), referenced);
         assert!(self.reference.nodes.contains_key(&ROOT_INO));

@@ -37,6 +37,7 @@ pub(crate) fn after(millis: u64) -> Timestamp {
 pub(crate) fn tight() -> Options {
     Options {
         write_buffer: 256 << 10,
+        yield_cleaning: false,
         cache: 64 << 10,
         commit_interval: Duration::from_secs(5),
         checkpoint_interval: Duration::from_secs(30),

@@ -1,0 +1,179 @@
+//! Pacing: when cleaning is due, and who does it (Rajimwale et al., section 3.6).
+//!
+//! Owns: the watermarks, and what writers owe.
+//! Promises: below the low watermark the background cleans while no request is under way; below the
+//! critical one it does not yield, and writers clean in proportion to what they write, so that they
+//! slow down smoothly.
+//! Never: cleans itself (see `cleaner`).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Volume;
+use super::cleaner::{Step, VAIN_ROUNDS_MAX};
+use super::space::unless_full;
+use crate::log::Log;
+use crate::meta::Meta;
+use crate::request::Work;
+use crate::{Error, Result};
+
+/// Low watermark: one in so many segments, Clean or waiting for a checkpoint to be.
+const LOW_SHARE: usize = 20;
+
+/// Critical watermark, likewise.
+const CRITICAL_SHARE: usize = 50;
+
+/// So many segments are a checkpoint's worth for one who waits.
+const GAIN_SEGMENTS: usize = 4;
+
+/// Who yields looks again after this time.
+const YIELD: Duration = Duration::from_millis(5);
+
+/// Blocks that a writer owes before it cleans for them.
+const DEBT_BLOCKS: u64 = 64;
+
+/// How urgent cleaning is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// Enough segments are Clean, or soon will be.
+    None,
+    /// Below the low watermark.
+    Background,
+    /// Below the critical watermark.
+    Critical,
+}
+
+/// Who has asked for what.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Requests of users so far.
+    requests: AtomicU64,
+    /// What `requests` was when the background last looked.
+    seen: AtomicU64,
+    /// Blocks written that no cleaning has been done for.
+    debt: AtomicU64,
+}
+
+impl Pace {
+    /// A user asks for something: the background yields.
+    pub(super) fn note_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether anybody has asked for anything since the last time.
+    fn is_busy(&self) -> bool {
+        let now = self.requests.load(Ordering::Relaxed);
+        self.seen.swap(now, Ordering::Relaxed) != now
+    }
+}
+
+impl Volume {
+    /// How urgent cleaning is. What is Drained counts: a checkpoint is all that it takes.
+    pub(super) fn cleaning_need(&self, meta: &Meta) -> Need {
+        let segments = self.superblock.layout.segment_count as usize;
+        let least = self.cleaning_reserve(meta) + super::space::COMMIT_SEGMENTS;
+        let to_be_had = meta.usage.clean_count() + meta.usage.drained_count();
+        if to_be_had < (segments / CRITICAL_SHARE).max(least) {
+            Need::Critical
+        } else if to_be_had < (segments / LOW_SHARE).max(least + least / 2) {
+            Need::Background
+        } else {
+            Need::None
+        }
+    }
+
+    /// Whether a checkpoint should make Clean what is Drained, before somebody has to wait for it.
+    /// Not earlier: each writes the nodes that have become dirty since the last.
+    pub(super) fn is_release_due(&self, meta: &Meta) -> bool {
+        let least = self.cleaning_reserve(meta) + super::space::COMMIT_SEGMENTS;
+        meta.usage.drained_count() > 0 && meta.usage.clean_count() < least + least / 2
+    }
+
+    /// One step of background cleaning, if there is need and nobody is to be yielded to.
+    pub(super) fn pace_cleaning(&self) -> Result<Option<Work>> {
+        let need = self.cleaning_need(&self.meta.read());
+        let Some(mut cleaner) = self.cleaner.try_lock() else { return Ok(None) };
+        if need == Need::None && cleaner.is_idle() {
+            return Ok(None);
+        }
+        let yields = self.options.yield_cleaning && need < Need::Critical;
+        if yields && self.pace.is_busy() {
+            return Ok(Some(Work::Idle(YIELD)));
+        }
+        if need == Need::None {
+            self.write_moves(&mut self.log.lock(), &mut cleaner)?;
+            return Ok(Some(Work::More));
+        }
+        if self.clock.is_cleaning_futile() {
+            return Ok(None);
+        }
+        match self.clean_step(&mut cleaner)? {
+            Step::Nothing => {
+                self.clock.note_futile();
+                Ok(None)
+            }
+            Step::Read | Step::Written => Ok(Some(Work::More)),
+        }
+    }
+
+    /// A writer that has put `blocks` into the write buffer does its share of the cleaning if
+    /// segments are short.
+    pub(super) fn pay(&self, blocks: u64) -> Result<()> {
+        self.pace.note_request();
+        let due = {
+            let Some(meta) = self.meta.try_read() else { return Ok(()) };
+            if self.cleaning_need(&meta) < Need::Critical {
+                self.pace.debt.store(0, Ordering::Relaxed);
+                return Ok(());
+            }
+            self.pace.debt.fetch_add(blocks, Ordering::Relaxed) + blocks
+        };
+        if due < DEBT_BLOCKS || self.clock.is_cleaning_futile() {
+            return Ok(());
+        }
+        self.pace.debt.fetch_sub(DEBT_BLOCKS, Ordering::Relaxed);
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let mut cleaner = self.cleaner.lock();
+        unless_full(self.clean_step(&mut cleaner).map(drop))
+    }
+
+    /// Makes segments Clean for one who cannot go on without: cleans until a checkpoint is worth its
+    /// while, which then lets go what is Drained. Says whether there are more than before.
+    pub(super) fn make_room(&self, log: &mut Log) -> Result<bool> {
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let clean = || self.meta.read().usage.clean_count();
+        let before = clean();
+        for _ in 0..VAIN_ROUNDS_MAX {
+            let cleaned = self.clean_for_checkpoint(log, before + GAIN_SEGMENTS)?;
+            self.checkpoint(log, false)?;
+            if clean() > before || !cleaned {
+                break;
+            }
+        }
+        Ok(clean() > before)
+    }
+
+    /// Cleans until `enough` segments are to be had, as far as there is room to clean into. Says
+    /// whether anything was cleaned.
+    fn clean_for_checkpoint(&self, log: &mut Log, enough: usize) -> Result<bool> {
+        let mut cleaned = false;
+        let (mut most, mut vain) = (self.to_be_had(), 0);
+        while self.to_be_had() < enough && vain < VAIN_ROUNDS_MAX {
+            match self.clean_round(log) {
+                Ok(true) => cleaned = true,
+                Ok(false) | Err(Error::NoSpace) => break,
+                Err(error) => return Err(error),
+            }
+            vain = if self.to_be_had() > most { 0 } else { vain + 1 };
+            most = most.max(self.to_be_had());
+        }
+        Ok(cleaned)
+    }
+
+    /// Segments that will be Clean after a checkpoint, which takes some itself.
+    fn to_be_had(&self) -> usize {
+        let meta = self.meta.read();
+        let most = meta.usage.clean_count() + meta.usage.drained_count();
+        most.saturating_sub(self.checkpoint_reserve(&meta))
+    }
+}

@@ -1,0 +1,109 @@
+//! What a volume says of itself to whoever looks after it.
+//!
+//! Owns: the counts over all segments.
+//! Promises: [`Volume::status`] waits for no device request, and changes nothing.
+//! Never: guesses; what is not known is not there.
+
+use super::Volume;
+use crate::format::{SegmentState, UsageEntry};
+use crate::log::METADATA_HEAD;
+use crate::request::{GroupStatus, Lifetime, SegmentCounts, Status};
+
+impl Volume {
+    /// How the volume is now.
+    pub fn status(&self) -> Status {
+        let meta = self.meta.read();
+        let entries = meta.usage.entries();
+        let (segments, groups) = (count_segments(entries), count_groups(entries));
+        let (placement, victims) = (meta.placement.name(), meta.victims.name());
+        drop(meta); // What follows takes the lock, too.
+        Status {
+            placement,
+            victims,
+            space: self.space(),
+            segment_blocks: self.superblock.layout.segment_blocks,
+            segments,
+            groups,
+            counters: self.counters(),
+        }
+    }
+
+    /// What the last checkpoint of earlier mounts said. Waits while the log is being written: to be
+    /// asked before that begins.
+    pub fn lifetime_before(&self) -> Lifetime {
+        let log = self.log.lock();
+        Lifetime {
+            mount_count: log.mount_count,
+            user_bytes_written: log.user_bytes_before,
+            device_bytes_written: log.device_bytes_before,
+        }
+    }
+}
+
+fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
+    let mut counts = SegmentCounts::default();
+    for entry in entries {
+        let count = match entry.state {
+            SegmentState::Clean => &mut counts.clean,
+            SegmentState::Open => &mut counts.open,
+            SegmentState::Sealed => &mut counts.sealed,
+            SegmentState::Drained => &mut counts.drained,
+            SegmentState::Bad => &mut counts.bad,
+        };
+        *count += 1;
+    }
+    counts
+}
+
+/// The groups that have segments, by number.
+fn count_groups(entries: &[UsageEntry]) -> Vec<GroupStatus> {
+    let mut groups: Vec<GroupStatus> = Vec::new();
+    let held =
+        |entry: &&UsageEntry| matches!(entry.state, SegmentState::Open | SegmentState::Sealed);
+    for entry in entries.iter().filter(held) {
+        let at = match groups.binary_search_by_key(&entry.group, |group| group.group) {
+            Ok(at) => at,
+            Err(at) => {
+                let holds_metadata = entry.group == METADATA_HEAD;
+                let group =
+                    GroupStatus { group: entry.group, holds_metadata, ..Default::default() };
+                groups.insert(at, group);
+                at
+            }
+        };
+        let group = &mut groups[at];
+        group.segments += 1;
+        group.open_segments += u32::from(entry.state == SegmentState::Open);
+        group.live_blocks += u64::from(entry.live_blocks);
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_counted_by_state_and_group() {
+        let entry =
+            |state, group, live_blocks| UsageEntry { state, group, live_blocks, ..UsageEntry::NEW };
+        let entries = [
+            entry(SegmentState::Sealed, 2, 7),
+            entry(SegmentState::Clean, 2, 0),
+            entry(SegmentState::Open, 0, 3),
+            entry(SegmentState::Open, 2, 5),
+            entry(SegmentState::Drained, 1, 0),
+        ];
+        let counts = count_segments(&entries);
+        assert_eq!(counts, SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0 });
+        let group = |group, holds_metadata, segments, open_segments, live_blocks| GroupStatus {
+            group,
+            holds_metadata,
+            segments,
+            open_segments,
+            live_blocks,
+        };
+        let expected = [group(0, true, 1, 1, 3), group(2, false, 2, 1, 12)];
+        assert_eq!(count_groups(&entries), expected);
+    }
+}

@@ -1,0 +1,85 @@
+//! Segments are allocated least recently freed first, and never while something still depends on
+//! what is in them (SFS, section 3.4).
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{Options, Release, WriteMode};
+use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
+
+use crate::random::Random;
+use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+
+const BLOCKS: u64 = 3000;
+
+/// Blocks that are overwritten most of the time: their segments die without being cleaned.
+const HOT_BLOCKS: u64 = 200;
+
+/// What was written to each block at its last write before a sync, and since.
+type Versions = Vec<Vec<u8>>;
+
+/// Overwrites a synced file at random while cleaning runs, with nothing but the write buffer to
+/// make anything durable, and crashes after each of some events: how many crashes lost something.
+fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
+    // Nothing but a lack of Clean segments makes a checkpoint necessary.
+    let options = Options { release, cache: 1 << 20, write_buffer: 1 << 20, ..tight() };
+    let base = ram(20 << 20, SEGMENT_BLOCKS);
+    let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
+    let volume = open(device.clone(), options);
+    let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
+    let mut random = Random::new(seed);
+    let mut versions: Versions = vec![Vec::new(); BLOCKS as usize];
+    let put = |volume: &Volume, versions: &mut Versions, block: u64, byte: u8| {
+        let bytes = [byte; 4096];
+        let written = volume.write(ino, block * 4096, &bytes, WriteMode::default(), &caller());
+        // Without the rule it may even run out of space.
+        assert!(written.is_ok() || release == Release::AtOnce, "{written:?}");
+        versions[block as usize].push(byte);
+    };
+    (0..BLOCKS).for_each(|block| put(&volume, &mut versions, block, 1));
+    volume.sync_all().expect("a sync");
+    let synced = device.event_count();
+    for step in 0..8000u32 {
+        let blocks = if random.one_in(4) { BLOCKS } else { HOT_BLOCKS };
+        put(&volume, &mut versions, random.below(blocks), (step % 250) as u8 + 2);
+    }
+    let cleaned = volume.counters().segments_cleaned;
+    drop(volume);
+
+    let events = device.events();
+    let step = (events.len() - synced) / 25;
+    let loses = |end: &usize| {
+        let image = image_after(&base, &events[..*end]);
+        !is_whole(Arc::new(image), ino, &versions)
+    };
+    let points: Vec<usize> = (synced..events.len()).step_by(step.max(1)).collect();
+    assert!(events[synced..].iter().any(|event| matches!(event, Event::Write { .. })));
+    (points.iter().filter(|end| loses(end)).count(), cleaned)
+}
+
+/// Whether every block can be read, and was written at some time.
+fn is_whole(image: Arc<RamDevice>, ino: u64, versions: &Versions) -> bool {
+    let Ok(volume) = Volume::open(image, tight(), crate::rig::NOW) else { return false };
+    versions.iter().zip(0u64..).all(|(bytes, block)| {
+        let Ok(read) = volume.read(ino, block * 4096, 4096) else { return false };
+        let read = read.as_bytes();
+        read.len() == 4096 && bytes.contains(&read[0]) && read.iter().all(|byte| *byte == read[0])
+    })
+}
+
+#[test]
+fn what_is_needed_after_a_crash_is_not_overwritten() {
+    for seed in 1..4 {
+        let (losses, cleaned) = crashes_that_lose(Release::Durable, seed);
+        assert!(cleaned > 0, "nothing was cleaned");
+        assert_eq!(losses, 0, "seed {seed}");
+    }
+}
+
+/// The rule is what protects it: without the rule the same runs lose data.
+#[test]
+fn without_the_rule_data_is_lost() {
+    let losses: usize = (1..4).map(|seed| crashes_that_lose(Release::AtOnce, seed).0).sum();
+    assert!(losses > 0, "the rule makes no difference");
+}

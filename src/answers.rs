@@ -1,0 +1,102 @@
+//! What the daemon of a mount answers at its control socket.
+//!
+//! Owns: doing what a request asks.
+//! Promises: nothing is written to the volume for a client once the last checkpoint has begun.
+//! Never: changes the kernel's mount; who asks does.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sfs_core::request::Lifetime;
+use sfs_core::{Error, Volume};
+
+use crate::Failure;
+use crate::background::Alarm;
+use crate::control::{Answer, Reply, Request};
+use crate::mountinfo::{self, DeviceNumber};
+use crate::options::MountOptions;
+use crate::stat::Report;
+
+/// A mount, as its daemon knows it.
+pub(crate) struct Answers {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) alarm: Arc<Alarm>,
+    /// What earlier mounts did.
+    pub(crate) before: Lifetime,
+    pub(crate) options: MountOptions,
+    /// The device's path.
+    pub(crate) device: String,
+    pub(crate) number: DeviceNumber,
+    /// Held while the volume is written for a client; the last checkpoint has begun.
+    pub(crate) is_over: Arc<Mutex<bool>>,
+}
+
+impl Answer for Answers {
+    fn answer(&self, request: &Request) -> Reply {
+        let outcome = match request {
+            Request::Status => {
+                let report = Report::of_mounted(&self.volume, &self.before, &self.device);
+                return Reply::Status(Box::new(report));
+            }
+            Request::Watch => return Reply::Watching,
+            Request::Allow(list) => self.allow(list).map(|()| Reply::Allowed),
+            Request::Rest => self.rest().map(|()| Reply::Resting),
+        };
+        outcome.unwrap_or_else(Reply::from)
+    }
+}
+
+impl Answers {
+    /// Whether the mount could become what `list` says.
+    fn allow(&self, list: &str) -> Result<(), Failure> {
+        let device = &self.device;
+        let options = self.options.changed_by(list)?;
+        if options.volume.read_only {
+            return Ok(());
+        }
+        if self.options.volume.read_only {
+            return Err(Failure::mount(format_args!(
+                "{device}: was mounted read-only; unmount it and mount it with -o rw"
+            )));
+        }
+        self.write_all()
+    }
+
+    /// The kernel lets nobody write any more: makes everything durable, and stops working.
+    fn rest(&self) -> Result<(), Failure> {
+        let device = &self.device;
+        let mount = mountinfo::of_number(self.number)
+            .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?;
+        if !mount.is_some_and(|mount| mount.is_read_only()) {
+            return Err(Failure::mount(format_args!("{device}: is mounted for writing")));
+        }
+        if self.options.volume.read_only {
+            return Ok(());
+        }
+        let step = self.alarm.rest();
+        let outcome = self.write_all();
+        drop(step);
+        if outcome.is_err() {
+            self.alarm.note();
+        }
+        outcome?;
+        if self.alarm.rests() {
+            return Ok(());
+        }
+        Err(Failure::mount(format_args!("{device}: something was written meanwhile; try again")))
+    }
+
+    fn write_all(&self) -> Result<(), Failure> {
+        let device = &self.device;
+        let is_over = self.is_over.lock();
+        if *is_over {
+            return Err(Failure::mount(format_args!("{device}: is being unmounted")));
+        }
+        self.volume.sync_all().map_err(|error| match error {
+            Error::ReadOnly => Failure::mount(format_args!(
+                "{device}: is read-only since a write failed; see the log, and run sfs-fsck"
+            )),
+            error => Failure::mount(format_args!("{device}: {error}")),
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! `sfs-ctl`: looks into a volume.
+
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use sfs::{Failure, stat};
+
+#[derive(Parser)]
+#[command(name = "sfs-ctl", version, disable_version_flag = true)]
+/// Looks into an SFS volume.
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    /// Print the version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prints how full a volume is and what was written to it. Root may ask for every mount, others
+    /// for their own
+    Stat {
+        /// Where it is mounted, or its block device or image file
+        path: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    sfs::command::run(|Arguments { command: Command::Stat { path, json }, .. }| {
+        let report = stat::stat(&path)?;
+        let text = if json { report.to_json() } else { report.to_string() };
+        match writeln!(std::io::stdout(), "{}", text.trim_end()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Failure::system(format_args!("output: {error}")))
+            }
+            _ => Ok(()), // Who reads may have seen enough.
+        }
+    })
+}

@@ -1,0 +1,147 @@
+//! Answering at the control socket.
+//!
+//! Owns: its threads, and those who watch for the end.
+//! Promises: the volume's requests never wait for a client; a mount works without the socket.
+//! Never: writes to the volume once its last checkpoint has begun.
+
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::unistd::geteuid;
+use parking_lot::Mutex;
+
+use super::place::{self, Bound};
+use super::{Reply, Request, line};
+use crate::Failure;
+use crate::mountinfo::DeviceNumber;
+
+/// A request with every option there is stays far below.
+const REQUEST_LEN_MAX: usize = 16 << 10;
+
+/// Time that a client has for its request, and for taking the reply.
+const CLIENT_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Clients that are served at the same time.
+const CLIENTS_MAX: usize = 8;
+
+/// Clients that wait for the end.
+const WATCHERS_MAX: usize = 16;
+
+/// After accept(2) failed, for want of a descriptor say.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Says what the daemon has to say. Every call has an end; none needs a client.
+pub(crate) trait Answer: Send + Sync + 'static {
+    /// To every request but [`Request::Watch`].
+    fn answer(&self, request: &Request) -> Reply;
+}
+
+/// The control socket of a mount.
+pub(crate) struct Control {
+    shared: Arc<Shared>,
+    socket: Bound,
+}
+
+struct Shared {
+    answers: Box<dyn Answer>,
+    clients: AtomicUsize,
+    /// `None` when the end has been told.
+    watchers: Mutex<Option<Vec<UnixStream>>>,
+}
+
+impl Control {
+    /// Listens for requests about filesystem `number`.
+    pub(crate) fn start(number: DeviceNumber, answers: impl Answer) -> io::Result<Self> {
+        let (listener, socket) = place::listen(&place::directories(geteuid().as_raw()), number)?;
+        let shared = Arc::new(Shared {
+            answers: Box::new(answers),
+            clients: AtomicUsize::new(0),
+            watchers: Mutex::new(Some(Vec::new())),
+        });
+        let accepting = shared.clone();
+        thread::Builder::new()
+            .name("sfs-control".into())
+            .spawn(move || accept(&listener, &accepting))?;
+        Ok(Self { shared, socket })
+    }
+
+    /// Tells those who watch how it ended. Who comes later finds no socket.
+    pub(crate) fn end(self, outcome: &Result<(), Failure>) {
+        drop(self.socket);
+        let reply = match outcome {
+            Ok(()) => Reply::Written,
+            Err(failure) => failure.clone().into(),
+        };
+        for watcher in self.shared.watchers.lock().take().into_iter().flatten() {
+            let _ = line::send(&watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        let Ok(client) = client else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        if shared.clients.load(Ordering::Relaxed) >= CLIENTS_MAX || !is_allowed(&client) {
+            continue; // Closes it.
+        }
+        shared.clients.fetch_add(1, Ordering::Relaxed);
+        let serving = shared.clone();
+        let thread = thread::Builder::new().name("sfs-client".into()).spawn(move || {
+            if let Err(error) = serve(client, &serving) {
+                tracing::debug!("control socket: {error}");
+            }
+            serving.clients.fetch_sub(1, Ordering::Relaxed);
+        });
+        if thread.is_err() {
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The directory keeps others out; this does too, should root have opened it.
+fn is_allowed(client: &UnixStream) -> bool {
+    let own = geteuid().as_raw();
+    getsockopt(client, PeerCredentials).is_ok_and(|peer| [0, own].contains(&peer.uid()))
+}
+
+fn serve(client: UnixStream, shared: &Shared) -> io::Result<()> {
+    let request = line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
+    let reply = match &request {
+        Ok(Request::Watch) => return watch(client, shared),
+        Ok(request) => shared.answers.answer(request),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Failure::usage("the request makes no sense to this version of sfs").into()
+        }
+        Err(_) => return request.map(drop),
+    };
+    line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
+}
+
+fn watch(client: UnixStream, shared: &Shared) -> io::Result<()> {
+    let mut watchers = shared.watchers.lock();
+    let Some(watchers) = watchers.as_mut() else { return Ok(()) };
+    watchers.retain(is_there);
+    if watchers.len() >= WATCHERS_MAX {
+        return Err(io::Error::other("too many wait for the end"));
+    }
+    // A few bytes, which a new socket takes without anybody reading.
+    line::send(&client, &Reply::Watching, Instant::now() + CLIENT_WAIT_MAX)?;
+    watchers.push(client);
+    Ok(())
+}
+
+/// Whether a client that has nothing more to say has not gone.
+fn is_there(mut client: &UnixStream) -> bool {
+    let silent = client.set_nonblocking(true).and_then(|()| client.read(&mut [0]));
+    let is_waiting = silent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    is_waiting && client.set_nonblocking(false).is_ok()
+}

@@ -1,0 +1,121 @@
+//! `-o remount`: changing what is mounted.
+//!
+//! Owns: the order between the kernel's mount and the daemon.
+//! Promises: after a change to read-only everything is on the device, and nothing is written to it
+//! until a change back or the unmount.
+//! Never: changes an option of the daemon: those are refused, and named.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::mount::MsFlags;
+
+use crate::control::{Client, Reply, Request, Trouble};
+use crate::inflight::Inflight;
+use crate::mountinfo::{self, MountLine};
+use crate::{Failure, mount, options};
+
+/// As sfs-umount waits for the slowest card.
+const REST_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// What is changed, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Remount<'a> {
+    /// The device or image file, as mount(8) knows it.
+    pub device: &'a Path,
+    /// Where it is mounted.
+    pub dir: &'a Path,
+    /// The comma list, with `remount` in it.
+    pub options: &'a str,
+    /// Pass over unknown options.
+    pub sloppy: bool,
+    /// Do everything but remount.
+    pub fake: bool,
+}
+
+/// Changes a mount's options to those of the list; what it does not name stays.
+pub fn remount(request: &Remount<'_>) -> Result<(), Failure> {
+    let mount = find(request)?;
+    let list =
+        if request.sloppy { options::known(request.options) } else { request.options.into() };
+    let client = connect(&mount)?;
+    let wait_max = Instant::now() + REST_WAIT_MAX;
+    expect(&mount, client.tell(&Request::Allow(list.clone()), wait_max))?;
+    let flags = options::flags_after(&mount, &list);
+    let inflight = match flags.contains(MsFlags::MS_RDONLY) {
+        true => Some(Inflight::of(mount.number)?),
+        false => None,
+    };
+    if request.fake {
+        return Ok(());
+    }
+    change(&mount, flags)?;
+    if let Some(inflight) = inflight {
+        inflight.wait_for_none(&mount.dir)?;
+        let wait_max = Instant::now() + REST_WAIT_MAX;
+        expect(&mount, connect(&mount)?.tell(&Request::Rest, wait_max))?;
+    }
+    Ok(())
+}
+
+/// The volume that is to be remounted.
+fn find(request: &Remount<'_>) -> Result<MountLine, Failure> {
+    let (shown, device) = (request.dir.display(), request.device.display());
+    let dir = request
+        .dir
+        .canonicalize()
+        .map_err(|error| Failure::mount(format_args!("{shown}: {}", mount::reason(&error))))?;
+    let mount = mountinfo::at(&dir)
+        .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?
+        .ok_or_else(|| Failure::mount(format_args!("{shown}: not a mount point")))?;
+    let source = request.device.canonicalize().unwrap_or_else(|_| request.device.to_owned());
+    if !mount.is_volume() {
+        return Err(Failure::mount(format_args!("{shown}: not an SFS volume")));
+    }
+    if mount.source != source {
+        return Err(Failure::mount(format_args!("{shown}: {device} is not mounted there")));
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::usage(format_args!(
+            "{shown}: only root can remount; unmount it and mount it again"
+        )));
+    }
+    Ok(mount)
+}
+
+fn connect(mount: &MountLine) -> Result<Client, Failure> {
+    Client::connect(mount).map_err(|trouble| refused(mount, &trouble))
+}
+
+fn refused(mount: &MountLine, trouble: &Trouble) -> Failure {
+    Failure::mount(format_args!(
+        "{}: cannot be remounted, {trouble}; unmount it and mount it again",
+        mount.dir.display()
+    ))
+}
+
+/// The daemon's consent.
+fn expect(mount: &MountLine, reply: Result<Reply, Trouble>) -> Result<(), Failure> {
+    match reply {
+        Ok(Reply::Allowed | Reply::Resting) => Ok(()),
+        Ok(Reply::Failed { status, line }) => Err(Failure::with_status(status, line)),
+        Ok(_) => Err(refused(mount, &Trouble::Foreign)),
+        Err(trouble) => Err(refused(mount, &trouble)),
+    }
+}
+
+/// Changes the kernel's mount. To read-only, it writes its cache back before, and refuses while
+/// somebody could still write.
+fn change(mount: &MountLine, flags: MsFlags) -> Result<(), Failure> {
+    let none = None::<&str>;
+    nix::mount::mount(none, &mount.dir, none, flags | MsFlags::MS_REMOUNT, none).map_err(|error| {
+        let dir = mount.dir.display();
+        match error {
+            Errno::EBUSY => Failure::mount(format_args!(
+                "{dir}: files are open for writing; 'fuser -vm {dir}' shows by whom"
+            )),
+            error => Failure::mount(format_args!("{dir}: {}", error.desc())),
+        }
+    })
+}

@@ -1,0 +1,240 @@
+//! The numbers of a volume as JSON has them.
+//!
+//! Owns: names and units, which `docs/sfs-ctl.md` states.
+//! Promises: what has a name keeps it and its meaning; new ones may come.
+//! Never: contains a number that was not counted.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sfs_core::Volume;
+use sfs_core::request::{Counters, GroupStatus, Lifetime, SegmentCounts, Space, Status};
+use uuid::Uuid;
+
+/// Changes when a name changes its meaning or goes.
+const VERSION: u32 = 1;
+
+/// The numbers of a volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Of this form of the numbers.
+    pub version: u32,
+    /// The device's path.
+    pub device: String,
+    /// Where it is mounted; `None` when it is not.
+    pub mount_point: Option<String>,
+    /// Nothing can be written.
+    pub read_only: bool,
+    /// Identity of the volume.
+    pub uuid: String,
+    /// Name of the volume.
+    pub label: String,
+    /// How full it is.
+    pub space: SpaceReport,
+    /// Segments by state.
+    pub segments: SegmentsReport,
+    /// The policies; `None` when it is not mounted: they are chosen at each mount.
+    pub policies: Option<PoliciesReport>,
+    /// The groups that have segments, by number.
+    pub groups: Vec<GroupReport>,
+    /// Since it was mounted; `None` when it is not.
+    pub mount: Option<Activity>,
+    /// In all mounts, as far as checkpoints say, and in this one.
+    pub life: Activity,
+}
+
+/// How full a volume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceReport {
+    /// Bytes in a block.
+    pub block_bytes: u64,
+    /// Blocks that files and metadata can have in all.
+    pub total_blocks: u64,
+    /// Blocks that are still to be had.
+    pub free_blocks: u64,
+    /// Inode numbers given out.
+    pub files: u64,
+}
+
+/// Segments by state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentsReport {
+    /// Blocks in a segment.
+    pub blocks: u32,
+    /// May be opened.
+    pub clean: u32,
+    /// Are appended to.
+    pub open: u32,
+    /// Are full.
+    pub sealed: u32,
+    /// Become Clean with the next checkpoint.
+    pub drained: u32,
+    /// Are not used.
+    pub bad: u32,
+}
+
+/// The names of the policies, as mount options have them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoliciesReport {
+    /// Which blocks belong together.
+    pub placement: String,
+    /// Which segment is cleaned next.
+    pub victims: String,
+}
+
+/// What a group holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// Its number.
+    pub group: u8,
+    /// What it is for.
+    pub holds: Holds,
+    /// Open and Sealed segments.
+    pub segments: u32,
+    /// Open ones.
+    pub open_segments: u32,
+    /// Blocks in them that live.
+    pub live_blocks: u64,
+}
+
+/// What a group is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holds {
+    /// File data.
+    Data,
+    /// Tree nodes, and deltas without data.
+    Metadata,
+}
+
+/// What happened in some time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// By name. Bytes where the name says so.
+    pub counters: BTreeMap<String, u64>,
+    /// Bytes written to the device for each byte written by users; `None` while they wrote nothing.
+    pub log_write_amplification: Option<f64>,
+}
+
+impl Report {
+    /// Of a volume that is mounted; `before` is what earlier mounts did.
+    pub(crate) fn of_mounted(volume: &Volume, before: &Lifetime, device: &str) -> Self {
+        let status = volume.status();
+        let now = status.counters;
+        let life = Lifetime {
+            mount_count: before.mount_count,
+            user_bytes_written: before.user_bytes_written + now.user_bytes_written,
+            device_bytes_written: before.device_bytes_written + now.device_bytes_written,
+        };
+        let mount = Some(Activity::of_mount(&now));
+        let (placement, victims) = (status.placement.to_owned(), status.victims.to_owned());
+        let policies = Some(PoliciesReport { placement, victims });
+        Self { mount, policies, ..Self::new(volume, &status, &life, device) }
+    }
+
+    /// Of a volume that was opened to be looked at.
+    pub(crate) fn of_device(volume: &Volume, device: &str) -> Self {
+        Self::new(volume, &volume.status(), &volume.lifetime_before(), device)
+    }
+
+    fn new(volume: &Volume, status: &Status, life: &Lifetime, device: &str) -> Self {
+        let superblock = volume.superblock();
+        Self {
+            version: VERSION,
+            device: device.to_owned(),
+            mount_point: None,
+            read_only: true,
+            uuid: Uuid::from_bytes(superblock.uuid).to_string(),
+            label: superblock.label.as_str().to_owned(),
+            space: status.space.into(),
+            segments: SegmentsReport::new(status.segment_blocks, status.segments),
+            policies: None,
+            groups: status.groups.iter().map(GroupReport::from).collect(),
+            mount: None,
+            life: Activity::of_life(life),
+        }
+    }
+
+    /// One JSON object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and text are JSON")
+    }
+}
+
+impl From<Space> for SpaceReport {
+    fn from(space: Space) -> Self {
+        let Space { total_blocks, free_blocks, files } = space;
+        Self { block_bytes: sfs_device::BLOCK_SIZE as u64, total_blocks, free_blocks, files }
+    }
+}
+
+impl SegmentsReport {
+    fn new(blocks: u32, counts: SegmentCounts) -> Self {
+        let SegmentCounts { clean, open, sealed, drained, bad } = counts;
+        Self { blocks, clean, open, sealed, drained, bad }
+    }
+
+    /// All segments.
+    pub(super) fn count(&self) -> u32 {
+        self.clean + self.open + self.sealed + self.drained + self.bad
+    }
+}
+
+impl From<&GroupStatus> for GroupReport {
+    fn from(status: &GroupStatus) -> Self {
+        let GroupStatus { group, holds_metadata, segments, open_segments, live_blocks } = *status;
+        let holds = if holds_metadata { Holds::Metadata } else { Holds::Data };
+        Self { group, holds, segments, open_segments, live_blocks }
+    }
+}
+
+impl Activity {
+    /// A counter that is new in core does not compile until it has its line here.
+    fn of_mount(counters: &Counters) -> Self {
+        let Counters {
+            user_bytes_written,
+            device_bytes_written,
+            data_bytes,
+            cleaning_bytes,
+            metadata_bytes,
+            summary_bytes,
+            commits,
+            syncs,
+            checkpoints,
+            segments_cleaned,
+            nodes_read,
+            stalls,
+        } = *counters;
+        Self::new(
+            &[
+                ("data_bytes", data_bytes),
+                ("cleaning_bytes", cleaning_bytes),
+                ("metadata_bytes", metadata_bytes),
+                ("summary_bytes", summary_bytes),
+                ("commits", commits),
+                ("syncs", syncs),
+                ("checkpoints", checkpoints),
+                ("segments_cleaned", segments_cleaned),
+                ("nodes_read", nodes_read),
+                ("stalls", stalls),
+            ],
+            user_bytes_written,
+            device_bytes_written,
+        )
+    }
+
+    fn of_life(life: &Lifetime) -> Self {
+        let Lifetime { mount_count, user_bytes_written, device_bytes_written } = *life;
+        Self::new(&[("mounts", mount_count)], user_bytes_written, device_bytes_written)
+    }
+
+    fn new(counters: &[(&str, u64)], user_bytes: u64, device_bytes: u64) -> Self {
+        let both = [("user_bytes_written", user_bytes), ("device_bytes_written", device_bytes)];
+        let all = counters.iter().copied().chain(both);
+        let amplification = device_bytes as f64 / user_bytes as f64;
+        Self {
+            counters: all.map(|(name, count)| (name.to_owned(), count)).collect(),
+            log_write_amplification: (user_bytes > 0).then_some(amplification),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How a mount ends: `sfs-umount` says whether everything is on the device.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use harness::{Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount, stderr};
+use rustix::process::Signal;
+
+const SIZE: &str = "64M";
+const MOUNT: i32 = 32;
+
+/// A failure of the unmount itself: one line that says `reason`.
+fn expect_failure(output: &Output, reason: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(MOUNT), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("sfs-umount: ") && said.contains(reason), "'{reason}': {said}");
+}
+
+/// A filesystem in memory that is soon full.
+struct Small(PathBuf);
+
+impl Small {
+    fn new(scratch: &Path) -> Self {
+        let dir = scratch.join("small");
+        fs::create_dir(&dir).expect("a directory");
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&dir);
+        assert!(command.status().expect("mount runs").success());
+        Self(dir)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn mounted_volumes_that_cannot_be_written_out_are_named() {
+    if !can_mount() {
+        return;
+    }
+    let mut volume = Volume::new(SIZE);
+    let small = Small::new(volume.scratch.path());
+    let image = small.0.join("image");
+    let copied = Command::new("cp").arg("--sparse=always").arg(&volume.device).arg(&image).status();
+    assert!(copied.expect("cp runs").success());
+    volume.device = image;
+    let mount = volume.mount("");
+    fs::write(mount.dir.join("file"), Random(5).bytes(1 << 20)).expect("it is in memory");
+    // The device is full before the data is on it.
+    let _ = fs::write(small.0.join("rest"), vec![1; 8 << 20]);
+    expect_failure(&sfs_umount(&volume.dir), "unmounted, but the last checkpoint failed");
+    assert!(!is_mounted(&volume.dir));
+    mount.wait_for_end();
+}
+
+#[test]
+fn mounted_volumes_whose_daemon_died_are_named() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    for (options, is_loss) in [("rw", true), ("ro", false)] {
+        let mount = volume.mount(options);
+        mount.kill();
+        let asked = sfs_ctl_stat(&volume.dir, &[]);
+        assert!(stderr(&asked).contains("its daemon has died"), "{}", stderr(&asked));
+        let output = sfs_umount(&volume.dir);
+        if is_loss {
+            expect_failure(&output, "its daemon had died before");
+        } else {
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
+        assert!(!is_mounted(&volume.dir));
+        mount.wait_for_end();
+        volume.check();
+    }
+    // What the dead have left is in nobody's way.
+    volume.mount("").unmount();
+}
+
+#[test]
+fn mounted_volumes_are_waited_for_with_a_word() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    mount.signal(Signal::STOP);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-umount"));
+    command.arg("-v").arg(&volume.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut waiting = command.spawn().expect("sfs-umount runs");
+    // Its first word is that it waits.
+    let mut line = String::new();
+    let said = waiting.stderr.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
+    assert!(line.contains("waiting until everything is on"), "{line}");
+    assert!(!is_mounted(&volume.dir));
+    mount.signal(Signal::CONT);
+    let output = waiting.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let steps = String::from_utf8(output.stdout).expect("UTF-8");
+    let expected = [": unmounted", "waiting for", "does not answer", ": everything is on"];
+    assert!(expected.iter().all(|step| steps.contains(step)), "{steps}");
+    mount.wait_for_end();
+    volume.check();
+}
+
+#[test]
+fn mounted_volumes_in_use_are_detached_when_asked() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let file = fs::File::create(mount.dir.join("file")).expect("a file");
+    let lazily = Command::new(env!("CARGO_BIN_EXE_sfs-umount"));
+    let output = { lazily }.args(["-l", "-n", "-t", "fuse.sfs"]).arg(&volume.dir).output();
+    assert!(output.expect("sfs-umount runs").status.success());
+    assert!(!is_mounted(&volume.dir));
+    drop(file);
+    mount.wait_for_end();
+    volume.check();
+}
+
+#[test]
+fn mounted_volumes_work_without_a_control_socket() {
+    if !can_mount() {
+        return;
+    }
+    // In a namespace where nothing can be made in /run.
+    let volume = Volume::new(SIZE);
+    let (mount, unmount) = (env!("CARGO_BIN_EXE_sfs-mount"), env!("CARGO_BIN_EXE_sfs-umount"));
+    let script = r#"
+        mount -t tmpfs -o ro tmpfs /run || { echo "skipped: no tmpfs"; exit 0; }
+        "$1" "$3" "$4" && echo content > "$4/file" && "$2" -v "$4"
+    "#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", mount, unmount])
+        .args([&volume.device, &volume.dir])
+        .output();
+    let Ok(output) = output else { return eprintln!("skipped: unshare is not here") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    if said.contains("skipped: ") || stderr(&output).contains("unshare") {
+        return eprintln!("skipped: {said}{}", stderr(&output));
+    }
+    assert!(output.status.success(), "{said}{}", stderr(&output));
+    assert!(said.contains("no control socket of its daemon"), "{said}");
+    assert!(said.contains("everything is on"), "{said}");
+    volume.check();
+}

@@ -1,0 +1,185 @@
+//! `-o remount`, by `sfs-mount` and by mount(8), which finds it by its name.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use harness::{Mount, Random, Volume, can_mount, sfs_mount, stderr};
+
+const SIZE: &str = "64M";
+const USAGE: i32 = 1;
+const MOUNT: i32 = 32;
+
+fn remount(volume: &Volume, options: &str) {
+    let output = sfs_mount(&volume.device, &volume.dir, &format!("remount,{options}"));
+    assert!(output.status.success(), "{options}: {}", stderr(&output));
+}
+
+/// A failure with `status`, and one line that says `reason`.
+fn expect_failure(output: &Output, status: i32, reason: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("sfs-mount: ") && said.contains(reason), "'{reason}': {said}");
+}
+
+/// The kernel's options of what is mounted on `dir`, of the place and of the filesystem.
+fn options_of(dir: &Path) -> (String, String) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("Linux");
+    let line = mounts.lines().find(|line| line.split(' ').nth(4) == dir.to_str());
+    let words: Vec<&str> = line.expect("it is mounted").split(' ').collect();
+    (words[5].to_owned(), words[words.len() - 1].to_owned())
+}
+
+fn expect_read_only(mount: &Mount) {
+    let refused = File::create(mount.dir.join("new")).expect_err("it is read-only");
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    let (place, filesystem) = options_of(&mount.dir);
+    assert!(place.starts_with("ro,") && filesystem.starts_with("ro,"), "{place} {filesystem}");
+}
+
+#[test]
+fn mounted_volumes_become_read_only_with_everything_written() {
+    if !can_mount() {
+        return;
+    }
+    for volume in [Some(Volume::new(SIZE)), Volume::on_loop(SIZE)].into_iter().flatten() {
+        let mount = volume.mount("nosuid");
+        let content = Random(8).bytes(20 << 20);
+        fs::write(mount.dir.join("file"), &content).expect("writing");
+        fs::write(mount.dir.join("small"), b"small").expect("writing");
+        fs::remove_file(mount.dir.join("small")).expect("removing");
+        remount(&volume, "ro");
+        let bytes = fs::read(&volume.device).expect("the device");
+        expect_read_only(&mount);
+        assert!(options_of(&mount.dir).0.contains("nosuid"), "what was not named stays");
+        assert!(fs::read(mount.dir.join("file")).expect("reading") == content);
+        // Longer than any commit or checkpoint would wait.
+        thread::sleep(Duration::from_millis(1500));
+        assert!(fs::read(&volume.device).expect("the device") == bytes, "it was written to");
+        // Nothing that comes after the remount is needed.
+        mount.kill();
+        mount.detach();
+        let mount = volume.mount("ro");
+        assert!(fs::read(mount.dir.join("file")).expect("reading") == content);
+        assert!(!mount.dir.join("small").exists());
+        mount.unmount();
+        volume.check();
+    }
+}
+
+#[test]
+fn mounted_volumes_become_writable_again() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("noexec");
+    for round in 0..3 {
+        remount(&volume, "ro");
+        expect_read_only(&mount);
+        remount(&volume, "ro,exec");
+        assert!(!options_of(&mount.dir).0.contains("noexec"));
+        remount(&volume, "rw,noexec");
+        assert!(options_of(&mount.dir).0.contains("noexec"));
+        fs::write(mount.dir.join(round.to_string()), [round; 9000]).expect("writing");
+    }
+    // Background work goes on: what is not synced is durable soon.
+    thread::sleep(Duration::from_secs(3));
+    mount.kill();
+    mount.detach();
+    let mount = volume.mount("");
+    for round in 0..3 {
+        assert_eq!(fs::read(mount.dir.join(round.to_string())).expect("reading"), [round; 9000]);
+    }
+    mount.unmount();
+    volume.check();
+}
+
+#[test]
+fn mounted_volumes_refuse_what_cannot_be_changed() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("cache=16M");
+    let try_to =
+        |options: &str| sfs_mount(&volume.device, &volume.dir, &format!("remount,{options}"));
+    expect_failure(&try_to("ro,frobnicate"), USAGE, "'frobnicate'");
+    expect_failure(&try_to("cache=lots"), USAGE, "cache=lots");
+    expect_failure(&try_to("ro,cache=32M"), MOUNT, "'cache=32M' cannot be changed");
+    expect_failure(&try_to("writeback=off"), MOUNT, "'writeback=off' cannot be changed");
+    remount(&volume, "cache=16M,writeback=on,noatime,rw");
+    let file = File::create(mount.dir.join("file")).expect("a file");
+    expect_failure(&try_to("ro"), MOUNT, "files are open for writing");
+    drop(file);
+    let wrong = sfs_mount(volume.scratch.path(), &volume.dir, "remount,ro");
+    expect_failure(&wrong, MOUNT, "is not mounted there");
+    let nothing = sfs_mount(&volume.device, volume.scratch.path(), "remount,ro");
+    expect_failure(&nothing, MOUNT, "not a mount point");
+    expect_failure(
+        &sfs_mount(&volume.device, Path::new("/proc"), "remount,ro"),
+        MOUNT,
+        "not an SFS",
+    );
+    fs::write(mount.dir.join("file"), b"it is writable still").expect("writing");
+    mount.kill();
+    expect_failure(&try_to("ro"), MOUNT, "its daemon has died");
+    mount.detach();
+    let mount = volume.mount("ro");
+    expect_failure(&try_to("rw"), MOUNT, "was mounted read-only; unmount it");
+    expect_read_only(&mount);
+    remount(&volume, "ro,nosuid");
+    mount.unmount();
+}
+
+/// As a distribution would install them, in a namespace of its own.
+const HELPERS: &str = r#"
+    set -e
+    mkdir "$4/layer"; mount -t tmpfs tmpfs "$4/layer"; mkdir "$4/layer/upper" "$4/layer/work"
+    sbin=$(readlink -f /sbin)
+    mount -t overlay -o "lowerdir=$sbin,upperdir=$4/layer/upper,workdir=$4/layer/work" overlay "$sbin" ||
+        { echo "skipped: no overlay over /sbin"; exit 0; }
+    for name in mount.sfs mount.fuse.sfs mount.fuseblk.sfs; do ln -s "$1" "$sbin/$name"; done
+    for name in umount.sfs umount.fuse.sfs umount.fuseblk.sfs; do ln -s "$2" "$sbin/$name"; done
+    mount -t sfs -o nosuid,commit=9,uhelper=sfs "$3" "$4/mount"
+    echo content > "$4/mount/file"
+    mount -o remount,ro "$4/mount"
+    ! echo more 2>/dev/null > "$4/mount/file"
+    mount -o remount,rw "$4/mount"
+    echo more > "$4/mount/file"
+    mount -t sfs -o remount,ro "$3" "$4/mount"
+    mount -o remount,rw,noexec "$4/mount"
+    umount -v "$4/mount"
+"#;
+
+#[test]
+fn mounted_volumes_are_remounted_and_unmounted_by_the_system() {
+    if !can_mount() {
+        return;
+    }
+    for volume in [Some(Volume::new(SIZE)), Volume::on_loop(SIZE)].into_iter().flatten() {
+        let (mount, unmount) = (env!("CARGO_BIN_EXE_sfs-mount"), env!("CARGO_BIN_EXE_sfs-umount"));
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", HELPERS, "sh", mount, unmount])
+            .args([volume.device.as_path(), volume.scratch.path()])
+            .output();
+        let Ok(output) = output else { return eprintln!("skipped: unshare is not here") };
+        let said = String::from_utf8_lossy(&output.stdout);
+        if said.contains("skipped: ") || stderr(&output).contains("unshare:") {
+            return eprintln!("skipped: {said}{}", stderr(&output));
+        }
+        assert!(output.status.success(), "{said}{}", stderr(&output));
+        assert!(said.contains("everything is on"), "umount(8) has called sfs-umount: {said}");
+        let mount = volume.mount("ro");
+        assert_eq!(fs::read(mount.dir.join("file")).expect("reading"), b"more\n");
+        mount.unmount();
+        volume.check();
+    }
+}
