@@ -34,7 +34,7 @@ impl Writing {
     /// As the placement of this name is meant to be written.
     pub fn of(placement: &str) -> Self {
         match placement {
-            "sfs" | "sfs-log" | "lifetime" => Self::Deferred,
+            "sfs" | "sfs-log" | "sfs-equal-width" | "sfs-equal-count" => Self::Deferred,
             _ => Self::Heads,
         }
     }

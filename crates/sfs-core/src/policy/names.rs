@@ -25,12 +25,14 @@ pub fn placement(
     segment_blocks: u32,
     blocks: u64,
 ) -> Option<Box<dyn Placement>> {
-    let sfs = |distance| {
-        Box::new(Sfs::new(distance, Partition::Iterative, groups.unwrap_or(Sfs::GROUPS), segments))
+    let sfs = |distance, partition| {
+        Box::new(Sfs::new(distance, partition, groups.unwrap_or(Sfs::GROUPS), segments))
     };
     Some(match name {
-        "sfs" => sfs(Distance::Linear),
-        "sfs-log" => sfs(Distance::Log),
+        "sfs" => sfs(Distance::Linear, Partition::Iterative),
+        "sfs-log" => sfs(Distance::Log, Partition::Iterative),
+        "sfs-equal-width" => sfs(Distance::Linear, Partition::EqualWidth),
+        "sfs-equal-count" => sfs(Distance::Linear, Partition::EqualCount),
         "none" => Box::new(One),
         "sep-gc" => Box::new(SeparateCleaning),
         "dac" => Box::new(Dac::new(groups.unwrap_or(Dac::GROUPS))),
@@ -61,7 +63,7 @@ pub fn victims_by(
 /// The victim selection that goes with this placement if nothing else is asked for.
 pub fn default_victims(placement: &str) -> &'static str {
     match placement {
-        "sfs" => "cost-hotness",
+        "sfs" | "sfs-equal-width" | "sfs-equal-count" => "cost-hotness",
         "sfs-log" | "sep-gc" => "cost-benefit",
         "lifetime" => "index",
         "dac" | "sepbit" => "cost-benefit-sqrt",

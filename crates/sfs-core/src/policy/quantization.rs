@@ -42,6 +42,11 @@ impl Quantization {
         Self { partition, count, centres: [0.0; GROUPS], bounds: [0.0; GROUPS], warm: false }
     }
 
+    /// How values are divided.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
     /// Number of groups.
     pub fn group_count(&self) -> u8 {
         self.count as u8
