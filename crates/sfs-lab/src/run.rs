@@ -58,7 +58,8 @@ impl Experiment<'_> {
             (None, ORACLE) => "greedy",
             (None, name) => policy::default_victims(name),
         };
-        let victims = policy::victims_by(victims, space.segments, space.segment_blocks, blocks)
+        let size = u64::from(space.segments) * u64::from(space.segment_blocks);
+        let victims = policy::victims_by(victims, space.segments, space.segment_blocks, size)
             .with_context(|| format!("no victim selection {victims}"))?;
         let mut stream = self.source.stream(space.blocks, self.seed);
         let mut recorded = Vec::new();
@@ -68,7 +69,6 @@ impl Experiment<'_> {
             recorded.extend((0..total).map(|_| stream.next()));
             (Box::new(FutureKnowledge::new(&recorded, space.blocks, space.segment_blocks)), 0)
         } else {
-            let size = u64::from(space.segments) * u64::from(space.segment_blocks);
             let tick_log2 = policy::tick_blocks_log2(size);
             let placement = policy::placement(
                 &self.placement,
