@@ -7,7 +7,9 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{Options, RenameMode, Work};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, format, open, ram, read, write};
+use crate::rig::{
+    NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
+};
 
 /// A name that got another file's content by exchange must have it after a crash, too.
 #[test]
@@ -26,6 +28,30 @@ fn an_exchange_takes_the_data_along() {
     let volume = open(&device);
     let entry = volume.lookup(ROOT_INO, b"a").unwrap();
     assert_eq!(read(&volume, entry.ino, 0, 1 << 20), [2; 40_960]);
+}
+
+/// A file that was emptied, and that nobody knew any more before it was written again, was left
+/// empty by a crash after the next sync of something else.
+#[test]
+fn a_file_that_is_emptied_and_forgotten_goes_with_the_next_delta() {
+    let device = ram(64);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let other = create(&volume, "other");
+    write(&volume, file, 0, &[1; 40_960]).unwrap();
+    volume.sync_all().unwrap();
+    // A round that finds nothing to do but to drop what nobody needs.
+    volume.work(NOW).unwrap();
+    set_size(&volume, file, 0).unwrap();
+    volume.forget(file, 1);
+    volume.work(NOW).unwrap();
+    assert_eq!(volume.lookup(ROOT_INO, b"f").unwrap().ino, file);
+    write(&volume, file, 0, &[2; 40_960]).unwrap();
+    volume.forget(file, 1);
+    volume.sync_file(other).unwrap();
+    drop(volume);
+    let found = read(&open(&device), file, 0, 1 << 20);
+    assert!(found == [2; 40_960], "{} bytes are left", found.len());
 }
 
 /// What a crash leaves of `events`: all before the last flush in the first `end`, and of the rest
