@@ -53,6 +53,7 @@ impl Filesystem for Shell {
         // An older kernel goes without what it does not know.
         if let Err(unknown) = config.add_capabilities(flags) {
             let _ = config.add_capabilities(flags & !unknown);
+            self.writeback &= !unknown.contains(InitFlags::FUSE_WRITEBACK_CACHE);
         }
         let _ = config.set_max_write(WRITE_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
@@ -263,7 +264,10 @@ impl Filesystem for Shell {
         reply: ReplyWrite,
     ) {
         let mode = WriteMode {
-            keep_times: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
+            // With its cache writing back, the kernel keeps the times of all writes, those past the
+            // cache too, and says them later. It says nothing when they are what it has said
+            // before: another time that we made up would stay.
+            keep_times: self.writeback,
             kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         };
         let written = self.volume.write(ino.0, offset, data, mode, &caller(request));

@@ -12,6 +12,8 @@ mod names;
 mod snapshot;
 #[path = "mount_operations/space.rs"]
 mod space;
+#[path = "mount_operations/times.rs"]
+mod times;
 
 use std::io;
 use std::path::Path;
@@ -60,7 +62,9 @@ fn mounted_block_devices_do_everything_too() {
     if !can_mount() {
         return;
     }
-    for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
+    for scenario in
+        [content::EVERYTHING, names::EVERYTHING, times::EVERYTHING].into_iter().flatten()
+    {
         let Some(volume) = Volume::on_loop(SIZE) else { return };
         run(&volume, "writeback", *scenario);
     }

@@ -108,7 +108,8 @@ impl Shell {
             kill_privileges: request.uid() != 0,
             ..AttributeChanges::default()
         };
-        self.volume.set_attributes(ino, &changes, &caller(request))?;
+        let now = attributes::now_for(&self.volume.attributes(ino)?);
+        self.volume.set_attributes(ino, &changes, &Caller { now, ..caller(request) })?;
         self.alarm.note();
         Ok(())
     }

@@ -230,7 +230,7 @@ impl Volume {
         self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
         if data.dirty.is_empty() {
             data.pending = None;
-            data.ordered = false;
+            data.ordered = None;
             // Before the data is let go: who writes next registers the file again.
             self.dirty_files.lock().remove(&ino);
             self.ordered_files.lock().remove(&ino);

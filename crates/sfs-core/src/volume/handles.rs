@@ -1,7 +1,8 @@
 //! In-core files: what is in memory of a file beyond its tree items.
 //!
 //! Owns: references that callers hold, dirty blocks, and attributes that wait for data.
-//! Promises: a file that is referenced or dirty keeps its handle.
+//! Promises: a file that is referenced or dirty keeps its handle, and so does one whose data would
+//! have to go with the next delta; none of them for longer than that.
 //! Never: touches the tree or the device.
 
 use std::collections::BTreeMap;
@@ -47,9 +48,19 @@ impl Pending {
 pub(crate) struct FileData {
     pub(crate) dirty: BTreeMap<u32, DirtyBlock>,
     pub(crate) pending: Option<Pending>,
-    /// The namespace already says something that only makes sense with this data: it goes with
-    /// the next delta (durability contract, sentence 4).
-    pub(crate) ordered: bool,
+    /// The namespace already says something that only makes sense with the data of this file, what
+    /// there is of it and what will be: it goes with the next delta (durability contract, sentence
+    /// 4). The sequence number that the next chunk had when that was said.
+    pub(crate) ordered: Option<u64>,
+}
+
+impl FileData {
+    /// Whether nothing of this has to be remembered, when `next_sequence` is what the next chunk
+    /// will have. Data that comes after the chunk that said it is too late to go with it.
+    fn is_forgettable(&self, next_sequence: u64) -> bool {
+        let is_said = self.ordered.is_none_or(|sequence| sequence < next_sequence);
+        self.dirty.is_empty() && self.pending.is_none() && is_said
+    }
 }
 
 /// One in-core file.
@@ -71,11 +82,9 @@ impl Handle {
         self.data.lock()
     }
 
-    fn is_idle(&self) -> bool {
-        let data = self.data.lock();
+    fn is_idle(&self, next_sequence: u64) -> bool {
         self.references.load(Ordering::Relaxed) == 0
-            && data.dirty.is_empty()
-            && data.pending.is_none()
+            && self.data.lock().is_forgettable(next_sequence)
     }
 }
 
@@ -109,14 +118,15 @@ impl Handles {
         handle.references.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A caller forgets `count` references; says whether none is left.
-    pub(crate) fn forget(&self, ino: u64, count: u64) -> bool {
+    /// A caller forgets `count` references; says whether none is left. The next chunk will have
+    /// sequence number `next_sequence` or a later one.
+    pub(crate) fn forget(&self, ino: u64, count: u64, next_sequence: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(handle) = shard.get(&ino) else { return true };
         let before = handle.references.load(Ordering::Relaxed);
         let left = before.saturating_sub(count);
         handle.references.store(left, Ordering::Relaxed);
-        if left == 0 && Arc::strong_count(handle) == 1 && handle.is_idle() {
+        if left == 0 && Arc::strong_count(handle) == 1 && handle.is_idle(next_sequence) {
             shard.remove(&ino);
         }
         left == 0
@@ -135,10 +145,38 @@ impl Handles {
         self.shards.iter().map(count).sum()
     }
 
-    /// Drops handles that nobody needs.
-    pub(crate) fn sweep(&self) {
+    /// Drops handles that nobody needs. The next chunk will have sequence number `next_sequence`
+    /// or a later one.
+    pub(crate) fn sweep(&self, next_sequence: u64) {
+        let is_needed =
+            |handle: &Arc<Handle>| Arc::strong_count(handle) > 1 || !handle.is_idle(next_sequence);
         for shard in &self.shards {
-            shard.lock().retain(|_, handle| Arc::strong_count(handle) > 1 || !handle.is_idle());
+            shard.lock().retain(|_, handle| is_needed(handle));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_without_data_waits_for_the_chunk_that_it_was_ordered_before() {
+        for forgotten_first in [false, true] {
+            let handles = Handles::default();
+            handles.refer(20);
+            handles.get(20).data().ordered = Some(7);
+            if forgotten_first {
+                assert!(handles.forget(20, 1, 7));
+                handles.sweep(7);
+                assert!(handles.find(20).is_some(), "data may still come before the chunk");
+                handles.sweep(8);
+            } else {
+                handles.sweep(8);
+                assert!(handles.find(20).is_some(), "it is referenced");
+                assert!(handles.forget(20, 1, 8));
+            }
+            assert!(handles.find(20).is_none(), "nobody needs it");
         }
     }
 }

@@ -5,6 +5,8 @@
 //! truncation is finished.
 //! Never: takes longer than a bounded number of blocks at a time.
 
+use std::sync::atomic::Ordering;
+
 use super::Volume;
 use super::txn::Txn;
 use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure};
@@ -57,7 +59,8 @@ impl Volume {
 
     /// A caller forgets `count` of the references to `ino` that it got.
     pub fn forget(&self, ino: u64, count: u64) {
-        if self.handles.forget(ino, count) && !self.options.read_only {
+        let next_sequence = self.next_sequence.load(Ordering::Relaxed);
+        if self.handles.forget(ino, count, next_sequence) && !self.options.read_only {
             let nameless = self.consult(|txn| Ok(txn.get(&orphan_key(ino))?.is_some()));
             if matches!(nameless, Ok(true)) {
                 self.begin_reclaim(ino);

@@ -95,6 +95,8 @@ impl Volume {
             pending.size = size;
         }
         // What is written now replaces what was there: it must not be lost behind the truncation.
-        data.ordered |= inode.size > 0;
+        if inode.size > 0 {
+            data.ordered = Some(self.next_sequence.load(Ordering::Relaxed));
+        }
     }
 }

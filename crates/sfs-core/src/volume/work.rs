@@ -86,7 +86,7 @@ fn millis(time: Timestamp) -> i64 {
 impl Volume {
     /// A file has dirty blocks or pending attributes.
     pub(super) fn note_dirty(&self, handle: &Arc<Handle>) {
-        let ordered = handle.data().ordered;
+        let ordered = handle.data().ordered.is_some();
         self.dirty_files.lock().entry(handle.ino).or_insert_with(|| handle.clone());
         if ordered {
             self.ordered_files.lock().insert(handle.ino);
@@ -98,7 +98,7 @@ impl Volume {
         let Some(handle) = self.handles.find(ino) else { return };
         let mut data = handle.data();
         if !data.dirty.is_empty() {
-            data.ordered = true;
+            data.ordered = Some(self.next_sequence.load(Ordering::Relaxed));
             drop(data);
             self.note_dirty(&handle);
         }
@@ -143,7 +143,7 @@ impl Volume {
         if let Some(work) = self.pace_cleaning()? {
             return Ok(work);
         }
-        self.handles.sweep();
+        self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
         let waits = self.clock.due.lock().waiting.is_some();
         Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
     }

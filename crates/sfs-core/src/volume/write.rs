@@ -63,7 +63,7 @@ impl Volume {
         }
         let times = (!mode.keep_times).then_some((caller.now, caller.now));
         self.merge(&handle, offset, data, times)?;
-        let ordered = handle.data().ordered;
+        let ordered = handle.data().ordered.is_some();
         if ordered && self.is_batch_short() {
             self.write_ahead(ino)?;
         }
@@ -263,7 +263,7 @@ impl Volume {
         self.dirty_blocks.fetch_sub(data.dirty.len(), Ordering::Relaxed);
         data.dirty.clear();
         data.pending = None;
-        data.ordered = false;
+        data.ordered = None;
         // Before the data is let go: who writes next registers the file again.
         self.dirty_files.lock().remove(&handle.ino);
         self.ordered_files.lock().remove(&handle.ino);

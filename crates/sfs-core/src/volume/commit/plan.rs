@@ -216,7 +216,7 @@ fn count_groups(groups: impl Iterator<Item = u8>) -> [usize; GROUPS_MAX as usize
 /// Leaves `count` blocks, those of the largest groups; the small ones go on waiting, so that they
 /// can grow (SFS, section 3.3). What has to go with this delta goes in any case.
 pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
-    let free = |file: &&FilePlan<'_>| !file.data.ordered;
+    let free = |file: &&FilePlan<'_>| file.data.ordered.is_none();
     let blocks = files.iter().filter(free).flat_map(|file| &file.blocks);
     let counts = count_groups(blocks.map(|planned| planned.group));
     let mut order: Vec<u8> = (0..GROUPS_MAX).collect();
@@ -227,7 +227,7 @@ pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
         quota[group] = counts[group].min(count);
         count -= quota[group];
     }
-    for file in files.iter_mut().filter(|file| !file.data.ordered) {
+    for file in files.iter_mut().filter(|file| file.data.ordered.is_none()) {
         file.blocks.retain(|planned| {
             let left = &mut quota[usize::from(planned.group)];
             let keeps = *left > 0;

@@ -1,0 +1,67 @@
+//! What went wrong in cleaning.
+
+use std::sync::Arc;
+
+use sfs_core::format::Timestamp;
+use sfs_core::request::Work;
+use sfs_device::{FaultyDevice, Keep, RamDevice, RecordingDevice};
+
+use crate::rig::{NOW, Random, blocks_for, create, format, open, write};
+
+/// A summary that cannot be read hides what lives behind it: cleaning the segment gains nothing.
+#[test]
+fn a_damaged_summary_does_not_stop_cleaning() {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(40))));
+    format(&device, 32);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let blocks = 500;
+    for at in 0..blocks {
+        write(&volume, file, at, &[1; 4096]).unwrap();
+    }
+    volume.sync_all().unwrap();
+    // One in eight blocks still lives in the first segments.
+    for at in (0..blocks).filter(|at| at % 8 != 0) {
+        write(&volume, file, at, &[2; 4096]).unwrap();
+        if at % 31 == 0 {
+            volume.sync_all().unwrap();
+        }
+    }
+    volume.sync_all().unwrap();
+    for segment in 0..8 {
+        let start = 32 + segment * 32;
+        device.corrupt_reads(start..start + 1);
+    }
+    let mut random = Random(3);
+    for round in 0..4000 {
+        let at = random.below(400) + 100;
+        write(&volume, file, at, &[3; 4096]).unwrap();
+        if round % 10 == 0 {
+            volume.sync_all().unwrap_or_else(|e| panic!("round {round}: {e}"));
+        }
+    }
+}
+
+/// A full volume that nobody uses must not wear the device out.
+#[test]
+fn cleaning_that_gains_nothing_is_not_repeated() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Counts));
+    format(&device, 32);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let mut count = 0;
+    while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
+        count += 16;
+        volume.sync_all().unwrap();
+    }
+    let later = |secs: i64| Timestamp { secs: NOW.secs + 60 + secs, nanos: 0 };
+    for secs in 0..60 {
+        while volume.work(later(secs)).unwrap() == Work::More {}
+    }
+    device.reset();
+    for secs in 60..600 {
+        while volume.work(later(secs)).unwrap() == Work::More {}
+    }
+    let written = device.counts().written_blocks;
+    assert!(written < 2000, "{written} blocks were written for nothing");
+}

@@ -1,0 +1,142 @@
+//! What went wrong in crashes.
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{Options, RenameMode, Work};
+use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
+
+use crate::rig::{
+    NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
+};
+
+/// A name that got another file's content by exchange must have it after a crash, too.
+#[test]
+fn an_exchange_takes_the_data_along() {
+    let device = ram(64);
+    let volume = open(&device);
+    let old = create(&volume, "a");
+    write(&volume, old, 0, &[1; 40_960]).unwrap();
+    volume.sync_all().unwrap();
+    let new = create(&volume, "b");
+    write(&volume, new, 0, &[2; 40_960]).unwrap();
+    let other = create(&volume, "c");
+    volume.rename(ROOT_INO, b"b", ROOT_INO, b"a", RenameMode::Exchange, &caller()).unwrap();
+    volume.sync_file(other).unwrap();
+    drop(volume);
+    let volume = open(&device);
+    let entry = volume.lookup(ROOT_INO, b"a").unwrap();
+    assert_eq!(read(&volume, entry.ino, 0, 1 << 20), [2; 40_960]);
+}
+
+/// A file that was emptied, and that nobody knew any more before it was written again, was left
+/// empty by a crash after the next sync of something else.
+#[test]
+fn a_file_that_is_emptied_and_forgotten_goes_with_the_next_delta() {
+    let device = ram(64);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let other = create(&volume, "other");
+    write(&volume, file, 0, &[1; 40_960]).unwrap();
+    volume.sync_all().unwrap();
+    // A round that finds nothing to do but to drop what nobody needs.
+    volume.work(NOW).unwrap();
+    set_size(&volume, file, 0).unwrap();
+    volume.forget(file, 1);
+    volume.work(NOW).unwrap();
+    assert_eq!(volume.lookup(ROOT_INO, b"f").unwrap().ino, file);
+    write(&volume, file, 0, &[2; 40_960]).unwrap();
+    volume.forget(file, 1);
+    volume.sync_file(other).unwrap();
+    drop(volume);
+    let found = read(&open(&device), file, 0, 1 << 20);
+    assert!(found == [2; 40_960], "{} bytes are left", found.len());
+}
+
+/// What a crash leaves of `events`: all before the last flush in the first `end`, and of the rest
+/// some, torn.
+fn crash(base: &RamDevice, events: &[Event], end: usize, random: &mut Random) -> RamDevice {
+    let events = &events[..end];
+    let flushed = events.iter().rposition(|e| matches!(e, Event::Flush)).unwrap_or(0);
+    let image = image_after(base, &events[..flushed]);
+    for event in &events[flushed..] {
+        match random.below(3) {
+            0 => {}
+            1 => event.apply(&image),
+            _ => event.apply_torn(&image, |_| random.below(8) > 0),
+        }
+    }
+    image
+}
+
+/// Two crashes in a row, the second during recovery or soon after: what was synced before the first
+/// is there, and everything can be read.
+#[test]
+fn two_crashes_in_a_row_keep_what_was_synced() {
+    for seed in 0..100 {
+        let mut random = Random(seed);
+        let base = RamDevice::new(blocks_for(32 + random.below(20)));
+        let mut image = Arc::new(RecordingDevice::new(base, Keep::Contents));
+        format(&image, 32);
+        let mut synced: Vec<u8> = Vec::new();
+        let mut syncs: Vec<(usize, Vec<u8>)> = Vec::new();
+        for life in 0..4 {
+            let base = image.inner().snapshot();
+            image.take_events();
+            let at_life = format!("seed {seed}, life {life}");
+            let volume = Volume::open(image.clone(), Options::default(), NOW).expect(&at_life);
+            let mut content = synced.clone();
+            let mut file = None;
+            for step in 0..1 + random.below(40) {
+                let name = format!("{life}-{step}");
+                if random.below(3) == 0 {
+                    drop(volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &caller()));
+                }
+                let ino = *file.get_or_insert_with(|| match volume.lookup(ROOT_INO, b"f") {
+                    Ok(entry) => entry.ino,
+                    Err(_) => create(&volume, "f"),
+                });
+                // Blocks only ever become newer: each says in which step it was written.
+                let mark = (life * 50 + step + 1) as u8;
+                for _ in 0..random.below(20) {
+                    let block = random.below(150) as usize;
+                    if write(&volume, ino, block as u64, &[mark; 4096]).is_ok() {
+                        content.resize(content.len().max(block + 1), 0);
+                        content[block] = mark;
+                    }
+                }
+                match random.below(6) {
+                    0 => {
+                        volume.sync_file(ino).expect(&at_life);
+                        syncs.push((image.event_count(), content.clone()));
+                    }
+                    1 => while volume.work(NOW).expect(&at_life) == Work::More {},
+                    _ => {}
+                }
+            }
+            drop(volume);
+            let events = image.take_events();
+            let end = random.below(events.len() as u64 + 1) as usize;
+            for (at, content) in syncs.drain(..) {
+                if at <= end {
+                    synced = content;
+                }
+            }
+            let crashed = crash(&base, &events, end, &mut random);
+            let volume = Volume::open(Arc::new(crashed.snapshot()), Options::default(), NOW)
+                .expect(&at_life);
+            let mut found = Vec::new();
+            if let Ok(entry) = volume.lookup(ROOT_INO, b"f") {
+                let bytes = volume.read(entry.ino, 0, 1 << 20).expect(&at_life);
+                found.extend(bytes.as_bytes().chunks(4096).map(|block| block[0]));
+            }
+            assert!(found.len() >= synced.len(), "{at_life}");
+            for (block, mark) in synced.iter().enumerate() {
+                assert!(found[block] >= *mark, "{at_life}, block {block}");
+            }
+            synced.clone_from(&found);
+            image = Arc::new(RecordingDevice::new(crashed, Keep::Contents));
+        }
+    }
+}

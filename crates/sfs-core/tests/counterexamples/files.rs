@@ -1,0 +1,81 @@
+//! What went wrong in single files.
+
+use std::sync::Arc;
+
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{Seek, Work};
+use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
+
+use crate::rig::{NOW, caller, create, format, open, ram, read, set_size, write};
+
+/// Truncating an open file without a name took its orphan item away, and with it all hope.
+#[test]
+fn a_nameless_file_that_is_truncated_is_still_reclaimed() {
+    let device = Arc::new(RamDevice::new(128 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    for at in 0..20 {
+        write(&volume, file, at * 512, &vec![7; 512 * 4096]).unwrap();
+    }
+    volume.sync_all().unwrap();
+    let before = volume.space().free_blocks;
+    volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
+    set_size(&volume, file, 4096 * 32).unwrap();
+    volume.forget(file, 1);
+    while volume.work(NOW).unwrap() == Work::More {}
+    assert!(volume.attributes(file).is_err(), "the file is still there");
+    assert!(volume.space().free_blocks > before + 10_000);
+}
+
+/// What a crash left to cut off a file was cut off after the file had been written again, or
+/// shown again when it grew.
+#[test]
+fn an_unfinished_truncation_does_not_touch_what_is_written_later() {
+    let ram = RamDevice::new(256 << 8);
+    let device = Arc::new(RecordingDevice::new(ram, Keep::Contents));
+    format(&device, 256);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let blocks = 18_000;
+    for at in 0..blocks {
+        write(&volume, file, at * 32, &[7; 4096]).unwrap();
+    }
+    volume.close().unwrap();
+    let base = device.inner().snapshot();
+    device.take_events();
+    set_size(&volume, file, 4096).unwrap();
+    let events = device.take_events();
+    assert!(!events.is_empty(), "a commit came in between");
+    let image = Arc::new(image_after(&base, &events));
+
+    let volume = open(&image);
+    let entry = volume.lookup(ROOT_INO, b"f").unwrap();
+    assert_eq!(entry.inode.size, 4096, "the truncation is half done");
+    write(&volume, file, 64, &[9; 4096]).unwrap();
+    volume.sync_file(file).unwrap();
+    assert_eq!(read(&volume, file, 32 * 4096, 4096), [0; 4096], "what was cut off is back");
+    volume.forget(file, 1);
+    while volume.work(NOW).unwrap() == Work::More {}
+    assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "what was synced is gone");
+}
+
+/// The last block of the largest file has no next one.
+#[test]
+fn seeking_in_the_last_block_of_the_largest_file_ends() {
+    let device = ram(40);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let last = (1u64 << 32) - 1;
+    write(&volume, file, last, &[1; 4096]).unwrap();
+    assert_eq!(volume.seek(file, last * 4096 + 5, Seek::Hole).unwrap(), 1 << 44);
+    assert_eq!(volume.seek(file, 0, Seek::Data).unwrap(), last * 4096);
+    assert_eq!(read(&volume, file, last * 4096, 8192), [1; 4096]);
+    volume.sync_all().unwrap();
+    assert_eq!(volume.seek(file, last * 4096 + 5, Seek::Hole).unwrap(), 1 << 44);
+    set_size(&volume, file, (1 << 44) - 1).unwrap();
+    assert_eq!(read(&volume, file, last * 4096, 8192), [1; 4095]);
+    set_size(&volume, file, 1 << 44).unwrap();
+    set_size(&volume, file, 5).unwrap();
+    volume.sync_all().unwrap();
+}

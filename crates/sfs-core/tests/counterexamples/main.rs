@@ -1,0 +1,8 @@
+//! One test for each way in which a promise was once broken.
+
+mod cleaning;
+mod crashes;
+mod files;
+mod races;
+mod rig;
+mod space;

@@ -1,0 +1,152 @@
+//! What went wrong between threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{Options, Work, WriteMode};
+use sfs_device::RamDevice;
+
+use crate::rig::{NOW, Random, caller, create, format, open, ram, read, write};
+
+/// A write between the planning of a commit and its taking effect was thrown away.
+#[test]
+fn a_write_during_a_commit_is_not_lost() {
+    let device = Arc::new(RamDevice::new(256 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let files: Vec<u64> = (0..40).map(|i| create(&volume, &format!("f{i}"))).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                volume.sync_all().expect("it syncs");
+                std::thread::yield_now();
+            }
+        });
+        let mut last = Vec::new();
+        'rounds: for round in 1..100u32 {
+            for file in &files {
+                let bytes = round.to_le_bytes().repeat(65_536);
+                write(&volume, *file, 0, &bytes).expect("it is written");
+                if read(&volume, *file, 0, bytes.len()) != bytes {
+                    last.push((round, *file));
+                    break 'rounds;
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(last.is_empty(), "round and file of a write that was lost: {last:?}");
+    });
+    drop(volume.sync_all());
+    drop(volume);
+    let volume = open(&device);
+    for file in &files {
+        assert_eq!(read(&volume, *file, 0, 4), 99u32.to_le_bytes());
+    }
+}
+
+/// As above, for a file that a commit takes into its tree item.
+#[test]
+fn an_append_during_a_commit_of_a_small_file_is_not_lost() {
+    let device = Arc::new(RamDevice::new(64 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                volume.sync_all().expect("it syncs");
+                std::thread::yield_now();
+            }
+        });
+        for round in 0..2000u32 {
+            let file = create(&volume, &format!("f{round}"));
+            volume.write(file, 0, &[1; 100], WriteMode::default(), &caller()).unwrap();
+            volume.write(file, 100, &[2; 20_000], WriteMode::default(), &caller()).unwrap();
+            let found = read(&volume, file, 0, 1 << 20);
+            let sound = found.len() == 20_100 && found[100..].iter().all(|b| *b == 2);
+            volume.unlink(ROOT_INO, format!("f{round}").as_bytes(), &caller()).unwrap();
+            volume.forget(file, 1);
+            while volume.work(NOW).expect("it works") == Work::More {}
+            if !sound {
+                done.store(true, Ordering::Relaxed);
+                panic!("round {round}: {} bytes", found.len());
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A commit needs more nodes at once than the cache holds, while readers trim the cache.
+#[test]
+fn readers_do_not_starve_a_commit_of_its_nodes() {
+    let device = Arc::new(RamDevice::new(512 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let count = 40_000;
+    let inos: Vec<u64> = (0..count).map(|i| create(&volume, &format!("file{i}"))).collect();
+    volume.close().unwrap();
+    drop(volume);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let options = Options { cache: 1 << 20, write_buffer: 1 << 30, ..Options::default() };
+        let volume = Volume::open(device, options, NOW).unwrap();
+        for ino in inos.iter().step_by(2) {
+            volume.write(*ino, 0, &[1; 10], WriteMode::default(), &caller()).unwrap();
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for seed in 0..2 {
+                let (done, volume, inos) = (&done, &volume, &inos);
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    while !done.load(Ordering::Relaxed) {
+                        volume.attributes(inos[random.below(count) as usize]).unwrap();
+                    }
+                });
+            }
+            volume.sync_all().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        sender.send(()).unwrap();
+    });
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+}
+
+/// What a writer had read of a small file was taken for current after another had changed it.
+#[test]
+fn two_writers_of_a_small_file_do_not_undo_each_other() {
+    let device = ram(64);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    volume.write(file, 0, &[0; 100], WriteMode::default(), &caller()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                volume.sync_all().expect("it syncs");
+            }
+        });
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let volume = &volume;
+                scope.spawn(move || {
+                    for round in 0..20_000u32 {
+                        let at = 10 + writer * 50;
+                        let bytes = round.to_le_bytes();
+                        volume.write(file, at, &bytes, WriteMode::default(), &caller()).unwrap();
+                        if read(volume, file, at, 4) != bytes {
+                            return Some((writer, round));
+                        }
+                    }
+                    None
+                })
+            })
+            .collect();
+        let lost: Vec<_> = writers.into_iter().filter_map(|w| w.join().unwrap()).collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(lost.is_empty(), "writer and round of what was lost: {lost:?}");
+    });
+}

@@ -1,0 +1,67 @@
+//! Small volumes in memory, and what is done to them again and again.
+
+use std::sync::Arc;
+
+use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
+use sfs_core::request::{AttributeChanges, Caller, Options, WriteMode};
+use sfs_core::{Volume, make, root_directory};
+use sfs_device::{Device, RamDevice};
+
+pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
+
+pub(crate) fn caller() -> Caller {
+    Caller { uid: 0, gid: 0, now: NOW }
+}
+
+pub(crate) fn format(device: &Arc<impl Device + 'static>, segment_blocks: u64) {
+    let block_count = device.geometry().block_count;
+    let superblock = Superblock {
+        uuid: *b"0123456789abcdef",
+        label: Label::NONE,
+        layout: Layout::new(block_count, segment_blocks, 0).expect("it fits"),
+        hash_key: [1, 2],
+        created: NOW,
+    };
+    make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
+}
+
+/// Blocks of a device for `segments` segments of 32 blocks.
+pub(crate) fn blocks_for(segments: u64) -> u64 {
+    32 + segments * 32 + 17
+}
+
+pub(crate) fn ram(segments: u64) -> Arc<RamDevice> {
+    let device = Arc::new(RamDevice::new(blocks_for(segments)));
+    format(&device, 32);
+    device
+}
+
+pub(crate) fn open(device: &Arc<impl Device + 'static>) -> Volume {
+    Volume::open(device.clone(), Options::default(), NOW).expect("the volume opens")
+}
+
+pub(crate) fn create(volume: &Volume, name: &str) -> u64 {
+    volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &caller()).expect("it is made").ino
+}
+
+pub(crate) fn write(volume: &Volume, ino: u64, block: u64, bytes: &[u8]) -> sfs_core::Result<()> {
+    volume.write(ino, block * 4096, bytes, WriteMode::default(), &caller())
+}
+
+pub(crate) fn set_size(volume: &Volume, ino: u64, size: u64) -> sfs_core::Result<()> {
+    let changes = AttributeChanges { size: Some(size), ..AttributeChanges::default() };
+    volume.set_attributes(ino, &changes, &caller()).map(drop)
+}
+
+pub(crate) fn read(volume: &Volume, ino: u64, offset: u64, len: usize) -> Vec<u8> {
+    volume.read(ino, offset, len).expect("it reads").as_bytes().to_vec()
+}
+
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % end
+    }
+}

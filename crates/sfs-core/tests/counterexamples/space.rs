@@ -1,0 +1,178 @@
+//! What went wrong where there was little room.
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{AttributeChanges, Options, Work, WriteMode};
+use sfs_device::RamDevice;
+
+use crate::rig::{NOW, Random, caller, create, format, open, ram, read, set_size, write};
+
+/// Everything on a full volume is overwritten in memory before a sync: it does not fit at once.
+#[test]
+fn overwriting_all_of_a_full_tiny_volume_can_be_synced() {
+    for segments in [32, 40, 64] {
+        let device = ram(segments);
+        let volume = open(&device);
+        let file = create(&volume, "f");
+        let mut count = 0;
+        while write(&volume, file, count, &[1; 4096]).is_ok() {
+            count += 1;
+            if count % 20 == 0 {
+                volume.sync_all().unwrap();
+            }
+        }
+        volume.sync_all().unwrap();
+        for round in 2..6u8 {
+            for block in 0..count {
+                write(&volume, file, block, &[round; 4096]).unwrap();
+            }
+            volume.sync_all().unwrap_or_else(|e| panic!("{segments} segments, {round}: {e}"));
+        }
+        volume.close().unwrap();
+        drop(volume);
+        let volume = open(&device);
+        assert_eq!(read(&volume, file, (count - 1) * 4096, 4096), [5; 4096]);
+    }
+}
+
+/// A delta is estimated, and a batch has to have it whole.
+#[test]
+fn many_small_changes_on_a_tiny_volume_can_be_synced() {
+    for segments in [32, 40, 100] {
+        let device = ram(segments);
+        let volume = open(&device);
+        let mut made = 0;
+        while made < 3000 {
+            let name = format!("file{made}");
+            match volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &caller()) {
+                Ok(_) => made += 1,
+                Err(_) => break,
+            }
+        }
+        volume.sync_all().unwrap_or_else(|e| panic!("{segments} segments, {made} files: {e}"));
+        drop(volume);
+        let volume = open(&device);
+        for i in 0..made {
+            volume.lookup(ROOT_INO, format!("file{i}").as_bytes()).expect("it is there");
+            volume.unlink(ROOT_INO, format!("file{i}").as_bytes(), &caller()).expect("it goes");
+        }
+        volume.close().unwrap();
+    }
+}
+
+/// One sync that dirties more nodes than there are segments left to write them to.
+#[test]
+fn a_commit_leaves_room_for_the_checkpoint_of_what_it_changes() {
+    let device = ram(2000);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    let mut count = 0;
+    while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
+        count += 16;
+        if count % 1600 == 0 {
+            volume.sync_all().unwrap();
+            while volume.work(NOW).unwrap() == Work::More {}
+        }
+    }
+    volume.sync_all().unwrap();
+    let mut random = Random(1);
+    for round in 0..60 {
+        for _ in 0..200 + random.below(2500) {
+            let block = random.below(count);
+            write(&volume, file, block, &[round; 4096]).unwrap();
+        }
+        volume.sync_all().unwrap_or_else(|e| panic!("round {round}: {e}"));
+        Volume::open(Arc::new(device.snapshot()), Options::default(), NOW)
+            .unwrap_or_else(|e| panic!("round {round} does not mount: {e}"));
+    }
+    volume.close().unwrap();
+}
+
+/// An operation needs nodes that dirty ones leave no room for.
+#[test]
+fn a_small_cache_full_of_dirty_nodes_is_no_end() {
+    let device = Arc::new(RamDevice::new(64 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    for i in 0..12_000 {
+        create(&volume, &format!("file{i}"));
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let options = Options { cache: 1 << 20, ..Options::default() };
+        let volume = Volume::open(device, options, NOW).unwrap();
+        for i in 0..12_000 {
+            let entry = volume.lookup(ROOT_INO, format!("file{i}").as_bytes()).unwrap();
+            let changes = AttributeChanges { mode: Some(0o600), ..AttributeChanges::default() };
+            volume.set_attributes(entry.ino, &changes, &caller()).unwrap();
+            volume.write(entry.ino, 0, &[1; 10], WriteMode::default(), &caller()).unwrap();
+        }
+        volume.sync_all().unwrap();
+        sender.send(()).unwrap();
+    });
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+}
+
+/// Whatever is done to a volume that is nearly full: what was accepted can be synced, the volume
+/// mounts after a crash, and deleting works.
+#[test]
+fn a_full_tiny_volume_never_gets_stuck() {
+    for seed in 0..60 {
+        let mut random = Random(seed);
+        let device = ram(32 + random.below(40));
+        let mut volume = open(&device);
+        let mut files: Vec<(String, u64)> = Vec::new();
+        for step in 0..1500 {
+            let at_step = format!("seed {seed}, step {step}");
+            let pick = random.below(files.len().max(1) as u64) as usize;
+            match random.below(100) {
+                0..20 => {
+                    let name = format!("f{step}");
+                    let mode = 0o100_644;
+                    if let Ok(e) = volume.make_node(ROOT_INO, name.as_bytes(), mode, 0, &caller()) {
+                        files.push((name, e.ino));
+                    }
+                }
+                20..70 if !files.is_empty() => {
+                    let bytes = vec![step as u8; 1 + random.below(40_000) as usize];
+                    let at = random.below(400_000);
+                    let mode = WriteMode::default();
+                    drop(volume.write(files[pick].1, at, &bytes, mode, &caller()));
+                }
+                70..75 if !files.is_empty() => {
+                    let size = random.below(500_000);
+                    set_size(&volume, files[pick].1, size).expect(&at_step);
+                }
+                75..80 if !files.is_empty() => {
+                    let (name, ino) = files.swap_remove(pick);
+                    volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect(&at_step);
+                    volume.forget(ino, 1);
+                }
+                80..90 => volume.sync_all().expect(&at_step),
+                90..95 if !files.is_empty() => {
+                    volume.sync_file(files[pick].1).expect(&at_step);
+                }
+                95..98 => while volume.work(NOW).expect(&at_step) == Work::More {},
+                98 => {
+                    volume.sync_all().expect(&at_step);
+                    drop(volume);
+                    volume = Volume::open(device.clone(), Options::default(), NOW).expect(&at_step);
+                    for (name, ino) in &files {
+                        let entry = volume.lookup(ROOT_INO, name.as_bytes()).expect(&at_step);
+                        assert_eq!(entry.ino, *ino);
+                        volume.read(*ino, 0, 1 << 20).expect(&at_step);
+                    }
+                }
+                _ => {
+                    Volume::open(Arc::new(device.snapshot()), Options::default(), NOW)
+                        .expect(&at_step);
+                }
+            }
+        }
+        volume.close().expect("it closes");
+    }
+}

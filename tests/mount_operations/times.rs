@@ -1,0 +1,76 @@
+//! The times that a file has: those that the kernel keeps in its cache are those on the device.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{XattrFlags, setxattr};
+use sfs_device::Block;
+
+use super::on_volumes;
+
+/// For other places to run on.
+pub(crate) const EVERYTHING: &[fn(&Path)] = &[times_of_the_kernel];
+
+/// How often everything is tried: what goes wrong depends on where in a tick it happens.
+const ROUNDS: usize = 30;
+
+#[test]
+fn mounted_times_of_the_kernel() {
+    on_volumes(times_of_the_kernel);
+}
+
+fn times_of_the_kernel(dir: &Path) {
+    // Next to the mount: not on the volume.
+    let clock = dir.with_file_name("clock");
+    for round in 0..ROUNDS {
+        let file = |what: &str| dir.join(format!("{what}-{round}"));
+        advance(&clock);
+        empty(&file("emptied"));
+        advance(&clock);
+        write_past_the_cache(&file("direct"));
+        advance(&clock);
+        change(&file("changed"), &file("linked"), &file("renamed"));
+    }
+}
+
+/// Since Linux 6.13 the times of files come from the tick or, if that is later, from the last fine
+/// time that any file of any filesystem got: one that was looked at since its last change. This is
+/// how such a time comes about.
+fn advance(clock: &Path) {
+    for _ in 0..2 {
+        fs::write(clock, b"tick").expect("writing beside the volume");
+        fs::metadata(clock).expect("it is there");
+    }
+}
+
+fn empty(path: &Path) {
+    fs::write(path, b"old").expect("writing");
+    let mut file = File::options().write(true).truncate(true).open(path).expect("emptying");
+    file.write_all(b"new").expect("writing");
+}
+
+fn write_past_the_cache(path: &Path) {
+    let mut options = File::options();
+    options.write(true).create_new(true).custom_flags(libc::O_DIRECT);
+    let file = options.open(path).expect("opening O_DIRECT");
+    let block = Block::zeroed(1);
+    for _ in 0..4 {
+        file.write_all_at(Block::bytes_of(&block), 0).expect("writing");
+        file.sync_all().expect("syncing");
+    }
+    file.write_all_at(Block::bytes_of(&block), 0).expect("writing");
+}
+
+fn change(path: &Path, linked: &Path, renamed: &Path) {
+    fs::write(path, b"content").expect("writing");
+    let file = File::options().write(true).open(path).expect("it is there");
+    file.set_len(3).expect("truncating");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o640)).expect("chmod");
+    setxattr(path, "user.name", b"value", XattrFlags::empty()).expect("an attribute");
+    fs::hard_link(path, linked).expect("linking");
+    fs::rename(path, renamed).expect("renaming");
+    file.set_len(5).expect("extending");
+    fs::remove_file(linked).expect("unlinking");
+}
