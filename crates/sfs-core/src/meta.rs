@@ -224,6 +224,21 @@ impl Meta {
         self.usage.remove(mapping, sequence);
     }
 
+    /// Tells the policies that `mapping` has taken the place of `old`.
+    fn note_mapped(&mut self, old: Option<&Mapping>, mapping: &Mapping) {
+        // A block that the cleaner moves keeps its history.
+        if old.is_some_and(|old| old.history == mapping.history) {
+            self.placement.note_move(mapping.history, self.usage.clock.now());
+            return;
+        }
+        let now = mapping.history.modified;
+        if let Some(old) = old {
+            self.note_death(old, now);
+        }
+        let before = old.map(|old| old.history);
+        self.placement.note_write(before, Some(mapping.history), now);
+    }
+
     fn note_death(&mut self, mapping: &Mapping, now: u32) {
         if let Some(segment) = self.usage.segment_of(mapping.address) {
             self.victims.note_death(self.usage.entry(segment), now);
@@ -311,15 +326,7 @@ impl Meta {
         for (block, mapping) in blocks {
             debug_assert_eq!(run_key(ino, *block), key);
             let old = run.set(*block, Some(*mapping));
-            // A block that the cleaner moves keeps its history.
-            if old.is_none_or(|old| old.history != mapping.history) {
-                let now = mapping.history.modified;
-                if let Some(old) = &old {
-                    self.note_death(old, now);
-                }
-                let before = old.map(|old| old.history);
-                self.placement.note_write(before, Some(mapping.history), now);
-            }
+            self.note_mapped(old.as_ref(), mapping);
             if let Some(old) = old {
                 self.usage.remove(&old, sequence);
             }
