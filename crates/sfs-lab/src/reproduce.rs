@@ -14,7 +14,7 @@ use sfs_lab::simulation::{Buffering, HISTOGRAM_BINS, SpaceRequest, Writing};
 use sfs_lab::svg::{self, Series};
 use sfs_lab::workload::Source;
 
-/// Figure 9a: write cost by number of groups, 1 to 6, for Zipf and TPC-C.
+/// Write cost by number of groups, 1 to 6, for Zipf and TPC-C (papers.md 1.9).
 const GROUPS: [[f64; 6]; 2] =
     [[6.96, 6.15, 5.29, 4.21, 3.78, 3.15], [5.98, 4.95, 3.79, 2.64, 2.66, 2.30]];
 

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sfs_core::policy;
 
 use crate::oracle::FutureKnowledge;
@@ -48,6 +48,9 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 impl Experiment<'_> {
     /// Carries it out.
     pub fn run(&self, progress: Progress<'_>) -> Result<Outcome> {
+        if self.placement == ORACLE && self.buffering.segments > 0 {
+            bail!("{ORACLE} knows writes by their number, which a write buffer changes");
+        }
         let request = SpaceRequest { blocks: self.source.block_count(), ..self.space };
         let space = request.space()?;
         let blocks = u64::from(space.blocks);

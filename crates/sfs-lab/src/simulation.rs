@@ -26,7 +26,7 @@ use log::Log;
 pub enum Writing {
     /// Every block at once, to the open head of its group.
     Heads,
-    /// Groups that fill segments, in whole segments; the rest waits (SFS, section 3.4).
+    /// Groups that fill segments, in whole segments; the rest waits (SFS).
     Deferred,
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for (name, source) in &workloads {
             let outcomes = with_bar(|progress| {
                 let mut outcomes = Vec::new();
-                for (no, (placement, victims)) in (0..).zip(POLICIES) {
+                for (no, (placement, victims)) in (0..).zip(policies(buffer)) {
                     let experiment =
                         experiment(arguments, name, source, placement, victims, buffer);
                     let all = POLICIES.len() as u64;
@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             rows.push([name.clone()].into_iter().chain(outcomes.iter().map(cell)).collect());
             csv.extend(outcomes.iter().map(|outcome| outcome.csv() + "\n"));
         }
-        let policies = POLICIES.map(|(placement, victims)| format!("{placement} {victims}"));
+        let policies =
+            policies(buffer).map(|(placement, victims)| format!("{placement} {victims}"));
         let heading: Vec<String> = ["workload".to_owned()].into_iter().chain(policies).collect();
         text += match buffer {
             0 => "Unbuffered: log write amplification.\n\n",
@@ -103,6 +104,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         document.file("table.csv", &csv)?;
     }
     Ok(())
+}
+
+/// The policies that can be used with this buffer.
+fn policies(buffer: u32) -> impl Iterator<Item = (&'static str, &'static str)> {
+    POLICIES.into_iter().filter(move |(placement, _)| buffer == 0 || *placement != ORACLE)
 }
 
 fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {

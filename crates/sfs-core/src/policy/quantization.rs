@@ -1,4 +1,4 @@
-//! Iterative segment quantization (SFS, section 3.3), and the two partitionings it was compared to.
+//! Iterative segment quantization (SFS), and the two partitionings it was compared to.
 //!
 //! Owns: the centres of the groups, and the bounds between them.
 //! Promises: groups in falling order of their centres; no allocation; at most three rounds.
