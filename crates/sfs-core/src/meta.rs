@@ -74,6 +74,8 @@ pub(crate) struct Meta {
     pub(crate) next_ino: u64,
     pub(crate) placement: Box<dyn Placement>,
     pub(crate) victims: Box<dyn VictimSelection>,
+    /// Nodes that the last checkpoint wrote.
+    pub(crate) nodes_written: usize,
     /// Blocks written when the policies last looked at all segments.
     looked: Option<u64>,
     /// Items that changed since the last delta, and whether they exist.
@@ -97,6 +99,7 @@ impl Meta {
             next_ino,
             placement,
             victims,
+            nodes_written: 0,
             looked: None,
             changed: FxHashMap::default(),
             unmaps: Vec::new(),

@@ -120,6 +120,7 @@ impl Volume {
         }
         meta.usage.clear_dirty();
         meta.clear_changes();
+        meta.nodes_written = count;
         assert_eq!(meta.tree.dirty_count(), count, "the usage items had been made dirty");
 
         let number = log.checkpoint + 1;

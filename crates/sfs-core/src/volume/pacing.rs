@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Volume;
 use super::cleaner::{Step, VAIN_ROUNDS_MAX};
 use super::space::unless_full;
-use crate::log::Log;
+use crate::log::{Batch, Log};
 use crate::meta::Meta;
 use crate::request::Work;
 use crate::{Error, Result};
@@ -25,6 +25,12 @@ const CRITICAL_SHARE: usize = 50;
 
 /// So many segments are a checkpoint's worth for one who waits.
 const GAIN_SEGMENTS: usize = 4;
+
+/// A checkpoint lets go segments for so many times the nodes that it writes, if there is room.
+const METADATA_SHARE: usize = 6;
+
+/// Of the segments that are not in use, one in so many may wait for that.
+const SPARE_SHARE: usize = 4;
 
 /// Who yields looks again after this time.
 const YIELD: Duration = Duration::from_millis(5);
@@ -71,22 +77,32 @@ impl Volume {
     /// How urgent cleaning is. What is Drained counts: a checkpoint is all that it takes.
     pub(super) fn cleaning_need(&self, meta: &Meta) -> Need {
         let segments = self.superblock.layout.segment_count as usize;
-        let least = self.comfort(meta);
+        let critical = (segments / CRITICAL_SHARE).max(self.comfort(meta) + self.harvest(meta));
+        let low = (segments / LOW_SHARE).max(critical + critical / 4);
         let to_be_had = meta.usage.clean_count() + meta.usage.drained_count();
-        if to_be_had < (segments / CRITICAL_SHARE).max(least) {
+        if to_be_had < critical {
             Need::Critical
-        } else if to_be_had < (segments / LOW_SHARE).max(least + least / 2) {
+        } else if to_be_had < low {
             Need::Background
         } else {
             Need::None
         }
     }
 
+    /// Drained segments that are worth a checkpoint: so many that the nodes it writes are little
+    /// beside what they will take. No more than a part of what is not in use at all.
+    fn harvest(&self, meta: &Meta) -> usize {
+        let layout = &self.superblock.layout;
+        let nodes = meta.nodes_written.max(meta.tree.dirty_count());
+        let worth = nodes * METADATA_SHARE / layout.segment_blocks as usize;
+        let used = meta.usage.live_blocks() / Batch::segment_room(layout) as u64;
+        let spare = u64::from(layout.segment_count).saturating_sub(used);
+        worth.min(spare as usize / SPARE_SHARE)
+    }
+
     /// Whether a checkpoint should make Clean what is Drained, before somebody has to wait for it.
-    /// Not earlier: each writes the nodes that have become dirty since the last.
     pub(super) fn is_release_due(&self, meta: &Meta) -> bool {
-        let least = self.comfort(meta);
-        meta.usage.drained_count() > 0 && meta.usage.clean_count() < least + least / 2
+        meta.usage.drained_count() > 0 && meta.usage.clean_count() < self.comfort(meta)
     }
 
     /// One step of background cleaning, if there is need and nobody is to be yielded to.
