@@ -131,8 +131,8 @@ impl Volume {
             let writing = self.writing.read();
             if !writing.is_empty() {
                 for (at, block) in (address..).zip(blocks.iter_mut()) {
-                    if let Some(payload) = writing.get(&at) {
-                        block.clone_from(payload.block());
+                    if let Some(memory) = writing.get(&at) {
+                        block.clone_from(memory.block());
                         found += 1;
                     }
                 }
