@@ -54,7 +54,10 @@ fn peak(mount: &Mount) -> u64 {
     kib.expect("Linux says it").expect("a number") << 10
 }
 
-const WORK: [(&str, fn(&Path)); 4] = [
+/// What is done, and its name.
+type Work = (&'static str, fn(&Path));
+
+const WORK: [Work; 4] = [
     ("writing a large file", write_large),
     ("reading it and overwriting parts", change_large),
     ("making many small files", make_small),
