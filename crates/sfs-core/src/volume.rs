@@ -23,6 +23,7 @@ mod pacing;
 mod read;
 mod recovery;
 mod scan;
+mod seek;
 mod space;
 mod status;
 mod sync;
