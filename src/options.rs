@@ -7,6 +7,8 @@
 use std::time::Duration;
 
 use nix::mount::MsFlags;
+use sfs_core::policy::{GROUPS_MAX, PLACEMENTS, VICTIMS};
+use sfs_core::request::Remainder;
 use sfs_mkfs::parse_size;
 
 use crate::Failure;
@@ -42,7 +44,8 @@ pub enum Sync {
 
 /// Options with a value, for the message that lists what is known.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
-                    nodiscard, writeback=on|off, threads=N, allow_other";
+                    nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
+                    cleaning=yielding|eager, writeback=on|off, threads=N, allow_other";
 
 /// What mount(8) leaves in the list for itself.
 const DROPPED: [&str; 14] = [
@@ -161,6 +164,25 @@ impl MountOptions {
             "commit" => self.volume.commit_interval = seconds(name, value)?,
             "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
             "writeback" => self.writeback = switch(name, value)?,
+            "policy" => self.volume.placement = one_of(name, value, &PLACEMENTS)?.to_owned(),
+            "victim" => self.volume.victims = Some(one_of(name, value, &VICTIMS)?.to_owned()),
+            "groups" => {
+                let groups = value.parse().ok().filter(|groups| (1..=GROUPS_MAX).contains(groups));
+                let wrong = || {
+                    Failure::usage(format_args!("{name}={value}: give a number, 1..{GROUPS_MAX}"))
+                };
+                self.volume.groups = Some(groups.ok_or_else(wrong)?);
+            }
+            "remainder" => {
+                self.volume.remainder = match one_of(name, value, &["pure", "mixed"])? {
+                    "mixed" => Remainder::Mixed,
+                    _ => Remainder::Pure,
+                };
+            }
+            "cleaning" => {
+                let choice = one_of(name, value, &["yielding", "eager"])?;
+                self.volume.yield_cleaning = choice == "yielding";
+            }
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 let wrong = || Failure::usage(format_args!("{name}={value}: give a number, 1..64"));
@@ -248,6 +270,13 @@ fn unknown(option: &str) -> Failure {
     Failure::usage(format_args!(
         "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
     ))
+}
+
+/// The one of `choices` that `value` is.
+fn one_of<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str, Failure> {
+    choices.iter().find(|choice| **choice == value).copied().ok_or_else(|| {
+        Failure::usage(format_args!("{name}={value}: give one of {}", choices.join(", ")))
+    })
 }
 
 fn size(name: &str, value: &str, least: u64) -> Result<usize, Failure> {

@@ -18,6 +18,12 @@ Mount options:
   cache=SIZE            memory for metadata (128M)
   commit=SECONDS        longest time that written data waits (5)
   checkpoint=SECONDS    longest time between checkpoints (30)
+  policy=NAME           which blocks are written together: sfs, lifetime, sepbit, none, ... (sfs)
+  groups=N              groups of the policy, where they can be chosen (4)
+  victim=NAME           which segment is cleaned first (what goes with the policy)
+  remainder=pure|mixed  what does not fill a segment goes to its own group, or all to one (pure)
+  cleaning=yielding|eager  clean in the background when nothing else is asked for, or at once
+                        (yielding)
   discard, nodiscard    tell the device what holds nothing any more, or do not (discard)
   writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
                         nowriteback: a full volume is told at write(2), and holes are reported

@@ -12,8 +12,7 @@ use crate::format::{
     run_key,
 };
 use crate::log::FIRST_GROUP_HEAD;
-use crate::policy::{self, Greedy, Placement, SeparateCleaning, VictimSelection};
-use crate::request::Options;
+use crate::policy::{self, Placement, VictimSelection};
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
 
@@ -86,9 +85,12 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
-    pub(crate) fn new(tree: Tree, usage: UsageTable, next_ino: u64, _options: &Options) -> Self {
-        let placement: Box<dyn Placement> = Box::new(SeparateCleaning);
-        let victims: Box<dyn VictimSelection> = Box::new(Greedy);
+    pub(crate) fn new(
+        tree: Tree,
+        usage: UsageTable,
+        next_ino: u64,
+        (placement, victims): (Box<dyn Placement>, Box<dyn VictimSelection>),
+    ) -> Self {
         Self {
             tree,
             usage,
@@ -222,6 +224,21 @@ impl Meta {
         self.usage.remove(mapping, sequence);
     }
 
+    /// Tells the policies that `mapping` has taken the place of `old`.
+    fn note_mapped(&mut self, old: Option<&Mapping>, mapping: &Mapping) {
+        // A block that the cleaner moves keeps its history.
+        if old.is_some_and(|old| old.history == mapping.history) {
+            self.placement.note_move(mapping.history, self.usage.clock.now());
+            return;
+        }
+        let now = mapping.history.modified;
+        if let Some(old) = old {
+            self.note_death(old, now);
+        }
+        let before = old.map(|old| old.history);
+        self.placement.note_write(before, Some(mapping.history), now);
+    }
+
     fn note_death(&mut self, mapping: &Mapping, now: u32) {
         if let Some(segment) = self.usage.segment_of(mapping.address) {
             self.victims.note_death(self.usage.entry(segment), now);
@@ -249,14 +266,15 @@ impl Meta {
         }
     }
 
-    /// The best segment to clean among those that are `fit`.
+    /// The best segment to clean by `policy` among those that are `fit`.
     pub(crate) fn choose_victim(
         &self,
+        policy: &dyn VictimSelection,
         segment_blocks: u32,
         fit: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let now = self.usage.clock.now();
-        policy::best_victim(&*self.victims, self.usage.entries(), segment_blocks, now, fit)
+        policy::best_victim(policy, self.usage.entries(), segment_blocks, now, fit)
     }
 
     /// `segment` is going to be cleaned.
@@ -308,15 +326,7 @@ impl Meta {
         for (block, mapping) in blocks {
             debug_assert_eq!(run_key(ino, *block), key);
             let old = run.set(*block, Some(*mapping));
-            // A block that the cleaner moves keeps its history.
-            if old.is_none_or(|old| old.history != mapping.history) {
-                let now = mapping.history.modified;
-                if let Some(old) = &old {
-                    self.note_death(old, now);
-                }
-                let before = old.map(|old| old.history);
-                self.placement.note_write(before, Some(mapping.history), now);
-            }
+            self.note_mapped(old.as_ref(), mapping);
             if let Some(old) = old {
                 self.usage.remove(&old, sequence);
             }

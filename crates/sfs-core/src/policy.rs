@@ -9,8 +9,12 @@
 //! seconds, so it stands still while the volume rests, and needs no clock that is set.
 
 mod dac;
+mod index;
+mod lifetime;
 mod names;
 mod one;
+#[cfg(test)]
+mod properties;
 mod quantization;
 mod separate;
 mod sepbit;
@@ -18,6 +22,8 @@ mod sfs;
 mod victims;
 
 pub use dac::Dac;
+pub use index::Index;
+pub use lifetime::Lifetime;
 pub use names::{PLACEMENTS, VICTIMS, default_victims, placement, victims_by};
 pub use one::One;
 pub use quantization::{Partition, Quantization};

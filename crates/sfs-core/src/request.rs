@@ -27,6 +27,13 @@ pub struct Options {
     pub checkpoint_interval: Duration,
     /// Discard segments that have become Clean.
     pub discard: bool,
+    /// Placement policy: one of [`crate::policy::PLACEMENTS`].
+    pub placement: String,
+    /// Groups of the placement, where they can be chosen.
+    pub groups: Option<u8>,
+    /// Victim selection: one of [`crate::policy::VICTIMS`]; `None` for the one that goes with the
+    /// placement.
+    pub victims: Option<String>,
     /// What becomes of blocks that do not fill a segment of their group when they have to be
     /// written.
     pub remainder: Remainder,
@@ -63,6 +70,9 @@ impl Default for Options {
             commit_interval: Duration::from_secs(5),
             checkpoint_interval: Duration::from_secs(30),
             discard: true,
+            placement: "sfs".into(),
+            groups: None,
+            victims: None,
             remainder: Remainder::Pure,
             yield_cleaning: true,
             release: Release::Durable,

@@ -43,10 +43,12 @@ use sfs_device::Device;
 
 use crate::buffer::{BlockRef, Pool};
 use crate::counters::AtomicCounters;
-use crate::format::Superblock;
+use crate::format::{Layout, Superblock};
 use crate::log::Log;
 use crate::meta::Meta;
+use crate::policy::{self, Placement, VictimSelection};
 use crate::request::{Counters, Options};
+use crate::{Error, Result};
 use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
 use handles::{Handle, Handles};
@@ -92,6 +94,21 @@ pub struct Volume {
     loaded: AtomicBool,
     /// A write failed: nothing is written any more.
     failed: AtomicBool,
+}
+
+/// The policies that `options` name.
+fn policies(
+    options: &Options,
+    layout: &Layout,
+) -> Result<(Box<dyn Placement>, Box<dyn VictimSelection>)> {
+    let Layout { segment_count, segment_blocks, .. } = *layout;
+    let blocks = u64::from(segment_count) * u64::from(segment_blocks);
+    let name = &options.placement;
+    let groups = options.groups;
+    let placement = policy::placement(name, groups, segment_count, segment_blocks, blocks);
+    let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victims(name));
+    let victims = policy::victims_by(victims, segment_count, segment_blocks, blocks);
+    placement.zip(victims).ok_or(Error::Invalid)
 }
 
 impl Volume {

@@ -37,7 +37,7 @@ use history::History;
 use operation::Limits;
 use random::{Random, Replay, number};
 use reference::Reference;
-use rig::{SEGMENT_BLOCKS, after, ram, tight};
+use rig::{SEGMENT_BLOCKS, after, ram, tight, tight_with};
 
 fn check_all(image: &RamDevice) -> Report {
     let mut go_on = |_| ControlFlow::Continue(());
@@ -54,7 +54,15 @@ fn nothing_is_wrong_with_what_runs_leave() {
         let steps = number("SFS_STEPS", 200);
         let test = "-p sfs-fsck --test model";
         let _replay = Replay { test, seed, steps };
-        let run = History::record(base, Reference::new(), 0, &limits, &mut random, steps);
+        let run = History::record(
+            base,
+            tight_with(seed),
+            Reference::new(),
+            0,
+            &limits,
+            &mut random,
+            steps,
+        );
         for crash_no in 0..6 {
             let image = run.crash(&mut random).image;
             let report = check_all(&image);

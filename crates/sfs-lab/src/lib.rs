@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 pub mod closed_form;
+pub mod document;
 pub mod oracle;
 pub mod outcome;
 pub mod random;
 pub mod run;
 pub mod simulation;
+pub mod svg;
 pub mod workload;

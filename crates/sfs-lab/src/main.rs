@@ -1,7 +1,9 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod reproduce;
 mod simulate;
+mod table;
 
 use clap::{Parser, Subcommand};
 
@@ -16,10 +18,23 @@ struct Arguments {
 enum Command {
     /// Run one workload with one placement and one victim selection.
     Simulate(simulate::Arguments),
+    /// Run a paper's experiments, and show its figures beside ours.
+    #[command(subcommand)]
+    Reproduce(Paper),
+    /// Run every policy on every generator and every trace.
+    Table(table::Arguments),
+}
+
+#[derive(Subcommand)]
+enum Paper {
+    /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
+    Sfs(reproduce::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
+        Command::Table(arguments) => table::run(&arguments),
     }
 }

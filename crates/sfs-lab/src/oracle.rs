@@ -2,7 +2,8 @@
 //!
 //! Owns: the future.
 //! Promises: what dies at about the same time goes to the same group; needs ticks of one block.
-//! Never: is more than a bound: no volume can have it.
+//! Never: is a bound. Its groups are fixed and its cleaner is greedy, so a policy that knows less can
+//! do better; and it knows writes by their number, so it cannot be used with a write buffer.
 
 use sfs_core::policy::{Candidate, GROUPS_MAX, Placement};
 

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sfs_core::policy;
 
 use crate::oracle::FutureKnowledge;
@@ -48,6 +48,9 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 impl Experiment<'_> {
     /// Carries it out.
     pub fn run(&self, progress: Progress<'_>) -> Result<Outcome> {
+        if self.placement == ORACLE && self.buffering.segments > 0 {
+            bail!("{ORACLE} knows writes by their number, which a write buffer changes");
+        }
         let request = SpaceRequest { blocks: self.source.block_count(), ..self.space };
         let space = request.space()?;
         let blocks = u64::from(space.blocks);
@@ -58,7 +61,8 @@ impl Experiment<'_> {
             (None, ORACLE) => "greedy",
             (None, name) => policy::default_victims(name),
         };
-        let victims = policy::victims_by(victims, space.segments, space.segment_blocks, blocks)
+        let size = u64::from(space.segments) * u64::from(space.segment_blocks);
+        let victims = policy::victims_by(victims, space.segments, space.segment_blocks, size)
             .with_context(|| format!("no victim selection {victims}"))?;
         let mut stream = self.source.stream(space.blocks, self.seed);
         let mut recorded = Vec::new();
@@ -68,7 +72,6 @@ impl Experiment<'_> {
             recorded.extend((0..total).map(|_| stream.next()));
             (Box::new(FutureKnowledge::new(&recorded, space.blocks, space.segment_blocks)), 0)
         } else {
-            let size = u64::from(space.segments) * u64::from(space.segment_blocks);
             let tick_log2 = policy::tick_blocks_log2(size);
             let placement = policy::placement(
                 &self.placement,

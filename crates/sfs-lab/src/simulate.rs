@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Write buffer, in segments.
     #[arg(long, default_value_t = 0)]
     buffer: u32,
-    /// How the buffer is written; by default deferred for sfs and lifetime, on heads for others.
+    /// How the buffer is written; by default deferred for sfs, on heads for others.
     #[arg(long)]
     writing: Option<Writing>,
     /// Where a sync writes what waits.
@@ -129,7 +129,7 @@ impl Arguments {
 }
 
 /// Runs `work`, and shows a bar on standard error once it has taken a while.
-fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+pub(crate) fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
     let began = Instant::now();
     let bar = ProgressBar::hidden();
     let style = ProgressStyle::with_template("{bar:40} {percent} % {eta}").expect("a template");

@@ -26,7 +26,7 @@ use log::Log;
 pub enum Writing {
     /// Every block at once, to the open head of its group.
     Heads,
-    /// Groups that fill segments, in whole segments; the rest waits (SFS, section 3.4).
+    /// Groups that fill segments, in whole segments; the rest waits (SFS).
     Deferred,
 }
 
@@ -34,7 +34,7 @@ impl Writing {
     /// As the placement of this name is meant to be written.
     pub fn of(placement: &str) -> Self {
         match placement {
-            "sfs" | "sfs-log" | "lifetime" => Self::Deferred,
+            "sfs" | "sfs-log" | "sfs-equal-width" | "sfs-equal-count" => Self::Deferred,
             _ => Self::Heads,
         }
     }
@@ -205,6 +205,7 @@ impl Simulation {
             self.log.open(head, group, now);
             self.begin_writing();
         }
+        self.counters.group_blocks[usize::from(group % 8)] += 1;
         self.log.append(block, history, head, now);
     }
 

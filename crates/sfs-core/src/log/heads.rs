@@ -70,6 +70,13 @@ impl Heads {
         self.set(head, Head { segment, next_block: 0 });
     }
 
+    /// Seals the segment that `head` was writing to, if there is one.
+    pub(crate) fn close(&mut self, head: u8, usage: &mut UsageTable) {
+        if let Some(old) = self.0[usize::from(head)].take() {
+            usage.seal(old.segment);
+        }
+    }
+
     /// `head` has appended `blocks`.
     pub(crate) fn advance(&mut self, head: u8, blocks: u32, layout: &Layout) {
         let at = self.0[usize::from(head)].as_mut().expect("an appending head is open");

@@ -5,36 +5,39 @@
 //! Never: decides which policy is used.
 
 use super::{
-    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, One, Partition,
-    Placement, SepBit, SeparateCleaning, Sfs, VictimSelection,
+    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, Index, Lifetime,
+    One, Partition, Placement, SepBit, SeparateCleaning, Sfs, VictimSelection,
 };
 
 /// Names of placements.
-pub const PLACEMENTS: [&str; 6] = ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit"];
+pub const PLACEMENTS: [&str; 7] = ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit", "lifetime"];
 
 /// Names of victim selections.
-pub const VICTIMS: [&str; 5] =
-    ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age"];
+pub const VICTIMS: [&str; 6] =
+    ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age", "index"];
 
 /// The placement of this name, with `groups` if it lets them be chosen, for a volume of `segments`
-/// of `segment_blocks`, in which users have `blocks`.
+/// of `segment_blocks`, in all of `blocks`.
 pub fn placement(
     name: &str,
     groups: Option<u8>,
     segments: u32,
-    _segment_blocks: u32,
-    _blocks: u64,
+    segment_blocks: u32,
+    blocks: u64,
 ) -> Option<Box<dyn Placement>> {
-    let sfs = |distance| {
-        Box::new(Sfs::new(distance, Partition::Iterative, groups.unwrap_or(Sfs::GROUPS), segments))
+    let sfs = |distance, partition| {
+        Box::new(Sfs::new(distance, partition, groups.unwrap_or(Sfs::GROUPS), segments))
     };
     Some(match name {
-        "sfs" => sfs(Distance::Linear),
-        "sfs-log" => sfs(Distance::Log),
+        "sfs" => sfs(Distance::Linear, Partition::Iterative),
+        "sfs-log" => sfs(Distance::Log, Partition::Iterative),
+        "sfs-equal-width" => sfs(Distance::Linear, Partition::EqualWidth),
+        "sfs-equal-count" => sfs(Distance::Linear, Partition::EqualCount),
         "none" => Box::new(One),
         "sep-gc" => Box::new(SeparateCleaning),
         "dac" => Box::new(Dac::new(groups.unwrap_or(Dac::GROUPS))),
         "sepbit" => Box::new(SepBit::default()),
+        "lifetime" => Box::new(Lifetime::new(groups, segments, segment_blocks, blocks)),
         _ => return None,
     })
 }
@@ -44,7 +47,7 @@ pub fn victims_by(
     name: &str,
     _segments: u32,
     _segment_blocks: u32,
-    _blocks: u64,
+    blocks: u64,
 ) -> Option<Box<dyn VictimSelection>> {
     Some(match name {
         "greedy" => Box::new(Greedy),
@@ -52,6 +55,7 @@ pub fn victims_by(
         "cost-benefit-sqrt" => Box::new(CostBenefitSqrt),
         "cost-hotness" => Box::new(CostHotness),
         "cost-age" => Box::new(CostAge),
+        "index" => Box::new(Index::new(blocks)),
         _ => return None,
     })
 }
@@ -59,8 +63,9 @@ pub fn victims_by(
 /// The victim selection that goes with this placement if nothing else is asked for.
 pub fn default_victims(placement: &str) -> &'static str {
     match placement {
-        "sfs" => "cost-hotness",
+        "sfs" | "sfs-equal-width" | "sfs-equal-count" => "cost-hotness",
         "sfs-log" | "sep-gc" => "cost-benefit",
+        "lifetime" => "index",
         "dac" | "sepbit" => "cost-benefit-sqrt",
         _ => "greedy",
     }

@@ -1,4 +1,4 @@
-//! Iterative segment quantization (SFS, section 3.3), and the two partitionings it was compared to.
+//! Iterative segment quantization (SFS), and the two partitionings it was compared to.
 //!
 //! Owns: the centres of the groups, and the bounds between them.
 //! Promises: groups in falling order of their centres; no allocation; at most three rounds.
@@ -42,6 +42,11 @@ impl Quantization {
         Self { partition, count, centres: [0.0; GROUPS], bounds: [0.0; GROUPS], warm: false }
     }
 
+    /// How values are divided.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
     /// Number of groups.
     pub fn group_count(&self) -> u8 {
         self.count as u8
@@ -72,7 +77,9 @@ impl Quantization {
     /// Draws the groups anew for these finite values, which it may reorder.
     ///
     /// With no values nothing changes. With no more values than groups every value is a centre,
-    /// and the smallest one is that of the groups left over. A centre without values stays.
+    /// and the smallest one is that of the groups left over. A centre without values moves to the
+    /// value that is farthest from its own, one centre a round: hotness falls as a volume grows, and
+    /// a centre that waited for old values would wait for ever.
     pub fn draw(&mut self, values: &mut [f64]) {
         if values.is_empty() {
             return;
@@ -98,12 +105,22 @@ impl Quantization {
         for _ in 0..ROUNDS {
             let mut sums = [0.0; GROUPS];
             let mut counts = [0u32; GROUPS];
+            let mut farthest = (0.0, 0.0);
             for &value in &*values {
                 let group = usize::from(self.group(value)) % GROUPS;
                 sums[group] += value;
                 counts[group] += 1;
+                let distance = (value - self.centres[group]).abs();
+                if distance > farthest.0 {
+                    farthest = (distance, value);
+                }
             }
             let before = self.centres;
+            if let Some(empty) = counts[..self.count].iter().position(|count| *count == 0)
+                && farthest.0 > 0.0
+            {
+                (sums[empty], counts[empty]) = (farthest.1, 1);
+            }
             for group in 0..self.count {
                 if counts[group] > 0 {
                     self.centres[group] = sums[group] / f64::from(counts[group]);
@@ -182,13 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_centres_and_an_empty_cluster_keeps_its_centre() {
+    fn few_values_are_centres_and_an_empty_cluster_finds_values() {
         let mut quantization = drawn(Partition::Iterative, 3, &[7.0, 3.0]);
         assert_eq!(quantization.centres(), Some(&[7.0, 3.0, 3.0][..]));
         quantization.draw(&mut []);
         assert_eq!(quantization.centres(), Some(&[7.0, 3.0, 3.0][..]));
         quantization.draw(&mut [7.0; 9]);
         assert_eq!(quantization.centres(), Some(&[7.0, 3.0, 3.0][..]));
+        quantization.draw(&mut [7.0, 7.0, 6.0, 1.0]);
+        assert_eq!(quantization.centres(), Some(&[7.0, 6.0, 1.0][..]));
         assert!(!quantization.warm_start(&[1.0, f64::NAN, 2.0]));
         assert!(quantization.warm_start(&[1.0, 2.0, 4.0]));
         assert_eq!(quantization.centres(), Some(&[4.0, 2.0, 1.0][..]));

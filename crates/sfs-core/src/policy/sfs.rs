@@ -72,9 +72,11 @@ pub(super) fn holds_data(segment: &UsageEntry) -> bool {
 
 impl Placement for Sfs {
     fn name(&self) -> &'static str {
-        match self.distance {
-            Distance::Linear => "sfs",
-            Distance::Log => "sfs-log",
+        match (self.distance, self.quantization.partition()) {
+            (Distance::Linear, Partition::Iterative) => "sfs",
+            (Distance::Log, _) => "sfs-log",
+            (Distance::Linear, Partition::EqualWidth) => "sfs-equal-width",
+            (Distance::Linear, Partition::EqualCount) => "sfs-equal-count",
         }
     }
 

@@ -51,7 +51,7 @@ formulas! {
     /// The same with the square root of the age (SepBIT's simulator).
     CostBenefitSqrt, "cost-benefit-sqrt": |u, segment, now| (1.0 - u) / u * age(segment, now).sqrt();
 
-    /// What is freed for what is moved, and the coldest first (SFS, section 3.4).
+    /// What is freed for what is moved, and the coldest first (SFS).
     CostHotness, "cost-hotness": |u, segment, now| {
         (1.0 - u) / (2.0 * u * segment_hotness(segment, now).max(1e-12))
     };

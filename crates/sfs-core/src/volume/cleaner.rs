@@ -18,6 +18,7 @@ use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log, METADATA_HEAD};
 use crate::meta::{Meta, mapping};
+use crate::policy::{Greedy, VictimSelection};
 use crate::tree::{Missing, VerifiedNode};
 use crate::{Error, Result};
 
@@ -43,6 +44,15 @@ struct Live {
     ino: u64,
     block: u32,
     mapping: Mapping,
+}
+
+/// Which victims are the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// Those that the policy says: it looks ahead.
+    Policy,
+    /// The emptiest: they make room for one who cannot wait.
+    Emptiest,
 }
 
 /// What one step of cleaning came to.
@@ -92,21 +102,33 @@ pub(super) struct Unfit {
 impl Volume {
     /// One step of cleaning in the background, which does not hold the log while it reads.
     pub(super) fn clean_step(&self, cleaner: &mut Cleaner) -> Result<Step> {
-        if cleaner.unread.is_empty() && !self.take_victim(cleaner)? {
+        if cleaner.unread.is_empty() && !self.take_victim(cleaner, Choice::Policy)? {
             return match cleaner.victims.is_empty() {
                 true => Ok(Step::Nothing),
-                false => self.write_moves(&mut self.log.lock(), cleaner),
+                false => self.finish_round(cleaner),
             };
         }
         self.read_piece(cleaner)?;
         Ok(Step::Read)
     }
 
-    /// A whole round of cleaning, for one who has the log and needs room; says whether there was
-    /// anything to clean.
+    /// Writes what the background has in hand.
+    pub(super) fn finish_round(&self, cleaner: &mut Cleaner) -> Result<Step> {
+        match self.write_moves(&mut self.log.lock(), cleaner) {
+            Err(Error::NoSpace) => {
+                // Whoever needs room now cleans emptier segments.
+                self.let_go(cleaner);
+                Ok(Step::Nothing)
+            }
+            other => other,
+        }
+    }
+
+    /// A whole round of cleaning the emptiest segments, for one who has the log and needs room; says
+    /// whether there was anything to clean.
     pub(super) fn clean_round(&self, log: &mut Log) -> Result<bool> {
         let mut cleaner = Cleaner::default();
-        while self.take_victim(&mut cleaner)? {
+        while self.take_victim(&mut cleaner, Choice::Emptiest)? {
             while !cleaner.unread.is_empty() {
                 self.read_piece(&mut cleaner)?;
             }
@@ -169,8 +191,8 @@ impl Volume {
 
     /// Takes the best victim whose live blocks fit into what is Clean and into memory, together
     /// with those in hand and the nodes that moving them makes dirty.
-    fn take_victim(&self, cleaner: &mut Cleaner) -> Result<bool> {
-        let Some(victim) = self.choose_victim(cleaner) else { return Ok(false) };
+    fn take_victim(&self, cleaner: &mut Cleaner, choice: Choice) -> Result<bool> {
+        let Some(victim) = self.choose_victim(cleaner, choice) else { return Ok(false) };
         self.unfit.lock().taken.insert(victim);
         if cleaner.victims.is_empty() {
             let meta = self.meta.read();
@@ -182,7 +204,7 @@ impl Volume {
         Ok(true)
     }
 
-    fn choose_victim(&self, cleaner: &Cleaner) -> Option<u32> {
+    fn choose_victim(&self, cleaner: &Cleaner, choice: Choice) -> Option<u32> {
         let mut meta = self.meta.write();
         let layout = &self.superblock.layout;
         let unfit = self.unfit.lock();
@@ -191,7 +213,9 @@ impl Volume {
                 || unfit.emptied.contains(&segment)
                 || unfit.rotten.contains(&segment))
         };
-        let victim = meta.choose_victim(layout.segment_blocks, fit)?;
+        let greedy: &dyn VictimSelection = &Greedy;
+        let policy = if choice == Choice::Emptiest { greedy } else { &*meta.victims };
+        let victim = meta.choose_victim(policy, layout.segment_blocks, fit)?;
         drop(unfit);
         let moved = cleaner.moves.len() + meta.usage.entry(victim).live_blocks as usize;
         let memory = self.options.write_buffer / MOVED_SHARE / BLOCK_SIZE;

@@ -17,7 +17,7 @@ use sfs_device::BLOCK_SIZE;
 use super::Volume;
 use super::handles::Handle;
 use crate::buffer::BlockRef;
-use crate::format::{ItemKind, Key, Mapping, VALUE_LEN_MAX, run_key};
+use crate::format::{ItemKind, Key, Layout, Mapping, VALUE_LEN_MAX, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
 use crate::request::Release;
@@ -100,6 +100,10 @@ impl Volume {
             plan::keep_largest(&mut files, *count);
         }
         let mut chosen = self.choose(meta, &mut files, request)?;
+        if meta.usage.clean_count() < self.comfort(meta) {
+            let group = roomiest(log, meta, &self.superblock.layout);
+            plan::gather(&mut chosen, group);
+        }
         if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
             return Ok(Built { chunks: Vec::new(), progress });
         }
@@ -149,9 +153,8 @@ impl Volume {
             // Every block may make a leaf dirty, which a checkpoint has to write.
             return (spare * Batch::segment_room(layout) / 2).max(2);
         }
-        // A few more fit where the heads are.
-        let groups = 0..meta.placement.group_count();
-        groups.map(|group| Batch::head_room(log, layout, data_head(group))).min().unwrap_or(0)
+        // A few more fit where the roomiest head is.
+        Batch::head_room(log, layout, data_head(roomiest(log, meta, layout)))
     }
 
     /// Whether there might not be room for all dirty blocks in one batch. It halves what there is:
@@ -275,6 +278,12 @@ impl Volume {
         self.counters.cleaning_bytes.fetch_add(cleaning as u64, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// The group whose head has the most room left.
+fn roomiest(log: &Log, meta: &Meta, layout: &Layout) -> u8 {
+    let groups = 0..meta.placement.group_count();
+    groups.max_by_key(|group| Batch::head_room(log, layout, data_head(*group))).unwrap_or(0)
 }
 
 /// The head of a group of data blocks.

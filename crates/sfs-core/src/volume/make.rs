@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sfs_device::{Block, Device, Stream};
 
 use super::Volume;
+use super::policies;
 use crate::Result;
 use crate::format::{
     FIRST_INO, Inode, Key, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock, Timestamp, usage_key,
@@ -36,7 +37,8 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         device_bytes_before: 0,
     };
     let options = Options { discard: false, ..Options::default() };
-    let meta = Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO, &options);
+    let meta =
+        Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO, policies(&options, &layout)?);
     let volume = Volume::assemble(device.clone(), superblock.clone(), options, log, meta);
     volume.fill_first_tree(root);
     volume.checkpoint(&mut volume.log.lock(), true)?;

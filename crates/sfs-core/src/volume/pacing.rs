@@ -71,7 +71,7 @@ impl Volume {
     /// How urgent cleaning is. What is Drained counts: a checkpoint is all that it takes.
     pub(super) fn cleaning_need(&self, meta: &Meta) -> Need {
         let segments = self.superblock.layout.segment_count as usize;
-        let least = self.cleaning_reserve(meta) + super::space::COMMIT_SEGMENTS;
+        let least = self.comfort(meta);
         let to_be_had = meta.usage.clean_count() + meta.usage.drained_count();
         if to_be_had < (segments / CRITICAL_SHARE).max(least) {
             Need::Critical
@@ -85,7 +85,7 @@ impl Volume {
     /// Whether a checkpoint should make Clean what is Drained, before somebody has to wait for it.
     /// Not earlier: each writes the nodes that have become dirty since the last.
     pub(super) fn is_release_due(&self, meta: &Meta) -> bool {
-        let least = self.cleaning_reserve(meta) + super::space::COMMIT_SEGMENTS;
+        let least = self.comfort(meta);
         meta.usage.drained_count() > 0 && meta.usage.clean_count() < least + least / 2
     }
 
@@ -101,7 +101,7 @@ impl Volume {
             return Ok(Some(Work::Idle(YIELD)));
         }
         if need == Need::None {
-            self.write_moves(&mut self.log.lock(), &mut cleaner)?;
+            self.finish_round(&mut cleaner)?;
             return Ok(Some(Work::More));
         }
         if self.clock.is_cleaning_futile() {

@@ -17,7 +17,7 @@ use crate::format::{
     SUPERBLOCK_ADDRESS, SegmentState, Structure, SummaryEntry, Superblock, Timestamp,
     USAGE_PER_ITEM, UsageEntry, run_key, usage_key,
 };
-use crate::log::{Head, Heads, Log};
+use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::{Fault, Meta};
 use crate::request::Options;
 use crate::tree::{Missing, Tree};
@@ -53,7 +53,8 @@ impl Volume {
             device_bytes_before: record.device_bytes_written,
         };
         let tree = Tree::open(record.root(), record.root_level);
-        let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino, &options);
+        let policies = super::policies(&options, &layout)?;
+        let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino, policies);
         let volume = Self::assemble(device, superblock, options, log, meta);
         volume.clock.start(now);
         volume.load_usage(record.blocks_written)?;
@@ -71,6 +72,7 @@ impl Volume {
     /// not whole say, cannot fit, even if this mount writes again what an earlier one had written.
     fn begin_life(&self) -> Result<()> {
         let mut log = self.log.lock();
+        self.close_heads(&mut log);
         let previous = log.previous;
         log.previous = crc32c::crc32c_append(previous, &log.mount_count.to_le_bytes());
         match self.checkpoint(&mut log, false) {
@@ -80,6 +82,15 @@ impl Volume {
                 Ok(())
             }
             other => other,
+        }
+    }
+
+    /// Seals what groups have open that the placement policy of this mount does not have.
+    fn close_heads(&self, log: &mut Log) {
+        let mut meta = self.meta.write();
+        let first = FIRST_GROUP_HEAD + meta.placement.group_count();
+        for head in first..HEADS_MAX as u8 {
+            log.heads.close(head, &mut meta.usage);
         }
     }
 

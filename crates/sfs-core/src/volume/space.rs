@@ -35,7 +35,7 @@ const METADATA_SHARE: u64 = 128;
 const CLEANING_SEGMENTS: usize = 3;
 
 /// Segments that a small commit may open, and one to see it coming.
-pub(super) const COMMIT_SEGMENTS: usize = 4;
+const COMMIT_SEGMENTS: usize = 4;
 
 impl Volume {
     /// How full the volume is.
@@ -104,6 +104,12 @@ impl Volume {
     /// the checkpoint that lets the cleaned segments go.
     pub(super) fn cleaning_reserve(&self, meta: &Meta) -> usize {
         self.checkpoint_reserve(meta) + CLEANING_SEGMENTS
+    }
+
+    /// Segments that should be Clean lest every group have its own head: below, all blocks go to one,
+    /// and the reserve is enough for that.
+    pub(super) fn comfort(&self, meta: &Meta) -> usize {
+        self.cleaning_reserve(meta) + COMMIT_SEGMENTS + usize::from(meta.placement.group_count())
     }
 
     /// Makes room before more metadata becomes dirty than a checkpoint could write.

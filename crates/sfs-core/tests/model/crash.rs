@@ -12,7 +12,7 @@ use crate::history::{Crash, History};
 use crate::operation::Limits;
 use crate::random::{Random, Replay, number};
 use crate::reference::{Node, Reference};
-use crate::rig::{SEGMENT_BLOCKS, after, ram, tight};
+use crate::rig::{SEGMENT_BLOCKS, after, ram, tight_with};
 
 const TEST: &str = "-p sfs-core --test model what_a_crash_leaves_is_a_prefix";
 
@@ -43,7 +43,15 @@ fn what_a_crash_leaves_is_a_prefix() {
         let mut reference = Reference::new();
         for life in 0..LIVES {
             let millis = u64::from(life) * 100_000_000;
-            let history = History::record(base, reference, millis, &limits, &mut random, steps);
+            let history = History::record(
+                base,
+                tight_with(run + u64::from(life)),
+                reference,
+                millis,
+                &limits,
+                &mut random,
+                steps,
+            );
             for _ in 0..CRASHES {
                 check(&history, &history.crash(&mut random), life);
             }
@@ -57,7 +65,9 @@ fn what_a_crash_leaves_is_a_prefix() {
 /// Opens what a crash left, checks it, and gives what is there. The image stays as it is.
 fn check(history: &History, crash: &Crash, life: u32) -> Reference {
     let device: Arc<RamDevice> = Arc::new(crash.image.snapshot());
-    let opened = Volume::open(device.clone(), tight(), after(0));
+    // Every life has another policy.
+    let options = tight_with(u64::from(life) + 1);
+    let opened = Volume::open(device.clone(), options.clone(), after(0));
     let volume = opened.unwrap_or_else(|error| panic!("life {life}: it does not open: {error}"));
     let found = capture(&volume, true);
     let digest = of_reference(&found);
@@ -81,7 +91,7 @@ fn check(history: &History, crash: &Crash, life: u32) -> Reference {
     assert_eq!(volume.audit().expect("it can be counted"), [], "life {life}");
     // Once more, as if the power had gone right after the mount.
     drop(volume);
-    let volume = Volume::open(device, tight(), after(0)).expect("it opens again");
+    let volume = Volume::open(device, options, after(0)).expect("it opens again");
     assert_eq!(of_reference(&capture(&volume, false)), digest, "the second mount differs");
     found
 }

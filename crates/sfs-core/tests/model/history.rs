@@ -12,7 +12,7 @@ use crate::operation::{Limits, Operation, choose};
 use crate::pair::Pair;
 use crate::random::Random;
 use crate::reference::Reference;
-use crate::rig::tight;
+use sfs_core::request::Options;
 
 /// What an operation made durable once it had returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ impl History {
     /// `reference`.
     pub(crate) fn record(
         base: RamDevice,
+        options: Options,
         reference: Reference,
         millis: u64,
         limits: &Limits,
@@ -59,7 +60,7 @@ impl History {
         let first =
             State { reference: reference.clone(), started: 0, done: 0, synced: Synced::Everything };
         let mut states = vec![first];
-        let mut pair = Pair::with(device.clone(), tight(), reference, millis);
+        let mut pair = Pair::with(device.clone(), options, reference, millis);
         for _ in 0..steps {
             let operation = choose(random.next(), &pair.reference, limits);
             // A listing lets guests come and go, which are operations of their own.

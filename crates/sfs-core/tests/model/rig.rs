@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sfs_core::format::{Label, Layout, Superblock, Timestamp};
-use sfs_core::request::{Caller, Options, Work};
+use sfs_core::policy::PLACEMENTS;
+use sfs_core::request::{Caller, Options, Remainder, Work};
 use sfs_core::{Error, Volume, make, root_directory};
 use sfs_device::{Device, RamDevice};
 
@@ -43,6 +44,13 @@ pub(crate) fn tight() -> Options {
         checkpoint_interval: Duration::from_secs(30),
         ..Options::default()
     }
+}
+
+/// As [`tight`], with one policy after the other.
+pub(crate) fn tight_with(policy: u64) -> Options {
+    let placement = PLACEMENTS[(policy % PLACEMENTS.len() as u64) as usize].to_owned();
+    let remainder = if policy.is_multiple_of(2) { Remainder::Pure } else { Remainder::Mixed };
+    Options { placement, remainder, ..tight() }
 }
 
 /// Makes a volume in segments of `segment_blocks` on the whole of `device`.

@@ -9,7 +9,7 @@ use sfs_device::RamDevice;
 use crate::operation::{Limits, choose};
 use crate::pair::Pair;
 use crate::random::{Random, Replay, number};
-use crate::rig::{SEGMENT_BLOCKS, ram, tight};
+use crate::rig::{SEGMENT_BLOCKS, ram, tight, tight_with};
 
 const LIMITS: Limits = Limits { bytes: 2 << 20, files: 60, reopens: true };
 
@@ -21,7 +21,7 @@ fn new_pair(bytes: u64, options: Options) -> Pair {
 /// One run; gives the number of segments that were cleaned.
 fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -> u64 {
     let _replay = Replay { test, seed, steps };
-    let mut pair = new_pair(bytes, tight());
+    let mut pair = new_pair(bytes, tight_with(seed));
     let mut random = Random::new(seed);
     for step in 0..steps {
         let operation = choose(random.next(), &pair.reference, limits);

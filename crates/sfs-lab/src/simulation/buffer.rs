@@ -147,7 +147,7 @@ impl Simulation {
         }
     }
 
-    /// The safety rule of SFS, section 3.5: what was copied out of a segment that may be opened now
+    /// The safety rule of SFS: what was copied out of a segment that may be opened now
     /// is written now, with whatever group is largest.
     fn force(
         &mut self,

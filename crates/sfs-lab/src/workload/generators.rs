@@ -45,8 +45,8 @@ pub struct Shift {
 
 impl Shift {
     /// Writes after which one block cools down and another becomes hot: the hot set is another one
-    /// after half the blocks have been written.
-    const WRITES_PER_STEP: u32 = 20;
+    /// after as many writes as there are blocks.
+    const WRITES_PER_STEP: u32 = 10;
 
     /// The hot set of `blocks` in random order.
     pub fn new(blocks: u32, mut random: Random) -> Self {

@@ -156,9 +156,20 @@ impl Volume {
         if self.options.remainder == Remainder::Mixed {
             mix_remainders(&mut chosen, room);
         }
-        chosen.sort_by_key(|c| (c.group, c.ino, c.block));
+        sort(&mut chosen);
         Ok(chosen)
     }
+}
+
+/// By group and owner, as they will be written.
+fn sort(chosen: &mut [Chosen]) {
+    chosen.sort_by_key(|c| (c.group, c.ino, c.block));
+}
+
+/// Puts everything into one group, for want of segments for all of them.
+pub(super) fn gather(chosen: &mut [Chosen], group: u8) {
+    chosen.iter_mut().for_each(|c| c.group = group);
+    sort(chosen);
 }
 
 /// A block that the cleaner moves, which keeps its history.

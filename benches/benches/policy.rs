@@ -1,0 +1,103 @@
+//! The policies alone: quantization, the choice of a victim, and the placement of a block.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use sfs_core::format::{SegmentState, UsageEntry};
+use sfs_core::policy::{
+    Candidate, Distance, PLACEMENTS, Partition, Placement, Sfs, VICTIMS, placement, victims_by,
+};
+
+const SEGMENTS: u32 = 10_000;
+const SEGMENT_BLOCKS: u32 = 8192;
+const BLOCKS: u64 = SEGMENTS as u64 * SEGMENT_BLOCKS as u64;
+const NOW: u32 = 1 << 20;
+
+/// Segments of all ages, utilizations and groups.
+fn segments() -> Vec<UsageEntry> {
+    let segment = |no: u32| {
+        let mixed = no.wrapping_mul(0x9E37_79B9);
+        let live_blocks = mixed >> 19;
+        let modified = mixed % NOW;
+        UsageEntry {
+            live_blocks,
+            state: SegmentState::Sealed,
+            group: (mixed % 4) as u8,
+            write_count_sum: u64::from(live_blocks) * u64::from(1 + mixed % 100),
+            modified_sum: u64::from(live_blocks) * u64::from(modified),
+            opened: modified,
+            sealed: modified,
+            ..UsageEntry::NEW
+        }
+    };
+    (0..SEGMENTS).map(segment).collect()
+}
+
+fn quantization(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("quantization of 10,000 segments");
+    let segments = segments();
+    for partition in [Partition::Iterative, Partition::EqualWidth, Partition::EqualCount] {
+        let mut sfs = Sfs::new(Distance::Linear, partition, Sfs::GROUPS, SEGMENTS);
+        group.bench_function(format!("{partition:?}"), |bencher| {
+            bencher.iter(|| sfs.begin(black_box(&segments), SEGMENT_BLOCKS, NOW));
+        });
+    }
+    let mut sfs = Sfs::new(Distance::Log, Partition::Iterative, Sfs::GROUPS, SEGMENTS);
+    group.bench_function("log distance", |bencher| {
+        bencher.iter(|| sfs.begin(black_box(&segments), SEGMENT_BLOCKS, NOW));
+    });
+    group.finish();
+}
+
+fn victims(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("victim of 10,000 segments");
+    let segments = segments();
+    for name in VICTIMS {
+        let policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let worth = |entry: &UsageEntry| policy.worth(entry, SEGMENT_BLOCKS, NOW);
+                black_box(&segments).iter().map(worth).max_by(f64::total_cmp)
+            });
+        });
+    }
+    group.finish();
+}
+
+fn placements(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("a user's block");
+    let segments = segments();
+    for name in PLACEMENTS {
+        let mut policy: Box<dyn Placement> =
+            placement(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        policy.begin(&segments, SEGMENT_BLOCKS, 0);
+        let mut histories = vec![None; 4096];
+        let mut write = 0u32;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                write += 1;
+                let now = write / 256;
+                let block = write.wrapping_mul(0x9E37_79B9) >> 20;
+                let history = histories[block as usize];
+                let candidate = Candidate {
+                    ino: 1,
+                    block,
+                    history,
+                    group: Some(0),
+                    cleaning: false,
+                    file_write_count: write.into(),
+                    file_modified: now,
+                };
+                let group = policy.group(&candidate, now);
+                let after = Some(policy.history(history, now));
+                policy.note_write(history, after, now);
+                histories[block as usize] = after;
+                group
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, quantization, victims, placements);
+criterion_main!(benches);

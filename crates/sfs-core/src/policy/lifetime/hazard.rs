@@ -1,0 +1,207 @@
+//! How long blocks live, learned from those that died and those that did not.
+//!
+//! Owns: for each row and age the blocks that live, those that died, and the time they were at risk.
+//! Promises: exact counts, no sample: a birth, a death and the passing of time are all that is needed.
+//! Never: forgets a living block; deaths and times fade.
+
+use super::ages::{Ages, CELLS};
+use super::digest::{ROWS, interval, row};
+use crate::format::History;
+
+/// A count of every row at every age.
+pub(super) type Table = [[f64; ROWS]; CELLS];
+
+pub(super) struct Hazard {
+    pub(super) ages: Ages,
+    /// Size of the volume, in ticks.
+    size: f64,
+    /// Ticks by which every life is taken to be longer.
+    short: f64,
+    pub(super) epoch: u32,
+    pub(super) population: Box<Table>,
+    pub(super) deaths: Box<Table>,
+    pub(super) exposure: Box<Table>,
+    /// Expected logarithm (base 2, in ticks) of the remaining life at each age.
+    pub(super) remaining: Box<Table>,
+    /// The same of a block that has just been written.
+    pub(super) fresh: [f64; ROWS],
+}
+
+fn table() -> Box<Table> {
+    Box::new([[0.0; ROWS]; CELLS])
+}
+
+impl Hazard {
+    pub(super) fn new(size: f64, short: f64) -> Self {
+        let mut hazard = Self {
+            ages: Ages::new(size),
+            size,
+            short,
+            epoch: 0,
+            population: table(),
+            deaths: table(),
+            exposure: table(),
+            remaining: table(),
+            fresh: [0.0; ROWS],
+        };
+        hazard.predict();
+        hazard
+    }
+
+    /// A block was written, or died, or both.
+    pub(super) fn note(&mut self, before: Option<History>, after: Option<History>, now: u32) {
+        self.advance(now);
+        if let Some(before) = before {
+            let (cell, row) = (self.ages.cell(before.modified, now), row(before));
+            let population = &mut self.population[cell][row];
+            *population = (*population - 1.0).max(0.0);
+            self.deaths[cell][row] += 1.0;
+        }
+        if let Some(after) = after {
+            self.population[0][row(after)] += 1.0;
+        }
+    }
+
+    /// Time goes on until `now`.
+    pub(super) fn advance(&mut self, now: u32) {
+        let end = self.ages.epoch(now);
+        if end.saturating_sub(self.epoch) > 1 << 14 {
+            // Nobody looked for so long: what was counted has no ages any more.
+            self.population.fill([0.0; ROWS]);
+            self.epoch = end;
+        }
+        while self.epoch < end {
+            self.end_epoch();
+            self.epoch += 1;
+        }
+    }
+
+    fn end_epoch(&mut self) {
+        for cell in 0..CELLS {
+            if let Some(stay) = self.ages.stay(cell, self.epoch) {
+                for (exposure, population) in
+                    self.exposure[cell].iter_mut().zip(&self.population[cell])
+                {
+                    *exposure += population * stay;
+                }
+            }
+        }
+        for cell in Ages::shifts(self.epoch) {
+            let moved = std::mem::replace(&mut self.population[cell], [0.0; ROWS]);
+            for (older, moved) in self.population[cell + 1].iter_mut().zip(moved) {
+                *older += moved;
+            }
+        }
+    }
+
+    /// Deaths and times at risk fade.
+    pub(super) fn fade(&mut self, factor: f64) {
+        for table in [&mut self.deaths, &mut self.exposure] {
+            table.as_flattened_mut().iter_mut().for_each(|count| *count *= factor);
+        }
+    }
+
+    /// Draws the conclusions.
+    pub(super) fn predict(&mut self) {
+        for row in 0..ROWS {
+            let hazard: [f64; CELLS] = std::array::from_fn(|cell| self.hazard(cell, row));
+            let survival = Survival::new(&self.ages, &hazard, self.short);
+            self.fresh[row] = survival.remaining(0, 0.0);
+            for cell in 0..CELLS {
+                self.remaining[cell][row] = survival.remaining(cell, survival.middle(cell));
+            }
+        }
+    }
+
+    /// Deaths per tick of a row's blocks at an age. What is not known yet is taken from the rule that
+    /// what has lived long will live long.
+    fn hazard(&self, cell: usize, row: usize) -> f64 {
+        let expected = interval(row, self.size) + self.ages.start(cell);
+        (self.deaths[cell][row] + 1.0) / (self.exposure[cell][row] + expected)
+    }
+}
+
+/// One row's life.
+struct Survival {
+    short: f64,
+    starts: [f64; CELLS],
+    hazard: [f64; CELLS],
+    /// Probability to outlive a cell that was entered.
+    outlived: [f64; CELLS],
+    /// Mean age at death of those that die in a cell.
+    death: [f64; CELLS],
+}
+
+impl Survival {
+    fn new(ages: &Ages, hazard: &[f64; CELLS], short: f64) -> Self {
+        let starts: [f64; CELLS] = std::array::from_fn(|cell| ages.start(cell));
+        let width = |cell: usize| starts.get(cell + 1).map_or(f64::INFINITY, |e| e - starts[cell]);
+        Self {
+            short,
+            starts,
+            hazard: *hazard,
+            outlived: std::array::from_fn(|cell| (-hazard[cell] * width(cell)).exp()),
+            death: std::array::from_fn(|cell| starts[cell] + mean(hazard[cell], width(cell))),
+        }
+    }
+
+    fn middle(&self, cell: usize) -> f64 {
+        self.starts.get(cell + 1).map_or(self.starts[cell], |end| self.starts[cell].midpoint(*end))
+    }
+
+    /// Expected logarithm of the remaining life of a block in `cell`, at `age`.
+    fn remaining(&self, cell: usize, age: f64) -> f64 {
+        let left = self.starts.get(cell + 1).map_or(f64::INFINITY, |end| end - age);
+        let mut alive = (-self.hazard[cell] * left).exp();
+        let first = (mean(self.hazard[cell], left) + self.short).log2();
+        let mut sum = (1.0 - alive) * (first - self.below_mean(cell, left));
+        for later in cell + 1..CELLS {
+            if alive < 1e-4 {
+                break;
+            }
+            let dying = alive * (1.0 - self.outlived[later]);
+            sum += dying
+                * f64::from((((self.death[later] - age).max(0.0) + self.short) as f32).log2());
+            alive -= dying;
+        }
+        sum
+    }
+
+    /// How far the mean logarithm of what is left of a life is below the logarithm of its mean, for
+    /// a death within `left`: of an even variable 0.443, of an exponential one 0.833; less where
+    /// lives are taken to be longer than they are.
+    fn below_mean(&self, cell: usize, left: f64) -> f64 {
+        let hazard = self.hazard[cell];
+        let mean = mean(hazard, left);
+        (0.833 - 0.39 * (-hazard * left / 2.0).min(0.0).exp()) * mean / (mean + self.short)
+    }
+}
+
+/// Mean time until death of those that die within `width`.
+fn mean(hazard: f64, width: f64) -> f64 {
+    let x = hazard * width;
+    if x > 30.0 {
+        1.0 / hazard
+    } else if x < 1e-3 {
+        width / 2.0
+    } else {
+        1.0 / hazard - width / x.exp_m1()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_hazard_has_no_memory() {
+        let ages = Ages::new(f64::from(1 << 18));
+        let survival = Survival::new(&ages, &[1e-4; CELLS], 1.0);
+        // The expected logarithm of an exponential variable: that of its mean, less gamma / ln 2.
+        let expected = 1e4_f64.log2() - 0.8327;
+        for cell in [0, 3, 10, 20, 25] {
+            let found = survival.remaining(cell, survival.middle(cell));
+            assert!((found - expected).abs() < 0.25, "cell {cell}: {found}, not {expected}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What holds of every policy, whatever it is shown.
+
+use proptest::prelude::*;
+
+use super::{
+    Candidate, GROUPS_MAX, PLACEMENTS, Placement, VICTIMS, default_victims, placement, victims_by,
+};
+use crate::format::{History, POLICY_STATE_LEN_MAX, SegmentState, UsageEntry};
+
+const SEGMENTS: u32 = 600;
+const SEGMENT_BLOCKS: u32 = 512;
+const BLOCKS: u64 = 600 * 512;
+
+fn made(name: &str) -> Box<dyn Placement> {
+    placement(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name of the list")
+}
+
+fn histories() -> impl Strategy<Value = Option<History>> {
+    prop::option::of(
+        (any::<u16>(), any::<u32>()).prop_map(|(w, m)| History { writes: w, modified: m }),
+    )
+}
+
+fn segments() -> impl Strategy<Value = Vec<UsageEntry>> {
+    let states = prop::sample::select(vec![
+        SegmentState::Clean,
+        SegmentState::Open,
+        SegmentState::Sealed,
+        SegmentState::Drained,
+        SegmentState::Bad,
+    ]);
+    let segment = (states, 0..=SEGMENT_BLOCKS, 0..9u8, any::<u32>(), any::<u32>(), any::<u32>());
+    let segment =
+        segment.prop_map(|(state, live_blocks, group, writes, opened, sealed)| UsageEntry {
+            live_blocks,
+            state,
+            group,
+            write_count_sum: u64::from(writes),
+            modified_sum: u64::from(opened) * u64::from(live_blocks),
+            opened,
+            sealed,
+            stamp: 0,
+        });
+    prop::collection::vec(segment, 0..40)
+}
+
+/// What happens to a policy.
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(Vec<UsageEntry>),
+    Write(Option<History>),
+    Delete(Option<History>),
+    Move(History),
+    Clean(Vec<UsageEntry>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<(Step, u32)>> {
+    let step = prop_oneof![
+        segments().prop_map(Step::Begin),
+        histories().prop_map(Step::Write),
+        histories().prop_map(Step::Delete),
+        (any::<u16>(), any::<u32>())
+            .prop_map(|(w, m)| Step::Move(History { writes: w, modified: m })),
+        segments().prop_map(Step::Clean),
+    ];
+    prop::collection::vec((step, prop_oneof![0..3u32, 0..1u32 << 14]), 0..40)
+}
+
+fn candidate(history: Option<History>, cleaning: bool, now: u32) -> Candidate {
+    Candidate {
+        ino: 1,
+        block: 2,
+        history,
+        group: history.map(|history| (history.writes % 9) as u8),
+        cleaning,
+        file_write_count: u64::from(now),
+        file_modified: now / 2,
+    }
+}
+
+/// Shows the steps to a policy; every group that it answers is one of its own.
+fn show(policy: &mut dyn Placement, steps: &[(Step, u32)]) -> u32 {
+    let mut now = 0u32;
+    for (step, later) in steps {
+        now = now.saturating_add(*later);
+        match step {
+            Step::Begin(segments) => policy.begin(segments, SEGMENT_BLOCKS, now),
+            Step::Write(before) => {
+                assert!(policy.group(&candidate(*before, false, now), now) < policy.group_count());
+                let after = policy.history(*before, now);
+                assert_eq!(after.modified, now);
+                assert!(after.write_count() >= 1);
+                policy.note_write(*before, Some(after), now);
+            }
+            Step::Delete(before) => policy.note_write(*before, None, now),
+            Step::Move(history) => {
+                assert!(
+                    policy.group(&candidate(Some(*history), true, now), now) < policy.group_count()
+                );
+                policy.note_move(*history, now);
+            }
+            Step::Clean(segments) => {
+                segments.iter().for_each(|segment| policy.note_cleaning(segment, now));
+            }
+        }
+    }
+    now
+}
+
+#[test]
+fn every_name_makes_a_policy_that_answers_to_it() {
+    for name in PLACEMENTS {
+        for groups in [None, Some(0), Some(1), Some(3), Some(8), Some(255)] {
+            let policy = placement(name, groups, 1, 1, 1).expect("a name of the list");
+            assert_eq!(policy.name(), name);
+            assert!((1..=GROUPS_MAX).contains(&policy.group_count()), "{name} {groups:?}");
+        }
+        assert!(VICTIMS.contains(&default_victims(name)));
+    }
+    for name in VICTIMS {
+        assert_eq!(victims_by(name, 1, 1, 1).expect("a name of the list").name(), name);
+    }
+    assert!(placement("", None, 1, 1, 1).is_none() && victims_by("", 1, 1, 1).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn groups_and_histories_are_in_range(steps in steps()) {
+        for name in PLACEMENTS {
+            show(&mut *made(name), &steps);
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_taken_back(steps in steps(), history in histories()) {
+        for name in PLACEMENTS {
+            let mut policy = made(name);
+            let now = show(&mut *policy, &steps);
+            let mut state = Vec::new();
+            policy.save(&mut state);
+            prop_assert!(state.len() <= POLICY_STATE_LEN_MAX);
+            let mut other = made(name);
+            other.restore(&state);
+            let mut again = Vec::new();
+            other.save(&mut again);
+            prop_assert!(state == again, "{}", name);
+            let group = other.group(&candidate(history, false, now), now);
+            prop_assert!(group < other.group_count());
+        }
+    }
+
+    #[test]
+    fn any_state_is_borne(state in prop::collection::vec(any::<u8>(), 0..200), fill in any::<u8>(),
+                          steps in steps()) {
+        let mut filled = Vec::new();
+        for name in PLACEMENTS {
+            let mut policy = made(name);
+            policy.save(&mut filled);
+            policy.restore(&state);
+            policy.restore(&vec![fill; filled.len()]);
+            filled.clear();
+            show(&mut *policy, &steps);
+        }
+        for name in VICTIMS {
+            let mut policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+            policy.save(&mut filled);
+            policy.restore(&state);
+            policy.restore(&vec![fill; filled.len()]);
+            filled.clear();
+            policy.begin(&[], SEGMENT_BLOCKS, u32::MAX);
+        }
+    }
+
+    #[test]
+    fn the_worth_of_a_victim_is_a_number(segments in segments(), now in any::<u32>()) {
+        for name in VICTIMS {
+            let mut policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+            policy.begin(&segments, SEGMENT_BLOCKS, now / 2);
+            for segment in &segments {
+                if segment.live_blocks > 0 {
+                    policy.note_death(segment, now / 2);
+                }
+            }
+            policy.begin(&segments, SEGMENT_BLOCKS, now);
+            for segment in &segments {
+                let worth = policy.worth(segment, SEGMENT_BLOCKS, now);
+                prop_assert!(worth >= 0.0, "{name}: {worth} of {segment:?} at {now}");
+                prop_assert_eq!(worth == f64::INFINITY, segment.live_blocks == 0, "{} {:?}", name, segment);
+            }
+        }
+    }
+}
