@@ -70,7 +70,16 @@ pub(crate) struct Volume {
 impl Volume {
     /// A new volume of `size`, as "64M", in an image file.
     pub(crate) fn new(size: &str) -> Self {
-        let scratch = scratch();
+        Self::within(scratch(), size)
+    }
+
+    /// As [`Volume::new`], on a disk: what is in the image takes no memory.
+    pub(crate) fn on_disk(size: &str) -> Self {
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        Self::within(scratch, size)
+    }
+
+    fn within(scratch: TempDir, size: &str) -> Self {
         let device = scratch.path().join("image");
         let path = device.to_str().expect("UTF-8");
         let arguments = ["sfs-mkfs", "--quiet", "--size", size, path];

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::harness::{Random, wait_until};
@@ -61,4 +61,25 @@ fn unlinked_files_stay_while_open(dir: &Path) {
     assert!(before - free_bytes(dir) >= LEN as u64, "its space is not free yet");
     drop(file);
     wait_until("its space is free", || before - free_bytes(dir).min(before) < SLACK);
+}
+
+#[test]
+fn mounted_blocks_are_counted_before_they_are_on_the_device() {
+    on_volumes(blocks_are_counted);
+}
+
+/// The kernel remembers what it is told after close(2), whenever the blocks are written.
+fn blocks_are_counted(dir: &Path) {
+    let path = dir.join("file");
+    let sectors = || fs::metadata(&path).expect("it is there").blocks();
+    fs::write(&path, vec![1; 100 * 4096]).expect("writing");
+    assert_eq!(sectors(), 800);
+    let file = File::options().write(true).open(&path).expect("it is there");
+    file.write_all_at(&[2; 10 * 4096], 95 * 4096).expect("writing over the end");
+    drop(file);
+    assert_eq!(sectors(), 840, "five blocks are new");
+    let file = File::options().write(true).open(&path).expect("it is there");
+    file.sync_all().expect("syncing");
+    file.set_len(200 * 4096).expect("extending");
+    assert_eq!(sectors(), 840, "a hole has no blocks");
 }

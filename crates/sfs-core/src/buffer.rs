@@ -15,12 +15,17 @@ use zerocopy::FromZeros;
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger memory is not kept.
 const CLASSES: usize = 9;
 
-/// Memory kept in each class, in blocks.
+/// Memory that is kept for the next use, in blocks, over all classes: 8 MiB.
 const KEPT_BLOCKS: usize = 2048;
+
+/// The pieces of memory of one class.
+type Shelf = Mutex<Vec<Vec<Block>>>;
 
 #[derive(Debug, Default)]
 struct Shelves {
-    free: [Mutex<Vec<Vec<Block>>>; CLASSES],
+    free: [Shelf; CLASSES],
+    /// Blocks on all shelves.
+    kept: AtomicUsize,
     /// Bytes in buffers that hold dirty blocks.
     held: AtomicUsize,
 }
@@ -38,20 +43,28 @@ impl Pool {
     /// At least `count` blocks of memory with any content.
     fn take(&self, count: usize) -> Vec<Block> {
         let class = class_of(count);
-        let kept = self.0.free.get(class).and_then(|shelf| shelf.lock().pop());
-        kept.unwrap_or_else(|| {
+        self.take_kept(class).unwrap_or_else(|| {
             let count = if class < CLASSES { 1 << class } else { count };
             Block::new_vec_zeroed(count).expect("memory for blocks")
         })
     }
 
+    fn take_kept(&self, class: usize) -> Option<Vec<Block>> {
+        let memory = self.0.free.get(class)?.lock().pop()?;
+        self.0.kept.fetch_sub(memory.len(), Ordering::Relaxed);
+        Some(memory)
+    }
+
+    /// What comes back is likely to be asked for next: if there is too much, that of which there is
+    /// most goes.
     fn give_back(&self, memory: Vec<Block>) {
-        let class = class_of(memory.len());
-        if let Some(shelf) = self.0.free.get(class) {
-            let mut shelf = shelf.lock();
-            if shelf.len() << class < KEPT_BLOCKS {
-                shelf.push(memory);
-            }
+        let Some(shelf) = self.0.free.get(class_of(memory.len())) else { return };
+        self.0.kept.fetch_add(memory.len(), Ordering::Relaxed);
+        shelf.lock().push(memory);
+        while self.0.kept.load(Ordering::Relaxed) > KEPT_BLOCKS {
+            let blocks = |class: &usize| self.0.free[*class].lock().len() << class;
+            let fullest = (0..CLASSES).max_by_key(blocks);
+            let Some(_gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
         }
     }
 }
@@ -107,9 +120,8 @@ impl Buffer {
 
     /// The blocks, each on its own but in shared memory.
     pub(crate) fn share(self) -> impl Iterator<Item = BlockRef> {
-        let count = self.0.count as u32;
-        let buffer = Arc::new(self);
-        (0..count).map(move |index| BlockRef { buffer: buffer.clone(), index })
+        let count = self.0.count;
+        share(Shared::Buffer(self), count)
     }
 }
 
@@ -120,32 +132,71 @@ impl Drop for Buffer {
     }
 }
 
+/// Memory that blocks share.
+#[derive(Debug)]
+enum Shared {
+    Buffer(Buffer),
+    /// Counted by nobody.
+    Other(Vec<Block>),
+}
+
+fn share(shared: Shared, count: usize) -> impl Iterator<Item = BlockRef> {
+    let shared = Arc::new(shared);
+    (0..count as u32).map(move |index| BlockRef { shared: shared.clone(), index })
+}
+
 /// One block in shared memory.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockRef {
-    buffer: Arc<Buffer>,
+    shared: Arc<Shared>,
     index: u32,
 }
 
 impl BlockRef {
+    /// Each of `blocks`, in the memory that they have.
+    pub(crate) fn all_of(blocks: Vec<Block>) -> impl Iterator<Item = Self> {
+        let count = blocks.len();
+        share(Shared::Other(blocks), count)
+    }
+
     pub(crate) fn block(&self) -> &Block {
-        &self.buffer.0.blocks[self.index as usize]
+        &self.run(1)[0]
     }
 
     /// Whether `next` follows this block in memory, so that both are one part of a request.
     pub(crate) fn precedes(&self, next: &Self) -> bool {
-        Arc::ptr_eq(&self.buffer, &next.buffer) && self.index + 1 == next.index
+        Arc::ptr_eq(&self.shared, &next.shared) && self.index + 1 == next.index
     }
 
-    /// `count` blocks of memory from this one on, all of the same buffer.
+    /// `count` blocks of memory from this one on, all of the same piece.
     pub(crate) fn run(&self, count: usize) -> &[Block] {
-        &self.buffer.0.blocks[self.index as usize..][..count]
+        let blocks = match &*self.shared {
+            Shared::Buffer(buffer) => buffer.0.blocks(),
+            Shared::Other(blocks) => blocks,
+        };
+        &blocks[self.index as usize..][..count]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_serves_the_last_use() {
+        let pool = Pool::default();
+        let kept = || pool.0.kept.load(Ordering::Relaxed);
+        for count in [1, 100, 3, 256, 1] {
+            let used: Vec<Memory> =
+                (0..3 * KEPT_BLOCKS / count).map(|_| Memory::new(count, &pool)).collect();
+            drop(used);
+            assert!(kept() <= KEPT_BLOCKS && kept() > KEPT_BLOCKS / 2, "{} after {count}", kept());
+            assert!(pool.take_kept(class_of(count)).is_some(), "{count} blocks");
+        }
+        let shelves =
+            pool.0.free.iter().map(|shelf| shelf.lock().iter().map(Vec::len).sum::<usize>());
+        assert_eq!(shelves.sum::<usize>(), kept());
+    }
 
     #[test]
     fn memory_is_counted_while_one_block_is_needed_and_then_used_again() {
@@ -155,7 +206,7 @@ mod tests {
         let last = blocks.pop();
         drop(blocks);
         assert_eq!(pool.held(), 256 * BLOCK_SIZE);
-        let address = last.as_ref().map(|block| block.buffer.0.blocks.as_ptr());
+        let address = last.as_ref().map(|block| block.run(1).as_ptr().wrapping_sub(199));
         drop(last);
         assert_eq!(pool.held(), 0);
         assert_eq!(Some(Memory::new(129, &pool).blocks.as_ptr()), address);

@@ -8,7 +8,7 @@
 mod batch;
 mod heads;
 
-pub(crate) use batch::{Append, Batch, Chunk, Payload};
+pub(crate) use batch::{Append, Batch, Chunk};
 pub(crate) use heads::{Head, Heads};
 
 /// The head that tree nodes and lone deltas go to.

@@ -23,6 +23,7 @@ mod pacing;
 mod read;
 mod recovery;
 mod scan;
+mod seek;
 mod space;
 mod status;
 mod sync;
@@ -40,10 +41,10 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use sfs_device::Device;
 
-use crate::buffer::Pool;
+use crate::buffer::{BlockRef, Pool};
 use crate::counters::AtomicCounters;
 use crate::format::{Layout, Superblock};
-use crate::log::{Log, Payload};
+use crate::log::Log;
 use crate::meta::Meta;
 use crate::policy::{self, Placement, VictimSelection};
 use crate::request::{Counters, Options};
@@ -66,7 +67,7 @@ pub struct Volume {
     log: Mutex<Log>,
     meta: RwLock<Meta>,
     /// Blocks on their way to the device, by address.
-    writing: RwLock<FxHashMap<u64, Payload>>,
+    writing: RwLock<FxHashMap<u64, BlockRef>>,
 
     handles: Handles,
     /// Files with dirty blocks or pending attributes.

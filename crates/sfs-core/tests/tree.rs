@@ -62,14 +62,14 @@ impl Flash {
                 self.end
             })
         });
-        assert_eq!(written.nodes.len(), dirty_count);
+        assert_eq!(written.pointers.len(), dirty_count);
         assert_eq!((tree.dirty_count(), tree.old_addresses().count()), (0, 0));
         for address in old {
             self.blocks.remove(&address).expect("an address is let go once");
             self.free.insert(0, address);
         }
-        for (pointer, block) in written.nodes {
-            assert!(self.blocks.insert(pointer.address, block).is_none());
+        for (pointer, block) in written.pointers.into_iter().zip(written.blocks) {
+            assert!(self.blocks.insert(pointer.address, Arc::new(block)).is_none());
         }
         assert_eq!(
             self.reachable(written.root, written.level),
@@ -347,7 +347,7 @@ fn a_tree_without_dirty_nodes_is_written_as_nothing() {
     (0..5000).for_each(|n| trial.put(n, value(40, 0)));
     let root = trial.write_out();
     let written = trial.tree.write_out(VOLUME, 2, || panic!("no node needs an address"));
-    assert_eq!((written.root, written.level, written.nodes.len()), (root.0, root.1, 0));
+    assert_eq!((written.root, written.level, written.pointers.len()), (root.0, root.1, 0));
 }
 
 #[test]

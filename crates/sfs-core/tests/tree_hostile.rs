@@ -106,10 +106,8 @@ fn sound_tree() -> (Blocks, Missing) {
         end
     });
     assert_eq!(written.level, 2);
-    let owned = |(pointer, block): (NodePointer, std::sync::Arc<Block>)| {
-        (pointer.address, Box::new(Block(block.0)))
-    };
-    let blocks = written.nodes.into_iter().map(owned).collect();
+    let owned = |(pointer, block): (NodePointer, Block)| (pointer.address, Box::new(block));
+    let blocks = written.pointers.into_iter().zip(written.blocks).map(owned).collect();
     (blocks, Missing { pointer: written.root, level: written.level })
 }
 
@@ -220,8 +218,9 @@ proptest! {
         tree.prune();
         touch_all(&mut tree, &blocks);
         tree.evict(budget);
-        for (pointer, block) in tree.write_out(VOLUME, 2, || { end += 1; end }).nodes {
-            blocks.insert(pointer.address, Box::new(Block(block.0)));
+        let written = tree.write_out(VOLUME, 2, || { end += 1; end });
+        for (pointer, block) in written.pointers.into_iter().zip(written.blocks) {
+            blocks.insert(pointer.address, Box::new(block));
         }
         tree.evict(budget);
         for (n, len) in &uses {

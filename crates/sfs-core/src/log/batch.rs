@@ -1,7 +1,5 @@
 //! Batches: the chunks of one write-out, laid out over the heads.
 
-use std::sync::Arc;
-
 use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -10,29 +8,11 @@ use crate::buffer::BlockRef;
 use crate::format::{ChunkHeader, ChunkSummary, Layout, SummaryEntry, summary_blocks, summary_len};
 use crate::usage::UsageTable;
 
-/// The memory of a block to append.
-#[derive(Clone, Debug)]
-pub(crate) enum Payload {
-    /// File data.
-    Data(BlockRef),
-    /// A tree node.
-    Node(Arc<Block>),
-}
-
-impl Payload {
-    pub(crate) fn block(&self) -> &Block {
-        match self {
-            Self::Data(block) => block.block(),
-            Self::Node(block) => block,
-        }
-    }
-}
-
 /// A block to append, and who owns it.
 #[derive(Clone, Debug)]
 pub(crate) struct Append {
     pub(crate) entry: SummaryEntry,
-    pub(crate) payload: Payload,
+    pub(crate) memory: BlockRef,
 }
 
 /// A chunk that is ready to be written.
@@ -58,17 +38,8 @@ impl Chunk {
         let mut parts: Vec<&[Block]> = vec![&self.summary];
         let mut rest = self.appends.as_slice();
         while let Some((first, tail)) = rest.split_first() {
-            let run = match &first.payload {
-                Payload::Node(block) => {
-                    parts.push(std::slice::from_ref(&**block));
-                    0
-                }
-                Payload::Data(block) => {
-                    let run = run_after(block, tail);
-                    parts.push(block.run(run + 1));
-                    run
-                }
-            };
+            let run = run_after(&first.memory, tail);
+            parts.push(first.memory.run(run + 1));
             rest = &tail[run..];
         }
         parts
@@ -77,16 +48,8 @@ impl Chunk {
 
 /// How many of `tail` follow `block` in memory.
 fn run_after(block: &BlockRef, tail: &[Append]) -> usize {
-    let mut last = block;
-    let mut run = 0;
-    while let Some(Append { payload: Payload::Data(next), .. }) = tail.get(run) {
-        if !last.precedes(next) {
-            break;
-        }
-        last = next;
-        run += 1;
-    }
-    run
+    let blocks = std::iter::once(block).chain(tail.iter().map(|append| &append.memory));
+    blocks.zip(tail).take_while(|(block, next)| block.precedes(&next.memory)).count()
 }
 
 /// One chunk's share of a batch.

@@ -4,8 +4,6 @@
 //! Promises: children come before parents; the bytes given away never change.
 //! Never: chooses an address.
 
-use std::sync::Arc;
-
 use sfs_device::Block;
 
 use super::Tree;
@@ -14,12 +12,14 @@ use crate::format::NodePointer;
 
 /// What a write-out has to write.
 pub struct WriteOut {
-    /// The root, once `nodes` are written.
+    /// The root, once `blocks` are written.
     pub root: NodePointer,
     /// Level of the root.
     pub level: u8,
     /// The nodes that were dirty, children before parents.
-    pub nodes: Vec<(NodePointer, Arc<Block>)>,
+    pub pointers: Vec<NodePointer>,
+    /// Their memory, in one piece: blocks on their own take twice as much, for their alignment.
+    pub blocks: Vec<Block>,
 }
 
 /// What is the same for all nodes of a write-out.
@@ -27,7 +27,8 @@ struct Writer<F> {
     volume: u64,
     checkpoint: u64,
     address: F,
-    nodes: Vec<(NodePointer, Arc<Block>)>,
+    pointers: Vec<NodePointer>,
+    blocks: Vec<Block>,
 }
 
 impl Tree {
@@ -48,14 +49,16 @@ impl Tree {
         address: impl FnMut() -> u64,
     ) -> WriteOut {
         assert!(self.emptied.is_empty(), "a tree is pruned before it is written out");
-        let nodes = Vec::with_capacity(self.dirty_count());
-        let mut writer = Writer { volume, checkpoint, address, nodes };
+        let count = self.dirty_count();
+        let (pointers, blocks) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let mut writer = Writer { volume, checkpoint, address, pointers, blocks };
         if self.dirty_count() > 0 {
             self.root = self.write_node(self.root.address, &mut writer);
         }
         assert!(self.dirty_count() == 0, "a dirty node is not in the tree");
         self.residents.forget_old_addresses();
-        WriteOut { root: self.root, level: self.level, nodes: writer.nodes }
+        let Writer { pointers, blocks, .. } = writer;
+        WriteOut { root: self.root, level: self.level, pointers, blocks }
     }
 
     /// Writes the dirty node `number` after its dirty children.
@@ -68,7 +71,8 @@ impl Tree {
         assert!(is_on_device(address), "no node can be written at {address:#x}");
         let node = self.residents.node_mut(number);
         let pointer = node.seal(writer.volume, address, writer.checkpoint);
-        writer.nodes.push((pointer, Arc::new(Block(*node.bytes))));
+        writer.pointers.push(pointer);
+        writer.blocks.push(Block(*node.bytes));
         self.residents.make_clean(number, address);
         pointer
     }

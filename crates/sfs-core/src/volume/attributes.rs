@@ -30,9 +30,8 @@ impl Volume {
         let mut inode = txn.inode(ino)?;
         if inode.kind() == FileKind::Regular
             && let Some(handle) = self.handles.find(ino)
-            && let Some(pending) = handle.data().pending
         {
-            pending.overlay(&mut inode);
+            handle.data().overlay(&mut inode);
         }
         Ok(inode)
     }
@@ -52,19 +51,17 @@ impl Volume {
         // What waits goes ahead together with the change, or a later commit would undo it.
         let logic = |txn: &mut Txn<'_>| {
             let mut inode = txn.inode(ino)?;
-            let size = inode.size;
-            if let Some(pending) = handle.data().pending {
-                pending.overlay(&mut inode);
-            }
-            let shown = inode.size;
+            let (size, blocks) = (inode.size, inode.blocks);
+            handle.data().overlay(&mut inode);
+            let shown = (inode.size, inode.blocks);
             change(&mut inode, changes, caller)?;
             if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
                 xattr::delete_if_any(txn, self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
-            // The length waits for its data; everything else may go ahead.
-            inode.size = size;
+            // The length and the blocks wait for their data; everything else may go ahead.
+            (inode.size, inode.blocks) = (size, blocks);
             txn.put_inode(ino, &inode);
-            inode.size = shown;
+            (inode.size, inode.blocks) = shown;
             Ok(inode)
         };
         self.transact_then(logic, |_| {

@@ -12,8 +12,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
 use super::commit::{Request, Selection};
-use crate::format::{CheckpointRecord, SummaryEntry, usage_key};
-use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD, Payload};
+use crate::buffer::BlockRef;
+use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
+use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
 use crate::{Error, Result};
 
@@ -128,11 +129,12 @@ impl Volume {
         let out = meta.tree.write_out(self.superblock.volume(), number, || {
             next.next().expect("as many addresses as dirty nodes")
         });
-        let append = |(pointer, block): (crate::format::NodePointer, _)| Append {
+        let append = |(pointer, memory): (NodePointer, BlockRef)| Append {
             entry: SummaryEntry::Node { checksum: pointer.checksum },
-            payload: Payload::Node(block),
+            memory,
         };
-        batch.fill(out.nodes.into_iter().map(append).collect());
+        let nodes = out.pointers.into_iter().zip(BlockRef::all_of(out.blocks));
+        batch.fill(nodes.map(append).collect());
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
         self.expect_reads(&chunks);
@@ -190,8 +192,8 @@ impl Volume {
         let mut writing = self.writing.write();
         for chunk in chunks {
             let first = chunk.address + chunk.summary.len() as u64;
-            let payloads = chunk.appends.iter().map(|append| append.payload.clone());
-            writing.extend((first..).zip(payloads));
+            let memory = chunk.appends.iter().map(|append| append.memory.clone());
+            writing.extend((first..).zip(memory));
         }
     }
 

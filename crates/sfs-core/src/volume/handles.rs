@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
+use sfs_device::BLOCK_SIZE;
 
 use crate::buffer::BlockRef;
 use crate::format::{Inode, Timestamp};
@@ -55,6 +56,22 @@ pub(crate) struct FileData {
 }
 
 impl FileData {
+    /// `inode` as callers see it.
+    pub(crate) fn overlay(&self, inode: &mut Inode) {
+        if let Some(pending) = self.pending {
+            pending.overlay(inode);
+        }
+        inode.blocks = self.blocks_of(inode);
+    }
+
+    /// Blocks of `inode`, whose length is as callers see it, with those that wait. Which of these
+    /// take the place of others is not known without a look at the tree: it is never too few, and
+    /// too many only for a file with holes whose data is overwritten, until it is committed.
+    pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
+        let most = inode.size.div_ceil(BLOCK_SIZE as u64).max(inode.blocks);
+        most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
+    }
+
     /// Whether nothing of this has to be remembered, when `next_sequence` is what the next chunk
     /// will have. Data that comes after the chunk that said it is too late to go with it.
     fn is_forgettable(&self, next_sequence: u64) -> bool {

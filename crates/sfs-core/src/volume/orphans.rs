@@ -3,15 +3,19 @@
 //! Owns: the orphan items, and the queue of files to reclaim.
 //! Promises: a file without a name or reference gives all its blocks back; an unfinished
 //! truncation is finished.
-//! Never: takes longer than a bounded number of blocks at a time.
+//! Never: takes longer than a bounded number of blocks and items at a time.
 
 use std::sync::atomic::Ordering;
 
 use super::Volume;
 use super::txn::Txn;
+use super::xattr;
 use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure};
 use crate::meta::Fault;
 use crate::{Error, Result};
+
+/// Items of one file that a step deletes, about.
+const ITEMS_MAX: usize = 1024;
 
 fn orphan_key(ino: u64) -> Key {
     Key::new(0, ItemKind::Orphan, ino)
@@ -109,12 +113,16 @@ impl Volume {
                 txn.put_inode(ino, &inode);
                 return Ok((Step::More, false));
             }
-            forget_cut(txn, ino);
             if inode.links > 0 {
+                forget_cut(txn, ino);
                 txn.put_inode(ino, &inode);
                 return Ok((Step::Done, false));
             }
-            delete_small_items(txn, ino)?;
+            if let Step::More = delete_small_items(txn, ino)? {
+                txn.put_inode(ino, &inode);
+                return Ok((Step::More, false));
+            }
+            forget_cut(txn, ino);
             txn.delete(Key::inode(ino));
             Ok((Step::Done, true))
         });
@@ -159,16 +167,22 @@ fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fa
     Ok(orphan.map(|(key, _)| key.offset))
 }
 
-/// Deletes the extended attributes and inline content of `ino`.
-fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<(), Fault> {
+/// Deletes the extended attributes and inline content of `ino`, a bounded number of items. It stops
+/// before an attribute: what is left is whole, and the inode still says that it has some.
+fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Step, Fault> {
     let mut from = Key::new(ino, ItemKind::Xattr, 0);
     let end = Key::new(ino, ItemKind::Mapping, 0);
+    let mut count = 0;
     while let Some((key, _)) = txn.tree().first_from(&from)? {
         if key >= end {
             break;
         }
+        if count >= ITEMS_MAX && xattr::is_beginning(&key) {
+            return Ok(Step::More);
+        }
         txn.delete(key);
         from = key.next();
+        count += 1;
     }
-    Ok(())
+    Ok(Step::Done)
 }

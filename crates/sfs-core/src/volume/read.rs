@@ -13,11 +13,10 @@ use super::Volume;
 use super::handles::Handle;
 use super::txn::Txn;
 use crate::format::{
-    Corruption, CorruptionKind, FileKind, InodeFlags, ItemKind, Key, Mapping, MappingRun,
-    Structure, run_key,
+    Corruption, CorruptionKind, FileKind, ItemKind, Key, Mapping, MappingRun, Structure, run_key,
 };
 use crate::meta::{Fault, mapping};
-use crate::request::{ReadBuffer, Seek};
+use crate::request::ReadBuffer;
 use crate::{Error, Result};
 
 /// A block whose mapping changes under a reader this often is not what it should be.
@@ -131,8 +130,8 @@ impl Volume {
             let writing = self.writing.read();
             if !writing.is_empty() {
                 for (at, block) in (address..).zip(blocks.iter_mut()) {
-                    if let Some(payload) = writing.get(&at) {
-                        block.clone_from(payload.block());
+                    if let Some(memory) = writing.get(&at) {
+                        block.clone_from(memory.block());
                         found += 1;
                     }
                 }
@@ -151,63 +150,6 @@ impl Volume {
             self.read_blocks(at, std::slice::from_mut(block))?;
         }
         Ok(())
-    }
-
-    /// The next data or hole of `ino` at or after `offset`.
-    pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
-        let handle = self.handles.get(ino);
-        let _io = handle.io.read();
-        let inode = self.attributes(ino)?;
-        if offset >= inode.size {
-            return Err(Error::OutOfRange);
-        }
-        let whole = inode.kind() != FileKind::Regular || inode.flags.contains(InodeFlags::INLINE);
-        let mut block = offset / BLOCK_SIZE as u64;
-        let end = inode.size.div_ceil(BLOCK_SIZE as u64);
-        while block < end {
-            let next = match whole {
-                true => Some(block),
-                false => self.next_data(&handle, block as u32)?.map(u64::from),
-            };
-            let found = match what {
-                Seek::Data => next,
-                Seek::Hole if next == Some(block) => None,
-                Seek::Hole => Some(block),
-            };
-            match (found, what) {
-                (Some(found), _) => {
-                    let at = (found * BLOCK_SIZE as u64).max(offset);
-                    return if at < inode.size { Ok(at) } else { Err(Error::OutOfRange) };
-                }
-                (None, Seek::Data) => return Err(Error::OutOfRange),
-                (None, Seek::Hole) => block += 1,
-            }
-        }
-        match what {
-            Seek::Hole => Ok(inode.size),
-            Seek::Data => Err(Error::OutOfRange),
-        }
-    }
-
-    /// The first block of a file at or after `block` that is not a hole.
-    fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
-        let dirty = handle.data().dirty.range(block..).next().map(|(block, _)| *block);
-        let mapped = self.consult(|txn| {
-            let mut from = run_key(handle.ino, block);
-            while let Some((key, value)) = txn.tree().first_from(&from)? {
-                if key.ino != handle.ino || key.kind != from.kind {
-                    break;
-                }
-                let run = MappingRun::decode(value, &key)?;
-                let base = super::txn::run_base(&key)?;
-                if let Some((found, _)) = run.iter(base).find(|(found, _)| *found >= block) {
-                    return Ok(Some(found));
-                }
-                from = key.next();
-            }
-            Ok(None)
-        })?;
-        Ok([dirty, mapped].into_iter().flatten().min())
     }
 }
 

@@ -23,6 +23,8 @@ impl Volume {
         let Ok(count) = ChunkSummary::peek(blocks.as_bytes(), address, u64::from(room)) else {
             return Ok(None);
         };
+        // A forged header gets no more than the rest of a segment here, as `peek` has made sure, and
+        // no less would do: a summary may be all delta. Its checksum covers it whole.
         if count > 1 {
             blocks = Block::new_vec_zeroed(count).expect("memory for a summary");
             self.device.read(address, &mut blocks)?;

@@ -45,6 +45,11 @@ fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<First<'a>, Corr
     Ok(First { name, value_len, value })
 }
 
+/// Whether the item at `key` is the first part of an attribute.
+pub(super) fn is_beginning(key: &Key) -> bool {
+    key.kind == ItemKind::Xattr as u8 && key.offset & 0xffff == 0
+}
+
 fn first_key(hasher: &NameHasher, ino: u64, name: &[u8]) -> Key {
     Key::new(ino, ItemKind::Xattr, hasher.hash(name) >> 32 << 32)
 }

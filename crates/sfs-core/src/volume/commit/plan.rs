@@ -18,7 +18,7 @@ use crate::buffer::BlockRef;
 use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry, run_key,
 };
-use crate::log::{Append, Batch, Payload};
+use crate::log::{Append, Batch};
 use crate::meta::{Fault, Meta};
 use crate::policy::{Candidate, GROUPS_MAX};
 use crate::request::Remainder;
@@ -42,7 +42,7 @@ impl Chosen {
         let Mapping { checksum, history, .. } = self.mapping;
         Append {
             entry: SummaryEntry::Data { ino: self.ino, block: self.block, checksum, history },
-            payload: Payload::Data(self.memory.clone()),
+            memory: self.memory.clone(),
         }
     }
 }

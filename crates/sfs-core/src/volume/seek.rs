@@ -1,0 +1,84 @@
+//! Data and holes of files.
+//!
+//! Owns: what is a hole: what is neither mapped nor dirty.
+//! Promises: what was written is data; a step is a run, not a block.
+//! Never: reads content.
+
+use sfs_device::BLOCK_SIZE;
+
+use super::Volume;
+use super::handles::Handle;
+use crate::format::{FileKind, InodeFlags, MappingRun, RUN_BLOCKS, run_key};
+use crate::request::Seek;
+use crate::{Error, Result};
+
+impl Volume {
+    /// The next data or hole of `ino` at or after `offset`.
+    pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
+        let handle = self.handles.get(ino);
+        let _io = handle.io.read();
+        let inode = self.attributes(ino)?;
+        if offset >= inode.size {
+            return Err(Error::OutOfRange);
+        }
+        let whole = inode.kind() != FileKind::Regular || inode.flags.contains(InodeFlags::INLINE);
+        let first = offset / BLOCK_SIZE as u64;
+        let end = inode.size.div_ceil(BLOCK_SIZE as u64);
+        let found = match what {
+            Seek::Data if whole => Some(first),
+            Seek::Hole if whole => Some(end),
+            Seek::Data => self.next_data(&handle, first as u32)?.map(u64::from),
+            Seek::Hole => Some(self.next_hole(&handle, first, end)?),
+        };
+        let at = found.ok_or(Error::OutOfRange)? * BLOCK_SIZE as u64;
+        match what {
+            Seek::Data if at >= inode.size => Err(Error::OutOfRange),
+            _ => Ok(at.clamp(offset, inode.size)),
+        }
+    }
+
+    /// The first block of a file from `block` on that is a hole; `end` if there is none before.
+    fn next_hole(&self, handle: &Handle, mut block: u64, end: u64) -> Result<u64> {
+        while block < end {
+            let last = (block | u64::from(RUN_BLOCKS - 1)).min(end - 1);
+            // Dirty ones first: what is written out meanwhile is mapped.
+            let blocks = block as u32..=last as u32;
+            let dirty: Vec<u32> = handle.data().dirty.range(blocks.clone()).map(|d| *d.0).collect();
+            let key = run_key(handle.ino, block as u32);
+            let run = self.consult(|txn| {
+                let value = txn.tree().get(&key)?;
+                Ok(value.map(|value| MappingRun::decode(value, &key)).transpose()?)
+            })?;
+            let is_data = |block: u32| {
+                run.as_ref().is_some_and(|run| run.get(block).is_some())
+                    || dirty.binary_search(&block).is_ok()
+            };
+            if let Some(hole) = blocks.into_iter().find(|block| !is_data(*block)) {
+                return Ok(hole.into());
+            }
+            block = last + 1;
+        }
+        Ok(end)
+    }
+
+    /// The first block of a file at or after `block` that is not a hole.
+    fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
+        let dirty = handle.data().dirty.range(block..).next().map(|(block, _)| *block);
+        let mapped = self.consult(|txn| {
+            let mut from = run_key(handle.ino, block);
+            while let Some((key, value)) = txn.tree().first_from(&from)? {
+                if key.ino != handle.ino || key.kind != from.kind {
+                    break;
+                }
+                let run = MappingRun::decode(value, &key)?;
+                let base = super::txn::run_base(&key)?;
+                if let Some((found, _)) = run.iter(base).find(|(found, _)| *found >= block) {
+                    return Ok(Some(found));
+                }
+                from = key.next();
+            }
+            Ok(None)
+        })?;
+        Ok([dirty, mapped].into_iter().flatten().min())
+    }
+}
