@@ -83,7 +83,7 @@ pub struct PoliciesReport {
 }
 
 /// What a group holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
     /// Its number.
     pub group: u8,
@@ -95,6 +95,8 @@ pub struct GroupReport {
     pub open_segments: u32,
     /// Blocks in them that live.
     pub live_blocks: u64,
+    /// The group's centre, if the placement has centres: for `sfs` a hotness.
+    pub centre: Option<f64>,
 }
 
 /// What a group is for.
@@ -182,9 +184,10 @@ impl SegmentsReport {
 
 impl From<&GroupStatus> for GroupReport {
     fn from(status: &GroupStatus) -> Self {
-        let GroupStatus { group, holds_metadata, segments, open_segments, live_blocks } = *status;
+        let GroupStatus { group, holds_metadata, segments, open_segments, live_blocks, centre } =
+            *status;
         let holds = if holds_metadata { Holds::Metadata } else { Holds::Data };
-        Self { group, holds, segments, open_segments, live_blocks }
+        Self { group, holds, segments, open_segments, live_blocks, centre }
     }
 }
 

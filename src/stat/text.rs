@@ -62,11 +62,15 @@ impl Report {
         };
         let blocks = u64::from(group.segments) * u64::from(self.segments.blocks);
         let fill = 100.0 * group.live_blocks as f64 / blocks as f64;
-        writeln!(
+        write!(
             f,
             "  group {:<5} {holds}: {} segments, {} of them open; {fill:.1}% live",
             group.group, group.segments, group.open_segments
-        )
+        )?;
+        match group.centre {
+            Some(centre) => writeln!(f, "; centre {centre:.3e}"),
+            None => writeln!(f),
+        }
     }
 }
 

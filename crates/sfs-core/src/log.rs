@@ -8,6 +8,8 @@
 mod batch;
 mod heads;
 
+use crate::format::UsageEntry;
+
 pub(crate) use batch::{Append, Batch, Chunk};
 pub(crate) use heads::{Head, Heads};
 
@@ -15,7 +17,7 @@ pub(crate) use heads::{Head, Heads};
 pub(crate) const METADATA_HEAD: u8 = 0;
 
 /// The head of the first group; the other groups' follow.
-pub(crate) const FIRST_GROUP_HEAD: u8 = 1;
+pub(crate) const FIRST_GROUP_HEAD: u8 = UsageEntry::FIRST_GROUP;
 
 /// Where the log stands.
 pub(crate) struct Log {

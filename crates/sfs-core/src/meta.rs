@@ -11,7 +11,6 @@ use crate::format::{
     Change, Corruption, Key, Mapping, MappingRun, POLICY_STATE_LEN_MAX, PolicyRecord, codec,
     run_key,
 };
-use crate::log::FIRST_GROUP_HEAD;
 use crate::policy::{self, Placement, VictimSelection};
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
@@ -251,7 +250,7 @@ impl Meta {
     /// The group that the block of `mapping` is in.
     pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<u8> {
         let segment = self.usage.segment_of(mapping.address)?;
-        self.usage.entry(segment).group.checked_sub(FIRST_GROUP_HEAD)
+        self.usage.entry(segment).data_group()
     }
 
     /// A segment writing begins: the policies may look at all segments. What is written meanwhile

@@ -71,6 +71,12 @@ pub trait Placement: Send + Sync {
     /// The group of a block, `0..group_count`.
     fn group(&self, candidate: &Candidate, now: u32) -> u8;
 
+    /// Centres of the groups, in the order of their numbers, where it has any: hotness, in writes a
+    /// tick, or what else it goes by. Empty before the groups have been drawn.
+    fn centres(&self) -> &[f64] {
+        &[]
+    }
+
     /// The history of a block that a user writes, from what it was before.
     fn history(&self, before: Option<History>, now: u32) -> History {
         let count = before.map_or(0, History::write_count);

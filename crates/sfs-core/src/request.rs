@@ -280,7 +280,7 @@ pub struct Counters {
 }
 
 /// A volume as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// Name of the placement policy.
     pub placement: &'static str,
@@ -314,7 +314,7 @@ pub struct SegmentCounts {
 }
 
 /// What one head has written and still lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GroupStatus {
     /// The group's number: its head's.
     pub group: u8,
@@ -326,6 +326,8 @@ pub struct GroupStatus {
     pub open_segments: u32,
     /// Blocks in them that live.
     pub live_blocks: u64,
+    /// Where its centre is, if the placement has centres (see [`crate::policy::Placement::centres`]).
+    pub centre: Option<f64>,
 }
 
 /// What happened to a volume in all its mounts, as far as its checkpoints say.

@@ -85,6 +85,9 @@ const _: () = assert!(size_of::<RawUsage>() == RAW_LEN);
 const _: () = assert!(size_of::<UsageEntry>() <= 64);
 
 impl UsageEntry {
+    /// What [`UsageEntry::group`] is for the first group of data; 0 is for tree nodes.
+    pub const FIRST_GROUP: u8 = 1;
+
     /// A segment that was never written.
     pub const NEW: Self = Self {
         live_blocks: 0,
@@ -96,6 +99,11 @@ impl UsageEntry {
         sealed: 0,
         stamp: 0,
     };
+
+    /// The group of the data blocks in it; `None` for a segment of tree nodes.
+    pub fn data_group(&self) -> Option<u8> {
+        self.group.checked_sub(Self::FIRST_GROUP)
+    }
 
     /// The value of the item that holds `entries` (at most [`USAGE_PER_ITEM`]).
     pub fn encode_item(entries: &[Self]) -> Vec<u8> {

@@ -58,7 +58,7 @@ impl Index {
         let time = f64::from(now.saturating_sub(self.counted));
         self.counted = now;
         for segment in segments.iter().filter(|segment| segment.state == SegmentState::Sealed) {
-            if let Some(lives) = self.groups.get_mut(usize::from(segment.group)) {
+            if let Some(lives) = group_mut(&mut self.groups, segment) {
                 lives.exposure += f64::from(segment.live_blocks) * time;
             }
         }
@@ -67,7 +67,7 @@ impl Index {
     /// Deaths per block and tick that are expected of a segment with this live fraction.
     fn lambda(&self, segment: &UsageEntry, u: f64, now: u32) -> f64 {
         let seen = (-u.ln(), age(segment, now));
-        match self.groups.get(usize::from(segment.group)) {
+        match segment.data_group().and_then(|group| self.groups.get(usize::from(group))) {
             Some(lives) if lives.deaths >= 1.0 => {
                 let expected = GROUP_WEIGHT * lives.exposure / lives.deaths;
                 (GROUP_WEIGHT + seen.0) / (expected + seen.1)
@@ -75,6 +75,11 @@ impl Index {
             _ => seen.0 / seen.1,
         }
     }
+}
+
+/// The lives of the group that `segment` is of.
+fn group_mut<'a>(groups: &'a mut [Lives; GROUPS], segment: &UsageEntry) -> Option<&'a mut Lives> {
+    groups.get_mut(usize::from(segment.data_group()?))
 }
 
 impl VictimSelection for Index {
@@ -108,7 +113,7 @@ impl VictimSelection for Index {
 
     fn note_death(&mut self, segment: &UsageEntry, _now: u32) {
         if segment.state == SegmentState::Sealed
-            && let Some(lives) = self.groups.get_mut(usize::from(segment.group))
+            && let Some(lives) = group_mut(&mut self.groups, segment)
         {
             lives.deaths += 1.0;
         }

@@ -69,7 +69,7 @@ impl Placement for SepBit {
     }
 
     fn note_cleaning(&mut self, segment: &UsageEntry, now: u32) {
-        if segment.group != 0 {
+        if segment.data_group() != Some(0) {
             return;
         }
         self.sum += u64::from(now.saturating_sub(segment.opened));

@@ -67,7 +67,9 @@ pub(super) fn segment_hotness(segment: &UsageEntry, now: u32) -> f64 {
 
 /// A segment that holds data of a placement's group, not the tree.
 pub(super) fn holds_data(segment: &UsageEntry) -> bool {
-    segment.state == SegmentState::Sealed && segment.live_blocks > 0 && segment.group < GROUPS_MAX
+    segment.state == SegmentState::Sealed
+        && segment.live_blocks > 0
+        && segment.data_group().is_some()
 }
 
 impl Placement for Sfs {
@@ -100,6 +102,10 @@ impl Placement for Sfs {
             None => hotness(candidate.file_write_count, candidate.file_modified, now),
         };
         self.quantization.group(self.scale(hotness))
+    }
+
+    fn centres(&self) -> &[f64] {
+        self.quantization.centres().unwrap_or(&[])
     }
 
     fn save(&self, state: &mut Vec<u8>) {

@@ -14,7 +14,8 @@ impl Volume {
     pub fn status(&self) -> Status {
         let meta = self.meta.read();
         let entries = meta.usage.entries();
-        let (segments, groups) = (count_segments(entries), count_groups(entries));
+        let (segments, groups) =
+            (count_segments(entries), count_groups(entries, meta.placement.centres()));
         let (placement, victims) = (meta.placement.name(), meta.victims.name());
         drop(meta); // What follows takes the lock, too.
         Status {
@@ -56,7 +57,7 @@ fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
 }
 
 /// The groups that have segments, by number.
-fn count_groups(entries: &[UsageEntry]) -> Vec<GroupStatus> {
+fn count_groups(entries: &[UsageEntry], centres: &[f64]) -> Vec<GroupStatus> {
     let mut groups: Vec<GroupStatus> = Vec::new();
     let held =
         |entry: &&UsageEntry| matches!(entry.state, SegmentState::Open | SegmentState::Sealed);
@@ -65,8 +66,13 @@ fn count_groups(entries: &[UsageEntry]) -> Vec<GroupStatus> {
             Ok(at) => at,
             Err(at) => {
                 let holds_metadata = entry.group == METADATA_HEAD;
-                let group =
-                    GroupStatus { group: entry.group, holds_metadata, ..Default::default() };
+                let centre = entry.data_group().and_then(|group| centres.get(usize::from(group)));
+                let group = GroupStatus {
+                    group: entry.group,
+                    holds_metadata,
+                    centre: centre.copied(),
+                    ..Default::default()
+                };
                 groups.insert(at, group);
                 at
             }
@@ -102,8 +108,14 @@ mod tests {
             segments,
             open_segments,
             live_blocks,
+            centre: None,
         };
         let expected = [group(0, true, 1, 1, 3), group(2, false, 2, 1, 12)];
-        assert_eq!(count_groups(&entries), expected);
+        assert_eq!(count_groups(&entries, &[]), expected);
+        let centred = count_groups(&entries, &[0.5, 0.25]);
+        assert_eq!(
+            centred.iter().map(|group| group.centre).collect::<Vec<_>>(),
+            [None, Some(0.25)]
+        );
     }
 }

@@ -27,7 +27,8 @@ impl Simulation {
         let segment_blocks = self.log.segment_blocks();
         self.counters.victims += 1;
         self.counters.histogram_cleaning[bin(entry.live_blocks, segment_blocks)] += 1;
-        let of_group = &mut self.counters.group_victims[usize::from(entry.group % 8)];
+        let of_group =
+            &mut self.counters.group_victims[usize::from(entry.data_group().unwrap_or(0) % 8)];
         of_group.0 += 1;
         of_group.1 += u64::from(entry.live_blocks);
         if entry.live_blocks > 0 {

@@ -74,7 +74,10 @@ impl Log {
     /// The group of the segment that it is in, or was in last.
     pub(super) fn group(&self, block: u32) -> Option<u8> {
         let slot = self.location[block as usize];
-        (slot != NOWHERE).then(|| self.entries[(slot / self.segment_blocks) as usize].group)
+        if slot == NOWHERE {
+            return None;
+        }
+        self.entries[(slot / self.segment_blocks) as usize].data_group()
     }
 
     /// The segment that it is in, or was in last.
@@ -119,8 +122,12 @@ impl Log {
     pub(super) fn open(&mut self, head: u8, group: u8, now: u32) {
         let segment = self.clean.pop_front().expect("the reserve holds a segment for every head");
         let state = SegmentState::Open;
-        self.entries[segment as usize] =
-            UsageEntry { state, group, opened: now, ..UsageEntry::NEW };
+        self.entries[segment as usize] = UsageEntry {
+            state,
+            group: UsageEntry::FIRST_GROUP + group,
+            opened: now,
+            ..UsageEntry::NEW
+        };
         self.heads[usize::from(head)] = Some(Head { segment, used: 0 });
     }
 
