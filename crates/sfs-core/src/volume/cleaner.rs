@@ -75,10 +75,31 @@ pub(super) struct Cleaner {
     victims: Vec<u32>,
     /// Blocks under cleaning: they wait until there are enough of them.
     moves: Vec<Move>,
-    /// Segments Clean or Drained when this round began.
-    had: usize,
-    /// Rounds in a row that gained nothing.
+    gain: Gain,
+}
+
+/// What cleaning has come to since a user changed something.
+#[derive(Clone, Copy, Default)]
+struct Gain {
+    /// Changes by users so far.
+    changes: u64,
+    /// Most segments that were to be had after a round.
+    most: usize,
+    /// Rounds in a row that did not bring more. It is reckoned over all rounds, for one may gain
+    /// what the checkpoint after it takes.
     vain: u32,
+}
+
+impl Gain {
+    /// A round has ended with `segments` to be had; says whether another is worth while.
+    fn note(&mut self, changes: u64, segments: usize) -> bool {
+        if self.changes != changes {
+            *self = Self { changes, ..Self::default() };
+        }
+        self.vain = if segments > self.most { 0 } else { self.vain + 1 };
+        self.most = self.most.max(segments);
+        self.vain < VAIN_ROUNDS_MAX
+    }
 }
 
 impl Cleaner {
@@ -143,8 +164,10 @@ impl Volume {
 
     /// Others may take the victims that are still in hand.
     fn let_go(&self, cleaner: &mut Cleaner) {
+        let gain = cleaner.gain;
+        let round = std::mem::replace(cleaner, Cleaner { gain, ..Cleaner::default() });
         let mut unfit = self.unfit.lock();
-        for victim in std::mem::take(cleaner).victims {
+        for victim in round.victims {
             unfit.taken.remove(&victim);
         }
     }
@@ -164,19 +187,16 @@ impl Volume {
             }
             other => other?,
         }
-        let had = {
-            let meta = self.meta.read();
-            meta.usage.clean_count() + meta.usage.drained_count()
-        };
-        let vain = if had > cleaner.had { 0 } else { cleaner.vain + 1 };
-        let round = std::mem::replace(cleaner, Cleaner { vain, ..Cleaner::default() });
+        let mut gain = cleaner.gain;
+        let goes_on = gain.note(self.clock.changes(), self.to_be_had());
+        let round = std::mem::replace(cleaner, Cleaner { gain, ..Cleaner::default() });
         let mut unfit = self.unfit.lock();
         for victim in &round.victims {
             unfit.taken.remove(victim);
             unfit.emptied.insert(*victim);
         }
         self.counters.segments_cleaned.fetch_add(round.victims.len() as u64, Ordering::Relaxed);
-        Ok(if vain < VAIN_ROUNDS_MAX { Step::Written } else { Step::Nothing })
+        Ok(if goes_on { Step::Written } else { Step::Nothing })
     }
 
     /// A checkpoint has written the nodes of the segments that have been emptied. What still lives
@@ -194,10 +214,6 @@ impl Volume {
     fn take_victim(&self, cleaner: &mut Cleaner, choice: Choice) -> Result<bool> {
         let Some(victim) = self.choose_victim(cleaner, choice) else { return Ok(false) };
         self.unfit.lock().taken.insert(victim);
-        if cleaner.victims.is_empty() {
-            let meta = self.meta.read();
-            cleaner.had = meta.usage.clean_count() + meta.usage.drained_count();
-        }
         cleaner.victims.push(victim);
         cleaner.unread = self.segment_entries(victim)?;
         cleaner.unread.reverse();

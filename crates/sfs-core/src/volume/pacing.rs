@@ -187,7 +187,7 @@ impl Volume {
     }
 
     /// Segments that will be Clean after a checkpoint, which takes some itself.
-    fn to_be_had(&self) -> usize {
+    pub(super) fn to_be_had(&self) -> usize {
         let meta = self.meta.read();
         let most = meta.usage.clean_count() + meta.usage.drained_count();
         most.saturating_sub(self.checkpoint_reserve(&meta))

@@ -73,6 +73,11 @@ impl Clock {
         self.due.lock().futile = Some(self.changes.load(Ordering::Relaxed));
     }
 
+    /// Changes by users so far.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
     /// Something has changed.
     pub(super) fn note_change(&self) {
         self.changes.fetch_add(1, Ordering::Relaxed);
