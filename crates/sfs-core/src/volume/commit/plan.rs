@@ -330,6 +330,13 @@ fn plan_blocks<'a>(
         let group = meta.placement.group(&candidate, now);
         planned.push(PlannedBlock { block, dirty: dirty.clone(), old, group });
     }
+    // What is appended cannot be written before the last block that was there: see `finish`.
+    let end = inode.size / BLOCK_SIZE as u64;
+    if let Some(PlannedBlock { group, .. }) = planned.last() {
+        let group = *group;
+        let appended = planned.iter_mut().rev().take_while(|p| u64::from(p.block) >= end);
+        appended.for_each(|planned| planned.group = group);
+    }
     Ok(planned)
 }
 
