@@ -4,7 +4,7 @@
 //! Promises: each chunk is used once, as sequence numbers grow, so it ends with the log.
 //! Never: writes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
     Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, ItemKind, Key,
@@ -27,8 +27,8 @@ struct Log {
     previous: u32,
     /// Segment and next block of each head.
     heads: BTreeMap<u8, (u32, u32)>,
-    /// Segments that may be opened, in this order.
-    clean: VecDeque<u32>,
+    /// Segments that may be opened, by stamp.
+    clean: BTreeSet<(u64, u32)>,
 }
 
 /// What the log said.
@@ -59,9 +59,12 @@ pub(crate) fn roll_forward(
         if !is_end {
             continue;
         }
-        if let Err(finding) = apply(&batch, items, &mut rolled.next_ino) {
-            findings.push(finding);
-            break;
+        match apply(&batch, items, &mut rolled.next_ino) {
+            Ok(released) => log.clean.extend(released),
+            Err(finding) => {
+                findings.push(finding);
+                break;
+            }
         }
         rolled.chunks += batch.len() as u64;
         batch.clear();
@@ -75,17 +78,15 @@ impl Log {
         let heads = record.heads.iter().filter(|head| {
             head.segment < layout.segment_count && head.next_block <= layout.segment_blocks
         });
-        let mut clean: Vec<(u64, u32)> = usage
+        let clean = usage
             .iter()
             .filter(|(_, entry)| matches!(entry.state, SegmentState::Clean | SegmentState::Drained))
-            .map(|(segment, entry)| (entry.stamp, segment))
-            .collect();
-        clean.sort_unstable();
+            .map(|(segment, entry)| (entry.stamp, segment));
         Self {
             next_sequence: record.next_sequence,
             previous: record.previous,
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
-            clean: clean.into_iter().map(|(_, segment)| segment).collect(),
+            clean: clean.collect(),
         }
     }
 
@@ -101,12 +102,12 @@ impl Log {
                     .map(|chunk| (chunk, segment, block))
             })
             .or_else(|| {
-                let segment = *self.clean.front()?;
+                let (_, segment) = *self.clean.first()?;
                 self.expected(volume, segment, 0).map(|chunk| (chunk, segment, 0))
             });
         let (chunk, segment, block) = found?;
-        if self.clean.front() == Some(&segment) {
-            self.clean.pop_front();
+        if self.clean.first().is_some_and(|(_, first)| *first == segment) {
+            self.clean.pop_first();
         }
         self.heads.insert(chunk.header.head, (segment, block + chunk.block_count() as u32));
         self.next_sequence = self.next_sequence.checked_add(1)?;
@@ -125,8 +126,13 @@ impl Log {
     }
 }
 
-/// Applies a batch: unmaps, then items, then the mappings of its data.
-fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Result<(), Finding> {
+/// Applies a batch: unmaps, then items, then the mappings of its data. Gives the segments that it
+/// releases.
+fn apply(
+    batch: &[ChunkSummary],
+    items: &mut Items,
+    next_ino: &mut u64,
+) -> Result<Vec<(u64, u32)>, Finding> {
     let at = batch.last().map_or(0, |chunk| chunk.header.address);
     let damaged = |corruption| Finding::DeltaDamaged { corruption };
     let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
@@ -139,11 +145,13 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
                 items.unmap(ino, first..=last).map_err(damaged)?;
             }
             Change::NextIno(ino) => *next_ino = ino.max(*next_ino),
-            Change::Put { .. } | Change::Delete { .. } => {}
+            Change::Put { .. } | Change::Delete { .. } | Change::Release { .. } => {}
         }
     }
+    let mut released = Vec::new();
     for change in changes {
         match change {
+            Change::Release { segment, stamp } => released.push((stamp, segment)),
             Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => return Err(damaged(wrong)),
             Change::Put { key, value } => items.put(said_key(&key, at)?, value.into()),
             Change::Delete { key } => items.delete(&said_key(&key, at)?),
@@ -160,7 +168,7 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
             items.map(ino, block, mapping).map_err(damaged)?;
         }
     }
-    Ok(())
+    Ok(released)
 }
 
 /// A key that a delta may name: mappings follow from the summaries, usage from the checkpoint.
