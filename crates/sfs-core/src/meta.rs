@@ -280,10 +280,9 @@ impl Meta {
     }
 
     /// `segment` is going to be cleaned.
-    pub(crate) fn take_victim(&mut self, segment: u32) -> u32 {
+    pub(crate) fn note_cleaning(&mut self, segment: u32) {
         let now = self.usage.clock.now();
         self.placement.note_cleaning(self.usage.entry(segment), now);
-        segment
     }
 
     /// What the policies want to find again.

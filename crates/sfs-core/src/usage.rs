@@ -12,6 +12,7 @@ use crate::format::{
     Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
     UsageEntry,
 };
+use crate::log::METADATA_HEAD;
 
 /// Usage of all segments.
 pub(crate) struct UsageTable {
@@ -23,6 +24,8 @@ pub(crate) struct UsageTable {
     /// Items (pages of the table) that differ from what the tree holds.
     dirty_items: BTreeSet<u32>,
     live_blocks: u64,
+    /// How many of them are tree nodes.
+    live_nodes: u64,
     drained_count: usize,
     /// Segments sealed since the last [`UsageTable::settle`].
     unsettled: Vec<u32>,
@@ -50,7 +53,9 @@ impl UsageTable {
             .filter(|segment| entries[*segment as usize].state == SegmentState::Clean)
             .collect();
         clean.sort_by_key(|segment| (entries[*segment as usize].stamp, *segment));
-        let live_blocks = entries.iter().map(|entry| u64::from(entry.live_blocks)).sum();
+        let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
+        let live_blocks = entries.iter().map(live).sum();
+        let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         Self {
             layout,
             clock: WriteClock::new(&layout, blocks_written),
@@ -58,6 +63,7 @@ impl UsageTable {
             clean: clean.into(),
             dirty_items: BTreeSet::new(),
             live_blocks,
+            live_nodes,
             drained_count: 0,
             unsettled: Vec::new(),
         }
@@ -108,10 +114,9 @@ impl UsageTable {
         self.live_blocks
     }
 
-    /// Blocks that live in segments of head `group`.
-    pub(crate) fn live_blocks_of(&self, group: u8) -> usize {
-        let of_group = self.entries.iter().filter(|entry| entry.group == group);
-        of_group.map(|entry| entry.live_blocks as usize).sum()
+    /// Those of them that are tree nodes.
+    pub(crate) fn live_nodes(&self) -> u64 {
+        self.live_nodes
     }
 
     pub(crate) fn clean_count(&self) -> usize {
@@ -174,11 +179,10 @@ impl UsageTable {
     /// A data block lives now.
     pub(crate) fn add(&mut self, mapping: &Mapping) {
         let segment = self.layout.segment_of(mapping.address).expect("we placed it in a segment");
+        self.add_live(segment);
         let entry = self.edit(segment);
-        entry.live_blocks += 1;
         entry.write_count_sum += u64::from(mapping.history.write_count());
         entry.modified_sum += u64::from(mapping.history.modified);
-        self.live_blocks += 1;
     }
 
     /// A data block died. Where the table of a forged image does not count it, nothing more is
@@ -196,8 +200,7 @@ impl UsageTable {
     /// A tree node lives now.
     pub(crate) fn add_node(&mut self, address: u64) {
         let segment = self.layout.segment_of(address).expect("we placed it in a segment");
-        self.edit(segment).live_blocks += 1;
-        self.live_blocks += 1;
+        self.add_live(segment);
     }
 
     /// A tree node died; as for [`UsageTable::remove`].
@@ -206,11 +209,21 @@ impl UsageTable {
         self.drop_live(segment, sequence);
     }
 
+    fn add_live(&mut self, segment: u32) {
+        let entry = self.edit(segment);
+        entry.live_blocks += 1;
+        let of_nodes = holds_nodes(entry);
+        self.live_blocks += 1;
+        self.live_nodes += u64::from(of_nodes);
+    }
+
     fn drop_live(&mut self, segment: u32, sequence: u64) {
         let entry = self.edit(segment);
         if entry.live_blocks > 0 {
             entry.live_blocks -= 1;
+            let of_nodes = holds_nodes(entry);
             self.live_blocks -= 1;
+            self.live_nodes -= u64::from(of_nodes);
         }
         if !self.unsettled.contains(&segment) {
             self.drain_if_empty(segment, sequence);
@@ -264,4 +277,9 @@ impl UsageTable {
     pub(crate) fn item_count(&self) -> u32 {
         self.layout.segment_count.div_ceil(USAGE_PER_ITEM)
     }
+}
+
+/// Whether the segment is the metadata head's.
+fn holds_nodes(entry: &UsageEntry) -> bool {
+    entry.group == METADATA_HEAD
 }

@@ -35,7 +35,7 @@ mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -150,6 +150,11 @@ impl Volume {
     /// What never changes about the volume.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// Whether a write has failed, since when nothing is written any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     /// What happened since the volume was opened.

@@ -11,12 +11,19 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Request, Selection};
+use super::commit::{Request, Reserve, Selection};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
 use crate::{Error, Result};
+
+/// Nodes that a checkpoint makes dirty itself, but for those that so many changes do: of the usage
+/// table, and what leads to them.
+const NODES_MORE: usize = 16;
+
+/// Nodes that these may be split into.
+const SPLITS: usize = 2;
 
 /// A consistent state of the tree, about to be written.
 struct Snapshot {
@@ -27,11 +34,14 @@ struct Snapshot {
 }
 
 impl Volume {
-    /// Segments that the next checkpoint may have to open.
-    pub(super) fn checkpoint_reserve(&self, meta: &Meta) -> usize {
-        // The usage items that change are nodes too; they are few beside the rest.
-        let nodes = meta.tree.dirty_count() + meta.tree.dirty_count() / 4 + 16;
-        nodes / (self.superblock.layout.segment_blocks as usize - 2) + 2
+    /// Segments that the next checkpoint may have to open when `more` leaves have been changed
+    /// before it.
+    pub(super) fn checkpoint_reserve(&self, meta: &Meta, more: usize) -> usize {
+        // A change makes a leaf dirty and what leads to it, and the sums of a segment. No node is
+        // written twice; splitting makes new ones.
+        let stay = (meta.usage.live_nodes() as usize).saturating_sub(meta.tree.old_count());
+        let nodes = meta.tree.dirty_count() + (more + more / 4 + NODES_MORE).min(stay) + more / 4;
+        (nodes + SPLITS).div_ceil(Batch::segment_room(&self.superblock.layout))
     }
 
     /// Makes all metadata durable. Data that waits goes on waiting, but for what must not be behind
@@ -88,7 +98,7 @@ impl Volume {
             return Ok(Vec::new());
         }
         let selection = &Selection::Files(BTreeSet::new());
-        let request = Request { selection, moves: &[], reserve: 0 };
+        let request = Request { selection, moves: &[], reserve: Reserve::Nothing };
         Ok(self.build(log, meta, &request)?.chunks)
     }
 

@@ -47,15 +47,25 @@ pub(super) struct Move {
 pub(super) struct Request<'a> {
     pub(super) selection: &'a Selection,
     pub(super) moves: &'a [Move],
-    /// Clean segments that must be left.
-    pub(super) reserve: usize,
+    pub(super) reserve: Reserve,
+}
+
+/// Which segments a batch leaves Clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reserve {
+    /// Those that it takes to clean another, for whoever comes next.
+    Cleaning,
+    /// Those of the checkpoint that lets go what is cleaned.
+    Checkpoint,
+    /// None: the batch is part of a checkpoint.
+    Nothing,
 }
 
 /// Out of how many times as many dirty blocks the largest groups are chosen.
 const CHOICE: usize = 2;
 
 /// Segments that a short delta may open: it may cross into one more.
-const DELTA_SEGMENTS: usize = 1;
+pub(super) const DELTA_SEGMENTS: usize = 1;
 
 /// Bytes that a change takes in a delta at most: a key, the longest value, and what frames them.
 const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
@@ -67,6 +77,13 @@ pub(super) enum Progress {
     Done,
     /// There was no room for the rest.
     More,
+}
+
+/// What is going to be a batch, while it can still be given up.
+struct Plan<'a> {
+    files: Vec<FilePlan<'a>>,
+    chosen: Vec<Chosen>,
+    progress: Progress,
 }
 
 /// A batch that has taken effect in memory and is to be written.
@@ -88,26 +105,23 @@ impl Volume {
         meta: &mut Meta,
         request: &Request<'_>,
     ) -> std::result::Result<Built, Fault> {
-        let room = self.room(log, meta, request);
-        let (ordered, others) = self.select(request.selection);
         meta.begin_writing(self.superblock.layout.segment_blocks);
-        let limit = match request.selection {
-            Selection::Largest(count) => room.min(count * CHOICE),
-            _ => room,
+        let (ordered, others) = self.select(request.selection);
+        let mut room = self.room(log, meta, request);
+        let Plan { files, mut chosen, progress } = loop {
+            let plan = self.plan(log, meta, request, (&ordered, &others), room)?;
+            if self.has_room(log, meta, &plan, request.reserve) {
+                break plan;
+            }
+            // It is more than it seemed: half of it is a start.
+            room /= 2;
+            if room == 0 || !request.moves.is_empty() {
+                return Err(Error::NoSpace.into());
+            }
         };
-        let (mut files, progress) = plan_files(meta, (&ordered, room), (&others, limit))?;
-        if let Selection::Largest(count) = request.selection {
-            plan::keep_largest(&mut files, *count);
-        }
-        let mut chosen = self.choose(meta, &mut files, request)?;
-        if meta.usage.clean_count() < self.comfort(meta) {
-            let group = roomiest(log, meta, &self.superblock.layout);
-            plan::gather(&mut chosen, group);
-        }
         if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
             return Ok(Built { chunks: Vec::new(), progress });
         }
-        self.check_room(log, meta, &chosen, &files, request.reserve)?;
 
         for file in files {
             self.settle_file(meta, file);
@@ -130,6 +144,31 @@ impl Volume {
         Ok(Built { chunks, progress })
     }
 
+    /// What goes, `room` dirty blocks at most.
+    fn plan<'a>(
+        &self,
+        log: &Log,
+        meta: &Meta,
+        request: &Request<'_>,
+        (ordered, others): (&'a [Arc<Handle>], &'a [Arc<Handle>]),
+        room: usize,
+    ) -> std::result::Result<Plan<'a>, Fault> {
+        let limit = match request.selection {
+            Selection::Largest(count) => room.min(count * CHOICE),
+            _ => room,
+        };
+        let (mut files, progress) = plan_files(meta, (ordered, room), (others, limit))?;
+        if let Selection::Largest(count) = request.selection {
+            plan::keep_largest(&mut files, *count);
+        }
+        let mut chosen = self.choose(meta, &mut files, request)?;
+        if meta.usage.clean_count() < self.comfort(meta) {
+            let group = roomiest(log, meta, &self.superblock.layout);
+            plan::gather(&mut chosen, group);
+        }
+        Ok(Plan { files, chosen, progress })
+    }
+
     /// The files whose data must go with the next delta, and the others that are selected.
     fn select(&self, selection: &Selection) -> (Vec<Arc<Handle>>, Vec<Arc<Handle>>) {
         let dirty = self.dirty_files.lock();
@@ -148,7 +187,8 @@ impl Volume {
     /// Blocks of data that there is room for now.
     fn room(&self, log: &Log, meta: &Meta, request: &Request<'_>) -> usize {
         let layout = &self.superblock.layout;
-        let spare = meta.usage.clean_count().saturating_sub(request.reserve + DELTA_SEGMENTS);
+        let kept = self.reserve(meta, request.reserve, 0) + DELTA_SEGMENTS;
+        let spare = meta.usage.clean_count().saturating_sub(kept);
         if spare > 0 {
             // Every block may make a leaf dirty, which a checkpoint has to write.
             return (spare * Batch::segment_room(layout) / 2).max(2);
@@ -157,26 +197,29 @@ impl Volume {
         Batch::head_room(log, layout, data_head(roomiest(log, meta, layout)))
     }
 
+    /// The segments of `reserve` when `more` leaves have been changed.
+    fn reserve(&self, meta: &Meta, reserve: Reserve, more: usize) -> usize {
+        match reserve {
+            Reserve::Cleaning => self.cleaning_reserve(meta, more),
+            Reserve::Checkpoint => self.checkpoint_reserve(meta, more),
+            Reserve::Nothing => 0,
+        }
+    }
+
     /// Whether there might not be room for all dirty blocks in one batch. It halves what there is:
     /// metadata that becomes dirty until then takes of it.
     pub(super) fn is_batch_short(&self) -> bool {
         let meta = self.meta.read();
-        let kept = self.cleaning_reserve(&meta) + DELTA_SEGMENTS;
+        let kept = self.cleaning_reserve(&meta, 0) + DELTA_SEGMENTS;
         let spare = meta.usage.clean_count().saturating_sub(kept);
         // Each file's item may be in a leaf of its own.
         let dirty = self.dirty_blocks.load(Ordering::Relaxed) + self.dirty_files.lock().len();
         dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
     }
 
-    /// Whether the Clean segments are enough for the batch, and `reserve` stay Clean.
-    fn check_room(
-        &self,
-        log: &Log,
-        meta: &Meta,
-        chosen: &[Chosen],
-        files: &[FilePlan<'_>],
-        reserve: usize,
-    ) -> Result<()> {
+    /// Whether the Clean segments are enough for the batch, and those of `reserve` stay Clean.
+    fn has_room(&self, log: &Log, meta: &Meta, plan: &Plan<'_>, reserve: Reserve) -> bool {
+        let Plan { files, chosen, .. } = plan;
         let layout = &self.superblock.layout;
         let groups = 0..meta.placement.group_count();
         let opens: usize = groups
@@ -187,25 +230,17 @@ impl Volume {
             .sum();
         // The leaves of the runs become dirty, and a checkpoint must be able to write them.
         let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
-        let runs = chosen.chunk_by(same_run).count();
-        let nodes = runs + runs / 4 + files.len();
-        let reserve = match reserve {
-            0 => 0, // The cleaner's own: it has reckoned with them.
-            _ => reserve + nodes / Batch::segment_room(layout),
-        };
+        let leaves = chosen.chunk_by(same_run).count() + files.len();
+        let kept = opens + DELTA_SEGMENTS + self.reserve(meta, reserve, leaves);
         let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
         let of_files = files.len() * FILE_CHANGES_LEN_MAX + inline;
-        let clean = meta.usage.clean_count();
         let suffices = |delta_len: usize| {
             let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
-            opens + segments + DELTA_SEGMENTS + reserve <= clean
+            kept + segments <= meta.usage.clean_count()
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
         let most = meta.change_count() * CHANGE_LEN_MAX + of_files;
-        if suffices(most) || suffices(meta.delta().len() + of_files) {
-            return Ok(());
-        }
-        Err(Error::NoSpace)
+        suffices(most) || suffices(meta.delta().len() + of_files)
     }
 
     /// The tree item of a file, and what of it no longer waits.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Volume;
-use super::cleaner::{Step, VAIN_ROUNDS_MAX};
+use super::cleaner::Step;
 use super::space::unless_full;
 use crate::log::{Batch, Log};
 use crate::meta::Meta;
@@ -32,6 +32,9 @@ const METADATA_SHARE: usize = 6;
 /// Of the segments that are not in use, one in so many may wait for that.
 const SPARE_SHARE: usize = 4;
 
+/// Rounds in a row without gain after which cleaning is given up.
+const VAIN_ROUNDS_MAX: u32 = 6;
+
 /// Who yields looks again after this time.
 const YIELD: Duration = Duration::from_millis(5);
 
@@ -47,6 +50,25 @@ pub(super) enum Need {
     Background,
     /// Below the critical watermark.
     Critical,
+}
+
+/// Watches whether cleaning gains anything. It is reckoned over several rounds, for one may gain
+/// what the checkpoint after it takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Vain {
+    /// Most blocks of room so far.
+    most: usize,
+    /// Rounds in a row that did not bring more.
+    rounds: u32,
+}
+
+impl Vain {
+    /// There are `blocks` of room now; says whether another round is worth while.
+    pub(super) fn note(&mut self, blocks: usize) -> bool {
+        self.rounds = if blocks > self.most { 0 } else { self.rounds + 1 };
+        self.most = self.most.max(blocks);
+        self.rounds < VAIN_ROUNDS_MAX
+    }
 }
 
 /// Who has asked for what.
@@ -159,37 +181,49 @@ impl Volume {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let clean = || self.meta.read().usage.clean_count();
         let before = clean();
-        for _ in 0..VAIN_ROUNDS_MAX {
+        let mut vain = Vain::default();
+        loop {
             let cleaned = self.clean_for_checkpoint(log, before + GAIN_SEGMENTS)?;
             self.checkpoint(log, false)?;
-            if clean() > before || !cleaned {
-                break;
+            if clean() > before {
+                return Ok(true);
+            }
+            if !cleaned || !vain.note(self.room_to_be_had(log)) {
+                return Ok(false);
             }
         }
-        Ok(clean() > before)
     }
 
     /// Cleans until `enough` segments are to be had, as far as there is room to clean into. Says
     /// whether anything was cleaned.
     fn clean_for_checkpoint(&self, log: &mut Log, enough: usize) -> Result<bool> {
         let mut cleaned = false;
-        let (mut most, mut vain) = (self.to_be_had(), 0);
-        while self.to_be_had() < enough && vain < VAIN_ROUNDS_MAX {
+        let mut vain = Vain::default();
+        while self.to_be_had() < enough && vain.note(self.room_to_be_had(log)) {
             match self.clean_round(log) {
                 Ok(true) => cleaned = true,
                 Ok(false) | Err(Error::NoSpace) => break,
                 Err(error) => return Err(error),
             }
-            vain = if self.to_be_had() > most { 0 } else { vain + 1 };
-            most = most.max(self.to_be_had());
         }
         Ok(cleaned)
     }
 
     /// Segments that will be Clean after a checkpoint, which takes some itself.
-    pub(super) fn to_be_had(&self) -> usize {
+    fn to_be_had(&self) -> usize {
         let meta = self.meta.read();
         let most = meta.usage.clean_count() + meta.usage.drained_count();
-        most.saturating_sub(self.checkpoint_reserve(&meta))
+        most.saturating_sub(self.checkpoint_reserve(&meta, 0))
+    }
+
+    /// Blocks that can be written after a checkpoint, in the open heads, too.
+    pub(super) fn room_to_be_had(&self, log: &Log) -> usize {
+        let layout = &self.superblock.layout;
+        let heads: usize =
+            log.heads.iter().map(|(head, _)| Batch::head_room(log, layout, head)).sum();
+        let meta = self.meta.read();
+        let segments = meta.usage.clean_count() + meta.usage.drained_count();
+        let room = segments * Batch::segment_room(layout) + heads;
+        room.saturating_sub(meta.tree.dirty_count())
     }
 }

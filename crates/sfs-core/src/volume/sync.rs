@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, DeviceError};
 
 use super::Volume;
-use super::commit::{Move, Progress, Request, Selection};
+use super::commit::{Move, Progress, Request, Reserve, Selection};
 use crate::format::SummaryEntry;
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
@@ -127,11 +127,11 @@ impl Volume {
     ) -> Result<Progress> {
         // The log may have been waited for; what failed meanwhile must not be built upon.
         self.writable()?;
+        let reserve = if moves.is_empty() { Reserve::Cleaning } else { Reserve::Checkpoint };
         let mut failed = None;
         let _keep = self.keep_nodes();
         let built = loop {
             let mut meta = self.meta.write();
-            let reserve = if moves.is_empty() { self.cleaning_reserve(&meta) } else { 0 };
             let request = Request { selection, moves, reserve };
             match self.build(log, &mut meta, &request) {
                 Ok(built) => break built,
