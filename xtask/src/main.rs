@@ -8,6 +8,7 @@ mod apps;
 mod bench;
 mod cargo;
 mod cleanup;
+mod crash;
 mod demo;
 mod device;
 mod filesystem;
@@ -80,6 +81,13 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
+    /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE`; see `--help`
+    /// after `--`.
+    Crash {
+        /// What the simulator is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Measures.
     #[command(subcommand)]
     Bench(Bench),
@@ -118,6 +126,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
             pjdfstest::run(&workspace, on, pattern.as_deref(), &mut tally);
         }
         Command::Fsx { on, ops, seed } => fsx::run(&workspace, on, ops, seed, &mut tally),
+        Command::Crash { arguments } => {
+            tally.step("crash states", || crash::run(&workspace, &arguments));
+        }
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
