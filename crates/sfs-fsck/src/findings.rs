@@ -402,6 +402,14 @@ impl Findings {
         }
     }
 
+    /// Adds all of `others`.
+    pub(crate) fn extend(&mut self, others: Self) {
+        let room = FINDINGS_MAX.saturating_sub(self.kept.len());
+        self.kept.extend(others.kept.into_iter().take(room));
+        self.errors += others.errors;
+        self.notes += others.notes;
+    }
+
     /// Those that were kept, in the order in which they were found; at most 10,000.
     pub fn kept(&self) -> &[Finding] {
         &self.kept

@@ -1,20 +1,20 @@
-//! Roll-forward: the batches past the checkpoint, applied to the items in memory.
+//! Roll-forward: the batches past the checkpoint, as edits of its tree.
 //!
 //! Owns: where the next chunk can be, and the effect of a batch.
 //! Promises: each chunk is used once, as sequence numbers grow, so it ends with the log.
 //! Never: writes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sfs_core::format::{
     Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, ItemKind, Key,
     Mapping, SegmentState, Structure, SummaryEntry, VALUE_LEN_MAX,
 };
 
-use crate::items::Items;
 use crate::log;
 use crate::progress::{Listener, Stage, tell};
 use crate::usage::Usage;
+use crate::view::View;
 use crate::volume::Volume;
 use crate::{Finding, Findings, FsckError};
 
@@ -32,40 +32,51 @@ struct Log {
 }
 
 /// What the log said.
+#[derive(Default)]
 pub(crate) struct Rolled {
     /// Chunks that took effect.
     pub(crate) chunks: u64,
     /// Inode numbers below this one have been given out.
     pub(crate) next_ino: u64,
+    /// Where the log ends: what the next chunk would be.
+    pub(crate) next_sequence: u64,
+    pub(crate) previous: u32,
+    /// The time of the last chunk, in ticks.
+    pub(crate) time: u32,
+    /// Segments that chunks past the checkpoint are in.
+    pub(crate) segments: BTreeSet<u32>,
 }
 
-/// Applies what the log holds past `record` to `items`.
+/// Applies what the log holds past `record` to `view`.
 pub(crate) fn roll_forward(
-    volume: &Volume<'_>,
+    view: &mut View<'_>,
     record: &CheckpointRecord,
     usage: &Usage,
-    items: &mut Items,
     findings: &mut Findings,
     listener: Listener<'_>,
 ) -> Result<Rolled, FsckError> {
+    let volume = view.volume;
     let mut log = Log::new(volume, record, usage);
-    let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino };
+    let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino, ..Rolled::default() };
     let (mut batch, mut blocks) = (Vec::new(), 0);
     while let Some(chunk) = log.next(volume) {
         blocks += chunk.block_count();
         tell(listener, Stage::Log, blocks, 0)?;
         let is_end = chunk.header.end;
+        rolled.segments.extend(volume.layout().segment_of(chunk.header.address));
+        rolled.time = rolled.time.max(chunk.header.time);
         batch.push(chunk);
         if !is_end {
             continue;
         }
-        if let Err(finding) = apply(&batch, items, &mut rolled.next_ino) {
+        if let Err(finding) = apply(&batch, view, &mut rolled.next_ino) {
             findings.push(finding);
             break;
         }
         rolled.chunks += batch.len() as u64;
         batch.clear();
     }
+    (rolled.next_sequence, rolled.previous) = (log.next_sequence, log.previous);
     Ok(rolled)
 }
 
@@ -126,7 +137,7 @@ impl Log {
 }
 
 /// Applies a batch: unmaps, then items, then the mappings of its data.
-fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Result<(), Finding> {
+fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Result<(), Finding> {
     let at = batch.last().map_or(0, |chunk| chunk.header.address);
     let damaged = |corruption| Finding::DeltaDamaged { corruption };
     let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
@@ -136,7 +147,7 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
         match *change {
             Change::Unmap { first, last, .. } if first > last => return Err(damaged(wrong)),
             Change::Unmap { ino, first, last } => {
-                items.unmap(ino, first..=last).map_err(damaged)?;
+                view.unmap(ino, first..=last).map_err(damaged)?;
             }
             Change::NextIno(ino) => *next_ino = ino.max(*next_ino),
             Change::Put { .. } | Change::Delete { .. } => {}
@@ -145,8 +156,8 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
     for change in changes {
         match change {
             Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => return Err(damaged(wrong)),
-            Change::Put { key, value } => items.put(said_key(&key, at)?, value.into()),
-            Change::Delete { key } => items.delete(&said_key(&key, at)?),
+            Change::Put { key, value } => view.edits.put(said_key(&key, at)?, value),
+            Change::Delete { key } => view.edits.delete(said_key(&key, at)?),
             Change::Unmap { .. } | Change::NextIno(_) => {}
         }
     }
@@ -157,7 +168,7 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
                 continue;
             };
             let mapping = Mapping { address, checksum, history };
-            items.map(ino, block, mapping).map_err(damaged)?;
+            view.map(ino, block, Some(mapping)).map_err(damaged)?;
         }
     }
     Ok(())
