@@ -39,7 +39,7 @@ fn basis(device: &dyn Device) -> Basis {
     let record = CheckpointRecord::decode(Block::bytes_of(&slot), superblock.volume(), at);
     let mut usage = vec![UsageEntry::NEW; superblock.layout.segment_count as usize];
     usage[0].state = SegmentState::Open;
-    Basis { record: record.expect("a checkpoint"), usage }
+    Basis { record: record.expect("a checkpoint"), usage, time: 0 }
 }
 
 fn file(blocks: u64) -> Inode {

@@ -13,9 +13,10 @@ use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::progress::{Listener, Progress};
 use crate::roll_forward::{Rolled, roll_forward};
+use crate::scan::Chunks;
 use crate::survey::{Expected, Survey};
 use crate::usage::Usage;
-use crate::view::View;
+use crate::view::{Root, View};
 use crate::volume::Volume;
 use crate::{Finding, Findings, FsckError, Report};
 
@@ -41,8 +42,9 @@ pub fn check(
     let Some(record) = volume.checkpoint(&mut findings) else {
         return Ok(Report { findings, ..Report::default() });
     };
-    let examined = Examined::examine(&volume, record, options.data, progress)?;
-    Ok(examined.report(findings))
+    let root = Some((record.root(), record.root_level));
+    let examined = Examined::examine(&volume, record, root, options.data, progress)?;
+    Ok(examined.report(findings, HashSet::new()))
 }
 
 /// A volume that was looked at.
@@ -52,9 +54,9 @@ pub(crate) struct Examined<'a> {
     pub(crate) usage: Usage,
     pub(crate) rolled: Rolled,
     pub(crate) survey: Survey,
-    /// What was found on the way.
-    usage_findings: Findings,
-    log_findings: Findings,
+    /// What is wrong with the usage table, and with the log past the checkpoint.
+    pub(crate) usage_findings: Findings,
+    pub(crate) log_findings: Findings,
 }
 
 impl<'a> Examined<'a> {
@@ -62,13 +64,24 @@ impl<'a> Examined<'a> {
     pub(crate) fn examine(
         volume: &'a Volume<'a>,
         record: CheckpointRecord,
+        root: Option<Root>,
         data: bool,
         listener: Listener<'_>,
     ) -> Result<Self, FsckError> {
-        let mut view = View::new(volume, Some((record.root(), record.root_level)));
+        Self::finish(View::new(volume, root), record, &Chunks::new(), data, listener)
+    }
+
+    /// The same for a `view` whose damage is known, and chunks that were found past the checkpoint.
+    pub(crate) fn finish(
+        mut view: View<'a>,
+        record: CheckpointRecord,
+        found: &Chunks,
+        data: bool,
+        listener: Listener<'_>,
+    ) -> Result<Self, FsckError> {
         let (mut usage_findings, mut log_findings) = Default::default();
         let usage = Usage::read(&view, &mut usage_findings);
-        let rolled = roll_forward(&mut view, &record, &usage, &mut log_findings, listener)?;
+        let rolled = roll_forward(&mut view, &record, &usage, found, &mut log_findings, listener)?;
         let next_ino = rolled.next_ino;
         let expected = Expected { next_ino, node_count: usage.node_count(), data };
         let survey = Survey::take(&view, expected, listener)?;
@@ -76,23 +89,23 @@ impl<'a> Examined<'a> {
         Ok(Self { record, view, usage, rolled, survey, usage_findings, log_findings })
     }
 
-    /// What was found in all, after `findings`.
-    pub(crate) fn report(self, mut findings: Findings) -> Report {
+    /// What was found in all, after `findings`, with paths of what is found and of `named`.
+    pub(crate) fn report(&self, mut findings: Findings, named: HashSet<u64>) -> Report {
         let mut report = Report { unmounted: self.record.unmounted, ..Report::default() };
-        let Self { view, rolled, survey, usage_findings, log_findings, .. } = self;
-        let is_complete = survey.is_complete();
-        findings.extend(survey.nodes);
-        if is_complete {
-            findings.extend(usage_findings);
-            findings.extend(log_findings);
-            findings.extend(survey.items);
-            findings.extend(survey.files);
+        let Self { view, rolled, survey, .. } = self;
+        findings.extend(&survey.nodes);
+        if survey.is_complete() {
+            findings.extend(&self.usage_findings);
+            findings.extend(&self.log_findings);
+            findings.extend(&survey.items);
+            findings.extend(&survey.files);
             report.rolled_chunks = rolled.chunks;
             report.files = survey.population.files;
             report.directories = survey.population.directories;
             report.used_bytes = survey.references.len() * BLOCK_SIZE as u64;
-            let inos: HashSet<u64> = findings.kept().iter().filter_map(Finding::ino).collect();
-            report.paths = survey.namespace.paths(&view, &inos);
+            let mut inos = named;
+            inos.extend(findings.kept().iter().filter_map(Finding::ino));
+            report.paths = survey.namespace.paths(view, &inos);
         } else {
             findings.push(Finding::TreeIncomplete);
         }

@@ -28,10 +28,6 @@ impl Edits {
         self.0.get(key).map(Option::as_deref)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Those of `keys`.
     pub(crate) fn of(&self, keys: &Keys) -> impl Iterator<Item = (&Key, Option<&[u8]>)> {
         let low = keys.low;

@@ -13,6 +13,7 @@ use sfs_core::format::{
 
 use crate::log;
 use crate::progress::{Listener, Stage, tell};
+use crate::scan::Chunks;
 use crate::usage::Usage;
 use crate::view::View;
 use crate::volume::Volume;
@@ -22,13 +23,14 @@ use crate::{Finding, Findings, FsckError};
 const ROOM_MIN: u32 = 2;
 
 /// The log past a checkpoint.
-struct Log {
+struct Log<'f> {
     next_sequence: u64,
     previous: u32,
     /// Segment and next block of each head.
     heads: BTreeMap<u8, (u32, u32)>,
     /// Segments that may be opened, in this order.
     clean: VecDeque<u32>,
+    found: &'f Chunks,
 }
 
 /// What the log said.
@@ -47,16 +49,18 @@ pub(crate) struct Rolled {
     pub(crate) segments: BTreeSet<u32>,
 }
 
-/// Applies what the log holds past `record` to `view`.
+/// Applies what the log holds past `record` to `view`. Where the usage table does not lead to the next
+/// chunk, it may be among those that were `found`.
 pub(crate) fn roll_forward(
     view: &mut View<'_>,
     record: &CheckpointRecord,
     usage: &Usage,
+    found: &Chunks,
     findings: &mut Findings,
     listener: Listener<'_>,
 ) -> Result<Rolled, FsckError> {
     let volume = view.volume;
-    let mut log = Log::new(volume, record, usage);
+    let mut log = Log::new(volume, record, usage, found);
     let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino, ..Rolled::default() };
     let (mut batch, mut blocks) = (Vec::new(), 0);
     while let Some(chunk) = log.next(volume) {
@@ -80,8 +84,13 @@ pub(crate) fn roll_forward(
     Ok(rolled)
 }
 
-impl Log {
-    fn new(volume: &Volume<'_>, record: &CheckpointRecord, usage: &Usage) -> Self {
+impl<'f> Log<'f> {
+    fn new(
+        volume: &Volume<'_>,
+        record: &CheckpointRecord,
+        usage: &Usage,
+        found: &'f Chunks,
+    ) -> Self {
         let layout = volume.layout();
         let heads = record.heads.iter().filter(|head| {
             head.segment < layout.segment_count && head.next_block <= layout.segment_blocks
@@ -97,6 +106,7 @@ impl Log {
             previous: record.previous,
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
             clean: clean.into_iter().map(|(_, segment)| segment).collect(),
+            found,
         }
     }
 
@@ -114,10 +124,17 @@ impl Log {
             .or_else(|| {
                 let segment = *self.clean.front()?;
                 self.expected(volume, segment, 0).map(|chunk| (chunk, segment, 0))
+            })
+            .or_else(|| {
+                let places = self.found.get(&self.next_sequence)?;
+                places.iter().find_map(|(segment, block)| {
+                    let chunk = self.expected(volume, *segment, *block)?;
+                    Some((chunk, *segment, *block))
+                })
             });
         let (chunk, segment, block) = found?;
-        if self.clean.front() == Some(&segment) {
-            self.clean.pop_front();
+        if block == 0 {
+            self.clean.retain(|other| *other != segment);
         }
         self.heads.insert(chunk.header.head, (segment, block + chunk.block_count() as u32));
         self.next_sequence = self.next_sequence.checked_add(1)?;

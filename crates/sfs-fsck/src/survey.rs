@@ -61,8 +61,8 @@ impl Survey {
             pass;
         let is_whole = lost.is_empty() || !view.lost().is_empty();
         let population = namespace.check(&mut files);
-        files.extend(content);
-        files.extend(outside);
+        files.extend(&content);
+        files.extend(&outside);
         if is_whole {
             references.check(view, expected.data, &mut files, listener)?;
         }

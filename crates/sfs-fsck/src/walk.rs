@@ -42,7 +42,8 @@ impl Keys {
         *key >= self.low && self.high.is_none_or(|high| *key < high)
     }
 
-    fn overlaps(&self, other: &Self) -> bool {
+    /// Whether a key can be one of both.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let below = |keys: &Self, low: &Key| keys.high.is_some_and(|high| high <= *low);
         !below(self, &other.low) && !below(other, &self.low)
     }
@@ -58,17 +59,6 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// The leaf in `block`, whose header is verified, if its items are well-formed.
-    pub(crate) fn new(
-        pointer: NodePointer,
-        keys: Keys,
-        block: Box<Block>,
-        header: NodeHeader,
-    ) -> Option<Self> {
-        let leaf = Self { pointer, keys, block, item_count: header.item_count };
-        (header.level == 0 && leaf.decode().is_some()).then_some(leaf)
-    }
-
     /// Its items, ascending.
     pub(crate) fn items(&self) -> Vec<(Key, &[u8])> {
         self.decode().unwrap_or_default()

@@ -34,6 +34,8 @@ pub struct Basis {
     /// One entry a segment. Those called Clean may be written to: nothing that anybody may still need is
     /// in them. All others are not; how much lives in them is counted anew.
     pub usage: Vec<UsageEntry>,
+    /// It is so late at least, in ticks of the write clock.
+    pub time: u32,
 }
 
 /// A data block that gets another place.
@@ -82,7 +84,9 @@ impl Rebuild {
             device_bytes_before: record.device_bytes_written,
         };
         let options = Options { discard: false, ..Options::default() };
-        let usage = UsageTable::from_entries(layout, emptied(&basis.usage), record.blocks_written);
+        let mut usage =
+            UsageTable::from_entries(layout, emptied(&basis.usage), record.blocks_written);
+        usage.clock.catch_up(basis.time);
         let meta = Meta::new(Tree::new(), usage, record.next_ino, policies(&options, &layout)?);
         let volume = Volume::assemble(device, superblock.clone(), options, log, meta);
         volume.meta.write().restore_policies(&record.policies);
