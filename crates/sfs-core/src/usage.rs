@@ -195,6 +195,14 @@ impl UsageTable {
         }
     }
 
+    /// Everything that lives has been counted: every segment that is Sealed and holds nothing is
+    /// Drained.
+    pub(crate) fn drain_empty(&mut self, sequence: u64) {
+        for segment in 0..self.layout.segment_count {
+            self.drain_if_empty(segment, sequence);
+        }
+    }
+
     /// A data block lives now.
     pub(crate) fn add(&mut self, mapping: &Mapping) {
         let segment = self.layout.segment_of(mapping.address).expect("we placed it in a segment");
