@@ -10,12 +10,15 @@ mod counters;
 mod log;
 mod space;
 
+use std::sync::Arc;
+
 use sfs_core::format::History;
 use sfs_core::policy::{Candidate, Placement, VictimSelection};
 
 pub use counters::{Counters, HISTOGRAM_BINS};
 pub use space::{Space, SpaceRequest};
 
+use crate::oracle::Future;
 use crate::workload::Operation;
 use buffer::Buffer;
 use log::Log;
@@ -28,6 +31,8 @@ pub enum Writing {
     Heads,
     /// Groups that fill segments, in whole segments; the rest waits (SFS).
     Deferred,
+    /// The largest groups, to their heads; the others wait (the volume).
+    Largest,
 }
 
 impl Writing {
@@ -55,6 +60,8 @@ pub enum Remainder {
 pub struct Buffering {
     /// Its size in segments; zero: every write goes to the log at once.
     pub segments: u32,
+    /// Its size in blocks instead.
+    pub blocks: Option<u32>,
     /// How it is written out.
     pub writing: Writing,
     /// Where a sync writes what waits.
@@ -67,10 +74,17 @@ impl Buffering {
     /// None.
     pub const NONE: Self = Self {
         segments: 0,
+        blocks: None,
         writing: Writing::Heads,
         remainder: Remainder::Pure,
         sync_interval: None,
     };
+
+    /// Its size in blocks, with segments of so many.
+    fn capacity(&self, segment_blocks: u32) -> usize {
+        self.blocks
+            .map_or(self.segments as usize * segment_blocks as usize, |blocks| blocks as usize)
+    }
 }
 
 /// A volume in a laboratory.
@@ -84,6 +98,7 @@ pub struct Simulation {
     clock: u64,
     tick_log2: u32,
     counters: Counters,
+    future: Option<Arc<Future>>,
 }
 
 impl Simulation {
@@ -104,7 +119,13 @@ impl Simulation {
             clock: 0,
             tick_log2,
             counters: Counters::default(),
+            future: None,
         }
+    }
+
+    /// Histories say when blocks will die, for a policy that knows the future.
+    pub fn know(&mut self, future: Option<Arc<Future>>) {
+        self.future = future;
     }
 
     /// The time in ticks.
@@ -136,7 +157,7 @@ impl Simulation {
         }
         self.clock += 1;
         self.counters.user_writes += 1;
-        if self.buffering.segments == 0 {
+        if self.capacity() == 0 {
             self.write_user(block);
             return;
         }
@@ -180,12 +201,15 @@ impl Simulation {
 
     fn write_user_to(&mut self, block: u32, head: u8, group: u8) {
         let now = self.now();
-        if self.buffering.segments == 0 {
+        if self.capacity() == 0 {
             self.make_room();
         }
         let before = self.log.history(block);
         self.log.kill(block, &mut *self.victims, now);
-        let after = self.placement.history(before, now);
+        let after = match &self.future {
+            Some(future) => History::plain(1, future.death(block, now)),
+            None => self.placement.history(before, now),
+        };
         self.placement.note_write(before, Some(after), now);
         self.counters.user_blocks += 1;
         self.append(block, after, head, group);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sfs_lab::document::{Document, table};
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE};
+use sfs_lab::run::{Experiment, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -39,7 +39,7 @@ const POLICIES: [(&str, &str); 11] = [
     ("sepbit", "greedy"),
     ("sepbit", "cost-benefit-sqrt"),
     ("lifetime", "index"),
-    (ORACLE, "greedy"),
+    (ORACLE, ORACLE_VICTIMS),
 ];
 
 #[derive(clap::Args)]
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for (name, source) in &workloads {
             let outcomes = with_bar(|progress| {
                 let mut outcomes = Vec::new();
-                for (no, (placement, victims)) in (0..).zip(policies(buffer)) {
+                for (no, (placement, victims)) in (0..).zip(POLICIES) {
                     let experiment =
                         experiment(arguments, name, source, placement, victims, buffer);
                     let all = POLICIES.len() as u64;
@@ -85,8 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             rows.push([name.clone()].into_iter().chain(outcomes.iter().map(cell)).collect());
             csv.extend(outcomes.iter().map(|outcome| outcome.csv() + "\n"));
         }
-        let policies =
-            policies(buffer).map(|(placement, victims)| format!("{placement} {victims}"));
+        let policies = POLICIES.map(|(placement, victims)| format!("{placement} {victims}"));
         let heading: Vec<String> = ["workload".to_owned()].into_iter().chain(policies).collect();
         text += match buffer {
             0 => "Unbuffered: log write amplification.\n\n",
@@ -104,11 +103,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         document.file("table.csv", &csv)?;
     }
     Ok(())
-}
-
-/// The policies that can be used with this buffer.
-fn policies(buffer: u32) -> impl Iterator<Item = (&'static str, &'static str)> {
-    POLICIES.into_iter().filter(move |(placement, _)| buffer == 0 || *placement != ORACLE)
 }
 
 fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
@@ -152,6 +146,8 @@ fn experiment<'a>(
             reserve: 0.02_f64.max(10.0 * 0.85 / f64::from(live_segments)),
             blocks: None,
         },
+        exact: None,
+        dummy: 0.0,
         buffering: Buffering {
             segments: buffer,
             writing: Writing::of(placement),

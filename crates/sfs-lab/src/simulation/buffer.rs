@@ -14,6 +14,10 @@ const COPIED_OUT: u8 = 2;
 /// In the queue, and to be left out when its turn comes.
 const REMOVED: u8 = 4;
 
+/// So many-th of the buffer goes at once, where the largest groups go: the volume begins when its
+/// budget is half used, and writes an eighth of it.
+const WRITE_OUT_SHARE: usize = 4;
+
 pub(super) struct Buffer {
     state: Vec<u8>,
     queue: Vec<u32>,
@@ -66,16 +70,19 @@ impl Simulation {
         self.buffer.write(block);
         let full = self.buffer.queue.len() >= self.capacity();
         let sync = self.buffering.sync_interval.is_some_and(|n| self.clock.is_multiple_of(n));
-        if full && self.buffering.writing == Writing::Heads || sync {
-            self.write_out(true);
+        match self.buffering.writing {
+            _ if sync => self.write_out(true),
+            Writing::Heads if full => self.write_out(true),
+            Writing::Largest if full => self.write_out(false),
+            _ => (),
         }
         if self.buffering.writing == Writing::Deferred {
             self.settle();
         }
     }
 
-    fn capacity(&self) -> usize {
-        self.buffering.segments as usize * self.log.segment_blocks() as usize
+    pub(super) fn capacity(&self) -> usize {
+        self.buffering.capacity(self.log.segment_blocks())
     }
 
     /// Until the buffer has room and the reserve is clean: each needs the other.
@@ -102,8 +109,10 @@ impl Simulation {
                 state => groups.push((self.group(block, state & DIRTY == 0), block)),
             }
         }
-        if self.buffering.writing == Writing::Deferred {
-            self.write_whole_segments(&mut groups);
+        match self.buffering.writing {
+            Writing::Deferred => self.write_whole_segments(&mut groups),
+            Writing::Largest if !sync => self.write_largest(&mut groups),
+            _ => (),
         }
         if sync {
             for (group, block) in groups.drain(..) {
@@ -115,6 +124,21 @@ impl Simulation {
         let mut queue: Vec<u32> = groups.into_iter().map(|(_, block)| block).collect();
         queue.append(&mut self.buffer.queue);
         self.buffer.queue = queue;
+    }
+
+    /// Takes a share out of `waiting`, from the largest groups and there in the order of the file, as
+    /// the volume does, and writes it.
+    fn write_largest(&mut self, waiting: &mut Vec<(u8, u32)>) {
+        let mut counts = [0usize; MIXED_HEAD as usize];
+        for (group, _) in &*waiting {
+            counts[usize::from(*group)] += 1;
+        }
+        let key = |group: u8| std::cmp::Reverse(counts[usize::from(group)]);
+        waiting.sort_unstable_by_key(|&(group, block)| (key(group), group, block));
+        let count = (self.capacity() / WRITE_OUT_SHARE).max(1).min(waiting.len());
+        for (group, block) in waiting.drain(..count) {
+            self.write_waiting(block, group, group);
+        }
     }
 
     /// Takes out of `waiting` what fills segments, and writes it; if nothing does, the largest group.
@@ -176,7 +200,7 @@ impl Simulation {
     }
 
     fn write_waiting(&mut self, block: u32, head: u8, group: u8) {
-        if self.buffering.writing == Writing::Heads {
+        if self.buffering.writing != Writing::Deferred {
             self.make_room();
         }
         let state = std::mem::take(&mut self.buffer.state[block as usize]);

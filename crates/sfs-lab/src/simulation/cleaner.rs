@@ -44,7 +44,7 @@ impl Simulation {
     }
 
     fn copy_out(&mut self, block: u32) {
-        if self.buffering.segments > 0 && self.buffering.writing == Writing::Deferred {
+        if self.capacity() > 0 && self.buffering.writing == Writing::Deferred {
             self.counters.cleaning_reads += u64::from(self.buffer.clean(block));
             return;
         }
