@@ -5,40 +5,19 @@
 //! the derivation).
 //! Never: looks at single blocks.
 
-use super::victims::utilization;
+mod lives;
+
 use super::{GROUPS_MAX, VictimSelection, tick_blocks_log2};
 use crate::format::{SegmentState, UsageEntry};
+use lives::{AGES, Lives, place};
 
 const GROUPS: usize = GROUPS_MAX as usize;
-
-/// Half-octaves of the age of a segment, in ticks.
-const AGES: usize = 64;
-
-/// Ages that are looked ahead.
-const AHEAD: usize = 7;
-
-/// Deaths that a group's mean counts as at an age.
-const MEAN_WEIGHT: f64 = 16.0;
 
 /// The weight of the group against what the segment itself shows, in segments that died.
 const GROUP_WEIGHT: f64 = 0.25;
 
 /// What is left of deaths and times at risk when the sixteenth of the volume has been written.
 const KEPT: f64 = 0.85;
-
-/// Of one group: by age, what happened, and what follows.
-#[derive(Clone, Copy, Debug)]
-struct Lives {
-    deaths: [f64; AGES],
-    /// Block-ticks.
-    exposure: [f64; AGES],
-    /// Deaths per block and tick at an age.
-    hazard: [f64; AGES],
-    /// The same added up over all ticks before.
-    before: [f64; AGES],
-    /// Largest mean of the hazard from this age to one of the next.
-    coming: [f64; AGES],
-}
 
 /// Cleans the segment with the largest ((1 - u) / u + ln u) / lambda.
 ///
@@ -47,6 +26,8 @@ struct Lives {
 #[derive(Clone, Debug)]
 pub struct Index {
     groups: Box<[Lives; GROUPS]>,
+    /// The value of waiting at every number of live blocks: (1 - u) / u + ln u.
+    waiting: Box<[f64]>,
     /// When times at risk were counted last, and when they faded.
     counted: u32,
     faded: u32,
@@ -68,60 +49,19 @@ fn is_at_risk(segment: &UsageEntry) -> bool {
     matches!(segment.state, SegmentState::Open | SegmentState::Sealed)
 }
 
-fn place(age: f64) -> usize {
-    ((age.log2() * 2.0) as usize).min(AGES - 1)
-}
-
-/// The age at which a place begins.
-fn start(place: usize) -> f64 {
-    if place == 0 { 0.0 } else { (place as f64 / 2.0).exp2() }
-}
-
-impl Lives {
-    fn none() -> Self {
-        let none = [0.0; AGES];
-        let mut lives =
-            Self { deaths: none, exposure: none, hazard: none, before: none, coming: none };
-        lives.conclude();
-        lives
-    }
-
-    fn conclude(&mut self) {
-        let deaths: f64 = self.deaths.iter().sum();
-        let exposure: f64 = self.exposure.iter().sum();
-        let mean = (deaths + 1e-3) / (exposure + 1.0);
-        for (hazard, (deaths, exposure)) in
-            self.hazard.iter_mut().zip(self.deaths.iter().zip(&self.exposure))
-        {
-            *hazard = (deaths + MEAN_WEIGHT) / (exposure + MEAN_WEIGHT / mean);
-        }
-        let mut sum = 0.0;
-        for age in 0..AGES {
-            self.before[age] = sum;
-            sum += self.hazard[age] * (start(age + 1) - start(age));
-        }
-        for age in 0..AGES {
-            let (mut best, mut sum) = (0.0_f64, 0.0);
-            for later in age..(age + AHEAD).min(AGES) {
-                sum += self.hazard[later] * (start(later + 1) - start(later));
-                best = best.max(sum / (start(later + 1) - start(age)));
-            }
-            self.coming[age] = best;
-        }
-    }
-}
-
 impl Index {
     /// For a volume of so many blocks in all, in segments of `segment_blocks`.
     pub fn new(blocks: u64, segment_blocks: u32) -> Self {
         let log2 = tick_blocks_log2(blocks);
         let size = blocks.max(1) >> log2;
-        let sixteenth = (size / 16).max(1) as u32;
+        let u = |live: u32| f64::from(live) / f64::from(segment_blocks);
+        let waiting = (0..=segment_blocks).map(|live| (1.0 - u(live)) / u(live) + u(live).ln());
         Self {
             groups: Box::new([Lives::none(); GROUPS]),
+            waiting: waiting.collect(),
             counted: 0,
             faded: 0,
-            sixteenth,
+            sixteenth: (size / 16).max(1) as u32,
             segment_ticks: (segment_blocks >> log2).max(1),
         }
     }
@@ -137,20 +77,16 @@ impl Index {
         self.groups.iter_mut().for_each(Lives::conclude);
     }
 
-    /// Deaths per block and tick that are expected of a segment with this live fraction.
+    /// Deaths per block and tick that are to be waited for in a segment.
     fn lambda(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
         let age = age(segment, now);
-        let Some(lives) =
-            segment.data_group().and_then(|group| self.groups.get(usize::from(group)))
-        else {
-            return -utilization(segment, segment_blocks).ln() / age;
-        };
-        let place = place(age);
         let live = f64::from(segment.live_blocks);
-        let dead = f64::from(segment_blocks) - live;
-        let own = GROUP_WEIGHT * f64::from(segment_blocks);
-        let expected = lives.before[place] + lives.hazard[place] * (age - start(place));
-        lives.coming[place] * (own + dead) / (own + expected * (live + dead / 2.0))
+        let all = f64::from(segment_blocks);
+        let group = segment.data_group().and_then(|group| self.groups.get(usize::from(group)));
+        let Some(lives) = group else { return (all / live).ln() / age };
+        let dead = all - live;
+        let own = GROUP_WEIGHT * all;
+        lives.coming(age) * (own + dead) / (own + lives.until(age) * (live + dead / 2.0))
     }
 }
 
@@ -170,10 +106,7 @@ impl VictimSelection for Index {
         }
         if now.saturating_sub(self.faded) > self.sixteenth {
             self.faded = now;
-            for lives in self.groups.iter_mut() {
-                let counts = lives.deaths.iter_mut().chain(&mut lives.exposure);
-                counts.for_each(|count| *count *= KEPT);
-            }
+            self.groups.iter_mut().for_each(|lives| lives.fade(KEPT));
         }
     }
 
@@ -184,8 +117,7 @@ impl VictimSelection for Index {
         if segment.live_blocks >= segment_blocks {
             return 0.0;
         }
-        let u = utilization(segment, segment_blocks);
-        ((1.0 - u) / u + u.ln()) / self.lambda(segment, segment_blocks, now)
+        self.waiting[segment.live_blocks as usize] / self.lambda(segment, segment_blocks, now)
     }
 
     fn note_death(&mut self, segment: &UsageEntry, now: u32) {
@@ -198,7 +130,7 @@ impl VictimSelection for Index {
 
     fn save(&self, state: &mut Vec<u8>) {
         for lives in self.groups.iter() {
-            state.extend(lives.deaths.iter().chain(&lives.exposure).copied().map(encode));
+            state.extend(lives.counts().map(encode));
         }
         state.extend_from_slice(&self.counted.to_le_bytes());
     }
@@ -211,8 +143,7 @@ impl VictimSelection for Index {
         self.counted = u32::from_le_bytes(*counted);
         self.faded = self.counted;
         for (lives, codes) in self.groups.iter_mut().zip(counts.chunks_exact(2 * AGES)) {
-            let counts = lives.deaths.iter_mut().chain(&mut lives.exposure);
-            counts.zip(codes).for_each(|(count, code)| *count = decode(*code));
+            lives.counts_mut().zip(codes).for_each(|(count, code)| *count = decode(*code));
             lives.conclude();
         }
     }
