@@ -28,6 +28,8 @@ pub struct Index {
     groups: Box<[Lives; GROUPS]>,
     /// The value of waiting at every number of live blocks: (1 - u) / u + ln u.
     waiting: Box<[f64]>,
+    /// The group of which conclusions were drawn last.
+    next: usize,
     /// When times at risk were counted last, and when they faded.
     counted: u32,
     faded: u32,
@@ -59,6 +61,7 @@ impl Index {
         Self {
             groups: Box::new([Lives::none(); GROUPS]),
             waiting: waiting.collect(),
+            next: 0,
             counted: 0,
             faded: 0,
             sixteenth: (size / 16).max(1) as u32,
@@ -74,7 +77,9 @@ impl Index {
                 lives.exposure[place(age(segment, now))] += f64::from(segment.live_blocks) * time;
             }
         }
-        self.groups.iter_mut().for_each(Lives::conclude);
+        // One group at a time: what a group has shown changes slowly.
+        self.next = (self.next + 1) % GROUPS;
+        self.groups[self.next].conclude();
     }
 
     /// Deaths per block and tick that are to be waited for in a segment.
