@@ -20,7 +20,7 @@ pub use space::{Space, SpaceRequest};
 
 use crate::oracle::Future;
 use crate::workload::Operation;
-use buffer::Buffer;
+use buffer::{Buffer, GroupLives};
 use log::Log;
 
 /// How the write buffer is written out.
@@ -33,6 +33,20 @@ pub enum Writing {
     Deferred,
     /// The largest groups, to their heads; the others wait (the volume).
     Largest,
+    /// The groups whose blocks live longest, to their heads; what will soon be overwritten waits,
+    /// without end.
+    Coldest,
+}
+
+impl std::fmt::Display for Writing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Heads => "heads",
+            Self::Deferred => "deferred",
+            Self::Largest => "largest",
+            Self::Coldest => "coldest",
+        })
+    }
 }
 
 impl Writing {
@@ -99,6 +113,7 @@ pub struct Simulation {
     tick_log2: u32,
     counters: Counters,
     future: Option<Arc<Future>>,
+    lives: GroupLives,
 }
 
 impl Simulation {
@@ -120,6 +135,7 @@ impl Simulation {
             tick_log2,
             counters: Counters::default(),
             future: None,
+            lives: GroupLives::default(),
         }
     }
 
@@ -176,12 +192,18 @@ impl Simulation {
         self.placement.note_write(Some(before), None, now);
     }
 
-    fn candidate(&self, block: u32, cleaning: bool) -> Candidate {
+    fn candidate(
+        &self,
+        block: u32,
+        history: Option<History>,
+        group: Option<u8>,
+        cleaning: bool,
+    ) -> Candidate {
         Candidate {
             ino: 1,
             block,
-            history: self.log.history(block),
-            group: self.log.group(block),
+            history,
+            group,
             cleaning,
             file_write_count: self.clock,
             file_modified: self.now().saturating_sub(1),
@@ -190,7 +212,8 @@ impl Simulation {
 
     /// The group of a block that is about to be written.
     fn group(&self, block: u32, cleaning: bool) -> u8 {
-        self.placement.group(&self.candidate(block, cleaning), self.now())
+        let (history, group) = (self.log.history(block), self.log.group(block));
+        self.placement.group(&self.candidate(block, history, group, cleaning), self.now())
     }
 
     /// A user's block goes to the log.
@@ -205,6 +228,11 @@ impl Simulation {
             self.make_room();
         }
         let before = self.log.history(block);
+        if self.buffering.writing == Writing::Coldest
+            && let Some((group, before)) = self.log.group(block).zip(before)
+        {
+            self.lives.note(group, before, now);
+        }
         self.log.kill(block, &mut *self.victims, now);
         let after = match &self.future {
             Some(future) => History::plain(1, future.death(block, now)),

@@ -82,6 +82,24 @@ fn knowing_the_future_is_best() {
 }
 
 #[test]
+fn what_waits_for_being_overwritten_is() {
+    let of = |writing| {
+        let change = |experiment: &mut Experiment<'_>| {
+            experiment.buffering = Buffering { segments: 4, writing, ..Buffering::NONE };
+        };
+        outcome("zipf:0.99", "lifetime", None, change)
+    };
+    let (heads, coldest) = (of(Writing::Heads), of(Writing::Coldest));
+    assert!(
+        coldest.coalesced > heads.coalesced + 0.05,
+        "{} {}",
+        coldest.coalesced,
+        heads.coalesced
+    );
+    assert!(coldest.amplification_user < heads.amplification_user);
+}
+
+#[test]
 fn dummies_are_never_written_again() {
     let of = |dummy| outcome("uniform", "sepbit", None, |experiment| experiment.dummy = dummy);
     let (none, most) = (of(0.0).amplification_log, of(0.8).amplification_log);
@@ -97,6 +115,7 @@ fn every_way_of_writing_runs_with_every_policy() {
                 (Writing::Deferred, Remainder::Pure),
                 (Writing::Deferred, Remainder::Mixed),
                 (Writing::Largest, Remainder::Mixed),
+                (Writing::Coldest, Remainder::Pure),
             ] {
                 let sync_interval = Some(500);
                 let outcome = outcome("zipf:0.99", placement, Some(victims), |experiment| {
