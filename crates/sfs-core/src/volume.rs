@@ -15,6 +15,7 @@ mod checkpoint;
 mod cleaner;
 mod commit;
 mod directory;
+mod discard;
 mod handles;
 mod make;
 mod namespace;
@@ -81,6 +82,8 @@ pub struct Volume {
     /// Before `log`, in the order of locks.
     cleaner: Mutex<Cleaner>,
     unfit: Mutex<Unfit>,
+    /// Clean segments that the device has not been told of.
+    discards: Mutex<BTreeSet<u32>>,
     pace: Pace,
     /// Files to delete.
     reclaim: Mutex<Vec<u64>>,
@@ -137,6 +140,7 @@ impl Volume {
             pool: Pool::default(),
             cleaner: Mutex::default(),
             unfit: Mutex::default(),
+            discards: Mutex::default(),
             pace: Pace::default(),
             reclaim: Mutex::default(),
             syncs: SyncQueue::default(),

@@ -11,7 +11,7 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Built, Request, Selection};
+use super::commit::{Request, Selection};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
@@ -49,14 +49,13 @@ impl Volume {
     pub(super) fn checkpoint(&self, log: &mut Log, unmounted: bool) -> Result<()> {
         // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
         self.writable()?;
-        let (mut chunks, mut released) = (Vec::new(), Vec::new());
+        let mut chunks = Vec::new();
         let mut failed = None;
         let _keep = self.keep_nodes();
         let snapshot = loop {
             let mut meta = self.meta.write();
             let step = self.build_ordered(log, &mut meta).and_then(|built| {
-                chunks.extend(built.chunks);
-                released.extend(built.released);
+                chunks.extend(built);
                 self.snapshot(log, &mut meta, unmounted)
             });
             drop(meta);
@@ -85,18 +84,26 @@ impl Volume {
             meta.usage.note_checkpoint();
             self.note_rotten(&meta);
         }
-        released.extend(snapshot.drained);
-        self.discard(&released);
+        self.note_released(&snapshot.drained);
         Ok(())
     }
 
     /// What has to go before the metadata does. Without such data a checkpoint needs no delta: it
     /// says everything itself.
-    fn build_ordered(&self, log: &mut Log, meta: &mut Meta) -> std::result::Result<Built, Fault> {
+    fn build_ordered(
+        &self,
+        log: &mut Log,
+        meta: &mut Meta,
+    ) -> std::result::Result<Vec<Chunk>, Fault> {
         if self.ordered_files.lock().is_empty() {
-            return Ok(Built::default());
+            return Ok(Vec::new());
         }
-        self.build(log, meta, &Request::ahead())
+        match self.build(log, meta, &Request::ahead()) {
+            Ok(built) => Ok(built.chunks),
+            // A checkpoint gives room to a volume so full that not even this fits.
+            Err(Fault::Error(Error::NoSpace)) => Ok(Vec::new()),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Gives every dirty node its place, under the metadata lock.
@@ -220,21 +227,6 @@ impl Volume {
         Ok(())
     }
 
-    /// Tells the device that `segments` hold nothing, neighbours together. It is a hint: a device
-    /// that fails to take it loses nothing.
-    pub(super) fn discard(&self, segments: &[u32]) {
-        if !self.options.discard || segments.is_empty() {
-            return;
-        }
-        let layout = &self.superblock.layout;
-        let mut sorted = segments.to_vec();
-        sorted.sort_unstable();
-        for run in sorted.chunk_by(|a, b| a + 1 == *b) {
-            let blocks = run.len() as u64 * u64::from(layout.segment_blocks);
-            let _ = self.device.discard(layout.segment_address(run[0]), blocks);
-        }
-    }
-
     /// Writes everything and a last checkpoint. Nothing may be written afterwards.
     pub fn close(&self) -> Result<()> {
         if self.options.read_only {
@@ -244,8 +236,15 @@ impl Volume {
         self.reclaim_all()?;
         let mut log = self.log.lock();
         self.commit(&mut log, &Selection::All)?;
-        match self.checkpoint(&mut log, true) {
-            Err(Error::NoSpace) if self.make_room(&mut log)? => self.checkpoint(&mut log, true),
+        self.checkpoint_in_any_case(&mut log, true)?;
+        while self.discard_some(&mut log) {}
+        Ok(())
+    }
+
+    /// A checkpoint, for which room is made if there is none.
+    pub(super) fn checkpoint_in_any_case(&self, log: &mut Log, unmounted: bool) -> Result<()> {
+        match self.checkpoint(log, unmounted) {
+            Err(Error::NoSpace) if self.make_room(log)? => self.checkpoint(log, unmounted),
             other => other,
         }
     }

@@ -48,29 +48,48 @@ pub(super) struct Request<'a> {
     pub(super) selection: &'a Selection,
     pub(super) moves: &'a [Move],
     pub(super) reserve: Reserve,
-    /// The batch is worth writing if all that it says is which segments are Clean.
-    pub(super) release: bool,
+    pub(super) release: Releases,
+    /// It goes whether or not there is room for what should go with its delta.
+    pub(super) urgent: bool,
+}
+
+/// Which Drained segments a batch says are Clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Releases {
+    /// None.
+    None,
+    /// Those that there are, if it is written anyway.
+    Along,
+    /// Those that there are: that is what it is written for.
+    Alone,
 }
 
 impl<'a> Request<'a> {
     /// What `selection` says.
     pub(super) fn of(selection: &'a Selection) -> Self {
-        Self { selection, moves: &[], reserve: Reserve::Cleaning, release: false }
+        let (reserve, release) = (Reserve::Cleaning, Releases::Along);
+        Self { selection, moves: &[], reserve, release, urgent: false }
     }
 
     /// What the cleaner moves.
     pub(super) fn moving(moves: &'a [Move]) -> Self {
-        Self { selection: &NOTHING, moves, reserve: Reserve::Checkpoint, release: false }
+        Self { moves, ..Self::urgent(Releases::Along) }
     }
 
     /// Which segments are Clean.
     pub(super) fn release() -> Self {
-        Self { selection: &NOTHING, moves: &[], reserve: Reserve::Checkpoint, release: true }
+        Self::urgent(Releases::Alone)
     }
 
-    /// What has to go before a checkpoint.
+    /// What has to go before a checkpoint. It releases nothing: the checkpoint may open what it
+    /// does, and discards what is released only when it is durable.
     pub(super) fn ahead() -> Self {
-        Self { selection: &NOTHING, moves: &[], reserve: Reserve::Nothing, release: false }
+        Self::urgent(Releases::None)
+    }
+
+    fn urgent(release: Releases) -> Self {
+        let (selection, reserve) = (&NOTHING, Reserve::Checkpoint);
+        Self { selection, moves: &[], reserve, release, urgent: true }
     }
 }
 
@@ -82,10 +101,8 @@ static NOTHING: Selection = Selection::Files(BTreeSet::new());
 pub(super) enum Reserve {
     /// Those that it takes to clean another, for whoever comes next.
     Cleaning,
-    /// Those of the checkpoint that lets go what is cleaned.
+    /// Those of the next checkpoint.
     Checkpoint,
-    /// None: the batch is part of a checkpoint.
-    Nothing,
 }
 
 /// Out of how many times as many dirty blocks the largest groups are chosen.
@@ -144,20 +161,24 @@ impl Volume {
     ) -> std::result::Result<Built, Fault> {
         meta.begin_writing(self.superblock.layout.segment_blocks);
         let (ordered, others) = self.select(request.selection);
+        let released = match request.release {
+            Releases::None => Vec::new(),
+            _ => meta.usage.releasable(log.flushed, RELEASES_MAX),
+        };
         let mut room = self.room(log, meta, request);
         let Plan { files, mut chosen, progress } = loop {
             let plan = self.plan(log, meta, request, (&ordered, &others), room)?;
-            if self.has_room(log, meta, &plan, request.reserve) {
+            if self.has_room(log, meta, &plan, request.reserve, released.len()) {
                 break plan;
             }
-            // It is more than it seemed: half of it is a start.
-            room /= 2;
-            if room == 0 || !request.moves.is_empty() {
+            if room == 0 {
                 return Err(Error::NoSpace.into());
             }
+            // It is more than it seemed: half of it is a start.
+            room = if request.moves.is_empty() { room / 2 } else { 0 };
         };
-        let released = meta.usage.releasable(log.flushed, RELEASES_MAX);
-        let says = meta.has_changes() || request.release && !released.is_empty();
+        let alone = request.release == Releases::Alone && !released.is_empty();
+        let says = meta.has_changes() || alone;
         if chosen.is_empty() && files.is_empty() && !says {
             return Ok(Built { chunks: Vec::new(), progress, released: Vec::new() });
         }
@@ -199,6 +220,9 @@ impl Volume {
             _ => room,
         };
         let (mut files, progress) = plan_files(meta, (ordered, room), (others, limit))?;
+        if files.is_empty() && progress == Progress::More && !request.urgent {
+            return Err(Error::NoSpace.into());
+        }
         if let Selection::Largest(count) = request.selection {
             plan::keep_largest(&mut files, *count);
         }
@@ -243,7 +267,6 @@ impl Volume {
         match reserve {
             Reserve::Cleaning => self.cleaning_reserve(meta, more),
             Reserve::Checkpoint => self.checkpoint_reserve(meta, more),
-            Reserve::Nothing => 0,
         }
     }
 
@@ -258,8 +281,16 @@ impl Volume {
         dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
     }
 
-    /// Whether the Clean segments are enough for the batch, and those of `reserve` stay Clean.
-    fn has_room(&self, log: &Log, meta: &Meta, plan: &Plan<'_>, reserve: Reserve) -> bool {
+    /// Whether the Clean segments are enough for the batch, and those of `reserve` are Clean after
+    /// it, which also releases some.
+    fn has_room(
+        &self,
+        log: &Log,
+        meta: &Meta,
+        plan: &Plan<'_>,
+        reserve: Reserve,
+        released: usize,
+    ) -> bool {
         let Plan { files, chosen, .. } = plan;
         let layout = &self.superblock.layout;
         let groups = 0..meta.placement.group_count();
@@ -272,12 +303,14 @@ impl Volume {
         // The leaves of the runs become dirty, and a checkpoint must be able to write them.
         let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
         let leaves = chosen.chunk_by(same_run).count() + files.len();
-        let kept = opens + DELTA_SEGMENTS + self.reserve(meta, reserve, leaves);
+        let kept = self.reserve(meta, reserve, leaves);
         let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
         let others = files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN;
         let suffices = |delta_len: usize| {
             let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
-            kept + segments <= meta.usage.clean_count()
+            let taken = opens + DELTA_SEGMENTS + segments;
+            let clean = meta.usage.clean_count();
+            taken <= clean && taken + kept <= clean + released
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
         let most = meta.change_count() * CHANGE_LEN_MAX + others;

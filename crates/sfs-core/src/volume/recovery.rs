@@ -63,9 +63,18 @@ impl Volume {
         volume.roll_forward()?;
         volume.find_orphans()?;
         if !volume.options.read_only {
+            volume.settle_down()?;
             volume.begin_life()?;
         }
         Ok(volume)
+    }
+
+    /// What was read becomes durable, before anything is written over that only an older state
+    /// needs: a daemon that was killed has left its last requests in the device's cache.
+    fn settle_down(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        log.unflushed = true;
+        self.flush(&mut log)
     }
 
     /// What was rolled forward becomes part of a checkpoint, and the chain of chunks goes on from a

@@ -115,17 +115,21 @@ impl Volume {
         self.cleaning_reserve(meta, 0) + COMMIT_SEGMENTS + usize::from(meta.placement.group_count())
     }
 
-    /// Makes room before more metadata becomes dirty than a checkpoint could write.
+    /// Makes room before more metadata becomes dirty than a checkpoint could write. Who has the log
+    /// is not waited for, unless it is about to be too late.
     pub(super) fn keep_room(&self) -> Result<()> {
-        let short = {
+        let (short, late) = {
             let meta = self.meta.read();
-            meta.tree.dirty_count() > 0
-                && meta.usage.clean_count() < self.cleaning_reserve(&meta, 0) + COMMIT_SEGMENTS / 2
+            let clean = meta.usage.clean_count();
+            let kept = self.cleaning_reserve(&meta, 0);
+            let dirty = meta.tree.dirty_count() > 0;
+            (dirty && clean < kept + COMMIT_SEGMENTS / 2, dirty && clean < kept)
         };
         if !short {
             return Ok(());
         }
-        let Some(mut log) = self.log.try_lock() else { return Ok(()) };
+        let log = if late { Some(self.log.lock()) } else { self.log.try_lock() };
+        let Some(mut log) = log else { return Ok(()) };
         unless_full(self.make_room(&mut log).map(drop))
     }
 }

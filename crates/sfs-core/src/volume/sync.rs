@@ -137,7 +137,7 @@ impl Volume {
             }
         };
         self.write_chunks(log, &built.chunks)?;
-        self.discard(&built.released);
+        self.note_released(&built.released);
         Ok(built.progress)
     }
 

@@ -131,7 +131,7 @@ impl Volume {
         if self.pool.held() < 2 * budget { unless_full(outcome) } else { outcome }
     }
 
-    /// One bounded step of what is due: deletions, aged data, a checkpoint, cleaning.
+    /// One bounded step of what is due: deletions, aged data, a checkpoint, discards, cleaning.
     pub fn work(&self, now: Timestamp) -> Result<Work> {
         if self.options.read_only {
             return Ok(Work::Idle(Duration::MAX));
@@ -145,6 +145,9 @@ impl Volume {
             self.clock.due.lock().waiting = None;
         }
         self.checkpoint_if_due(now)?;
+        if self.discard_some(&mut self.log.lock()) {
+            return Ok(Work::More);
+        }
         if let Some(work) = self.pace_cleaning()? {
             return Ok(work);
         }
@@ -157,7 +160,7 @@ impl Volume {
         let mut log = self.log.lock();
         let blocks = log.blocks_since_checkpoint;
         if self.is_checkpoint_due(blocks, now) {
-            self.checkpoint(&mut log, false)?;
+            self.checkpoint_in_any_case(&mut log, false)?;
             self.clock.due.lock().checkpoint = millis(now);
             return Ok(());
         }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::Timestamp;
-use sfs_core::request::Work;
-use sfs_device::{FaultyDevice, Keep, RamDevice, RecordingDevice};
+use sfs_core::Volume;
+use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::request::{Options, Work};
+use sfs_device::{Event, FaultyDevice, Keep, RamDevice, RecordingDevice};
 
-use crate::rig::{NOW, Random, blocks_for, create, format, open, write};
+use crate::rig::{NOW, Random, blocks_for, caller, create, format, open, write};
 
 /// A summary that cannot be read hides what lives behind it: cleaning the segment gains nothing.
 #[test]
@@ -64,4 +65,45 @@ fn cleaning_that_gains_nothing_is_not_repeated() {
     }
     let written = device.counts().written_blocks;
     assert!(written < 2000, "{written} blocks were written for nothing");
+}
+
+/// What was let go by a delta was discarded between the one write and the one flush of a sync, piece
+/// by piece.
+#[test]
+fn a_small_sync_does_not_wait_for_discards() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(600)), Keep::Requests));
+    format(&device, 32);
+    let options = || Options { placement: "none".into(), ..Options::default() };
+    let volume = Volume::open(device.clone(), options(), NOW).unwrap();
+    let (gone, kept) = (create(&volume, "gone"), create(&volume, "kept"));
+    for at in 0..250 {
+        for file in [gone, kept] {
+            write(&volume, file, at * 31, &[1; 31 * 4096]).unwrap();
+            volume.sync_all().unwrap();
+        }
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let volume = Volume::open(device.clone(), options(), NOW).unwrap();
+    volume.unlink(ROOT_INO, b"gone", &caller()).unwrap();
+    volume.forget(gone, 2);
+    volume.sync_all().unwrap();
+    let is_discard = |event: &Event| matches!(event, Event::Discard { .. });
+    device.take_events();
+    for _ in 0..4 {
+        write(&volume, kept, 0, &[2; 4096]).unwrap();
+        volume.sync_file(kept).unwrap();
+    }
+    assert!(!device.take_events().iter().any(is_discard));
+    assert!(volume.status().segments.clean > 200, "they have been let go");
+
+    // They are discarded all the same, each once.
+    while volume.work(NOW).unwrap() == Work::More {}
+    let events = device.take_events();
+    let blocks = |event: &Event| match event {
+        Event::Discard { extent } => extent.block_count,
+        _ => 0,
+    };
+    let discarded: u64 = events.iter().map(blocks).sum();
+    assert!(discarded >= 240 * 32, "{discarded} blocks");
 }

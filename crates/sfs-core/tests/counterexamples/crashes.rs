@@ -140,3 +140,16 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
         }
     }
 }
+
+/// The daemon was killed while a checkpoint's record was only in the device's cache. The next mount
+/// took what that checkpoint let go for Clean, wrote over it, and then the power went.
+#[test]
+fn a_mount_makes_durable_what_it_read_before_it_writes() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(64)), Keep::Requests));
+    format(&device, 32);
+    drop(open(&device));
+    device.take_events();
+    drop(open(&device));
+    let events = device.take_events();
+    assert!(matches!(events.first(), Some(Event::Flush)), "{:?}", events.first());
+}

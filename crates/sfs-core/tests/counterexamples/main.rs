@@ -4,6 +4,8 @@ mod cleaning;
 mod crashes;
 mod files;
 mod full;
+mod gate;
+mod held_up;
 mod policies;
 mod races;
 mod rig;

@@ -13,7 +13,6 @@ use rustc_hash::FxHashSet;
 use sfs_device::BLOCK_SIZE;
 
 use super::{Move, Progress, Request};
-use crate::Error;
 use crate::buffer::BlockRef;
 use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry, run_key,
@@ -269,9 +268,6 @@ pub(super) fn plan_files<'a>(
             left -= plan.blocks.len() + 1;
             plans.push(plan);
         }
-    }
-    if plans.is_empty() && progress == Progress::More {
-        return Err(Error::NoSpace.into());
     }
     Ok((plans, progress))
 }
