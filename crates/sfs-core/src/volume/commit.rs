@@ -20,6 +20,7 @@ use crate::buffer::BlockRef;
 use crate::format::{ItemKind, Key, Layout, Mapping, VALUE_LEN_MAX, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
+use crate::mutant::{Mutant, mutated};
 use crate::request::Release;
 use crate::{Error, Result};
 
@@ -133,7 +134,7 @@ impl Volume {
         meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
         meta.tree.prune();
         meta.usage.settle(log.next_sequence);
-        if self.options.release == Release::AtOnce {
+        if self.options.release == Release::AtOnce || mutated(Mutant::DrainedReused) {
             let drained = meta.usage.drained();
             meta.usage.release(&drained);
         }
