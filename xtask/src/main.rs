@@ -4,6 +4,7 @@
 //! and to name whatever it skips. Never changes the sources; only `bench` writes into `docs/`.
 #![forbid(unsafe_code)]
 
+mod age;
 mod apps;
 mod bench;
 mod cargo;
@@ -88,6 +89,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// A volume that is full is overwritten at random, several times over: every byte verified, no
+    /// write too long, and the counters as the simulator predicts.
+    Age(age::Options),
     /// Measures.
     #[command(subcommand)]
     Bench(Bench),
@@ -129,6 +133,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Crash { arguments } => {
             tally.step("crash states", || crash::run(&workspace, &arguments));
         }
+        Command::Age(options) => tally.step("age", || age::run(&workspace, &options)),
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);

@@ -175,8 +175,9 @@ impl Meta {
         }
     }
 
-    /// The delta since the last one. Deterministic: items in the order of their keys.
-    pub(crate) fn delta(&self) -> Vec<u8> {
+    /// The delta since the last one, which also says that segments are `released`. Deterministic:
+    /// items in the order of their keys.
+    pub(crate) fn delta(&self, released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.next_ino != self.said_ino && !mutated(Mutant::NextInoUnsaid) {
             codec::append(&Change::NextIno(self.next_ino), &mut bytes);
@@ -197,6 +198,10 @@ impl Meta {
                 Change::Delete { key: key.encode() }
             };
             codec::append(&change, &mut bytes);
+        }
+        for &segment in released {
+            let stamp = self.usage.entry(segment).stamp;
+            codec::append(&Change::Release { segment, stamp }, &mut bytes);
         }
         bytes
     }

@@ -21,6 +21,7 @@ mod namespace;
 mod orphans;
 mod pacing;
 mod read;
+mod rebuild;
 mod recovery;
 mod scan;
 mod seek;
@@ -54,6 +55,7 @@ use directory::NameHasher;
 use handles::{Handle, Handles};
 pub use make::{make, root_directory};
 use pacing::Pace;
+pub use rebuild::{Basis, Moved, Rebuild};
 use sync::SyncQueue;
 use work::Clock;
 

@@ -1,6 +1,7 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod remainder;
 mod reproduce;
 mod simulate;
 mod table;
@@ -21,6 +22,8 @@ enum Command {
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
+    /// Compare where a sync writes what waits.
+    Remainder(remainder::Arguments),
     /// Run every policy on every generator and every trace.
     Table(table::Arguments),
 }
@@ -35,6 +38,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
+        Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
     }
 }

@@ -11,7 +11,7 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Request, Reserve, Selection};
+use super::commit::{Built, Request, Selection};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
@@ -50,13 +50,14 @@ impl Volume {
     pub(super) fn checkpoint(&self, log: &mut Log, unmounted: bool) -> Result<()> {
         // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
         self.writable()?;
-        let mut chunks = Vec::new();
+        let (mut chunks, mut released) = (Vec::new(), Vec::new());
         let mut failed = None;
         let _keep = self.keep_nodes();
         let snapshot = loop {
             let mut meta = self.meta.write();
             let step = self.build_ordered(log, &mut meta).and_then(|built| {
-                chunks.extend(built);
+                chunks.extend(built.chunks);
+                released.extend(built.released);
                 self.snapshot(log, &mut meta, unmounted)
             });
             drop(meta);
@@ -92,25 +93,21 @@ impl Volume {
         {
             let mut meta = self.meta.write();
             meta.usage.release(&snapshot.drained);
+            meta.usage.note_checkpoint();
             self.note_rotten(&meta);
         }
-        self.discard(&snapshot.drained);
+        released.extend(snapshot.drained);
+        self.discard(&released);
         Ok(())
     }
 
     /// What has to go before the metadata does. Without such data a checkpoint needs no delta: it
     /// says everything itself.
-    fn build_ordered(
-        &self,
-        log: &mut Log,
-        meta: &mut Meta,
-    ) -> std::result::Result<Vec<Chunk>, Fault> {
+    fn build_ordered(&self, log: &mut Log, meta: &mut Meta) -> std::result::Result<Built, Fault> {
         if self.ordered_files.lock().is_empty() {
-            return Ok(Vec::new());
+            return Ok(Built::default());
         }
-        let selection = &Selection::Files(BTreeSet::new());
-        let request = Request { selection, moves: &[], reserve: Reserve::Nothing };
-        Ok(self.build(log, meta, &request)?.chunks)
+        self.build(log, meta, &Request::ahead())
     }
 
     /// Gives every dirty node its place, under the metadata lock.
@@ -176,7 +173,7 @@ impl Volume {
             user_bytes_written: log.user_bytes_before + written.user_bytes_written,
             device_bytes_written: log.device_bytes_before + written.device_bytes_written,
         };
-        Ok(Snapshot { record, chunks, drained: meta.usage.drained() })
+        Ok(Snapshot { record, chunks, drained: meta.usage.all_drained() })
     }
 
     /// Puts the usage items that this checkpoint will change into the tree, so that their leaves
@@ -238,8 +235,8 @@ impl Volume {
 
     /// Tells the device that `segments` hold nothing, neighbours together. It is a hint: a device
     /// that fails to take it loses nothing.
-    fn discard(&self, segments: &[u32]) {
-        if !self.options.discard {
+    pub(super) fn discard(&self, segments: &[u32]) {
+        if !self.options.discard || segments.is_empty() {
             return;
         }
         let layout = &self.superblock.layout;

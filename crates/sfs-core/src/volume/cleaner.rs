@@ -13,7 +13,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::commit::{DELTA_SEGMENTS, Move, Selection};
+use super::commit::{DELTA_SEGMENTS, Move, Request};
 use super::pacing::Vain;
 use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
@@ -167,15 +167,16 @@ impl Volume {
 
     /// Writes the blocks under cleaning, wherever they belong.
     pub(super) fn write_moves(&self, log: &mut Log, cleaner: &mut Cleaner) -> Result<Step> {
-        let nothing = Selection::Files(BTreeSet::new());
         let write = |log: &mut Log| match cleaner.moves.is_empty() {
             true => Ok(()),
-            false => self.commit_some(log, &nothing, &cleaner.moves).map(drop),
+            false => self.commit_some(log, &Request::moving(&cleaner.moves)).map(drop),
         };
         match write(log) {
             Err(Error::NoSpace) => {
-                // Others have taken the room since; a checkpoint may give it back.
-                self.checkpoint(log, false)?;
+                // Others have taken the room since; what is Drained may give it back.
+                if !self.release(log)? {
+                    self.checkpoint(log, false)?;
+                }
                 write(log)?;
             }
             other => other?,

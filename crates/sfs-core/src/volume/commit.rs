@@ -49,7 +49,34 @@ pub(super) struct Request<'a> {
     pub(super) selection: &'a Selection,
     pub(super) moves: &'a [Move],
     pub(super) reserve: Reserve,
+    /// The batch is worth writing if all that it says is which segments are Clean.
+    pub(super) release: bool,
 }
+
+impl<'a> Request<'a> {
+    /// What `selection` says.
+    pub(super) fn of(selection: &'a Selection) -> Self {
+        Self { selection, moves: &[], reserve: Reserve::Cleaning, release: false }
+    }
+
+    /// What the cleaner moves.
+    pub(super) fn moving(moves: &'a [Move]) -> Self {
+        Self { selection: &NOTHING, moves, reserve: Reserve::Checkpoint, release: false }
+    }
+
+    /// Which segments are Clean.
+    pub(super) fn release() -> Self {
+        Self { selection: &NOTHING, moves: &[], reserve: Reserve::Checkpoint, release: true }
+    }
+
+    /// What has to go before a checkpoint.
+    pub(super) fn ahead() -> Self {
+        Self { selection: &NOTHING, moves: &[], reserve: Reserve::Nothing, release: false }
+    }
+}
+
+/// No file.
+static NOTHING: Selection = Selection::Files(BTreeSet::new());
 
 /// Which segments a batch leaves Clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +99,10 @@ pub(super) const DELTA_SEGMENTS: usize = 1;
 const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 
 /// Whether a batch took all that was selected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
     /// It did.
+    #[default]
     Done,
     /// There was no room for the rest.
     More,
@@ -88,10 +116,19 @@ struct Plan<'a> {
 }
 
 /// A batch that has taken effect in memory and is to be written.
+#[derive(Default)]
 pub(super) struct Built {
     pub(super) chunks: Vec<Chunk>,
     pub(super) progress: Progress,
+    /// Segments that it says are Clean.
+    pub(super) released: Vec<u32>,
 }
+
+/// Bytes that a delta takes to say so of one.
+const RELEASE_LEN: usize = 16;
+
+/// Segments that one delta says are Clean at most, so that it stays small.
+const RELEASES_MAX: usize = 128;
 
 /// Bytes that a file adds to a delta at most, beside its inline content: its attributes, and the
 /// frames of both items.
@@ -120,29 +157,33 @@ impl Volume {
                 return Err(Error::NoSpace.into());
             }
         };
-        if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
-            return Ok(Built { chunks: Vec::new(), progress });
+        let released = meta.usage.releasable(log.flushed, RELEASES_MAX);
+        let says = meta.has_changes() || request.release && !released.is_empty();
+        if chosen.is_empty() && files.is_empty() && !says {
+            return Ok(Built { chunks: Vec::new(), progress, released: Vec::new() });
         }
 
         for file in files {
             self.settle_file(meta, file);
         }
-        let delta = meta.delta();
+        let delta = meta.delta(&released);
         meta.clear_changes();
         let batch = self.lay_out(log, meta, &mut chosen, &delta);
         self.map(log, meta, &chosen)?;
         meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
         meta.tree.prune();
         meta.usage.settle(log.next_sequence);
+        // From the next batch on: roll-forward reads a batch before it knows what it says.
+        meta.usage.release(&released);
         if self.options.release == Release::AtOnce || mutated(Mutant::DrainedReused) {
-            let drained = meta.usage.drained();
+            let drained = meta.usage.all_drained();
             meta.usage.release(&drained);
         }
 
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
         self.expect_reads(&chunks);
-        Ok(Built { chunks, progress })
+        Ok(Built { chunks, progress, released })
     }
 
     /// What goes, `room` dirty blocks at most.
@@ -234,14 +275,14 @@ impl Volume {
         let leaves = chosen.chunk_by(same_run).count() + files.len();
         let kept = opens + DELTA_SEGMENTS + self.reserve(meta, reserve, leaves);
         let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
-        let of_files = files.len() * FILE_CHANGES_LEN_MAX + inline;
+        let others = files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN;
         let suffices = |delta_len: usize| {
             let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
             kept + segments <= meta.usage.clean_count()
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
-        let most = meta.change_count() * CHANGE_LEN_MAX + of_files;
-        suffices(most) || suffices(meta.delta().len() + of_files)
+        let most = meta.change_count() * CHANGE_LEN_MAX + others;
+        suffices(most) || suffices(meta.delta(&[]).len() + others)
     }
 
     /// The tree item of a file, and what of it no longer waits.
