@@ -2,7 +2,11 @@
 
 use anyhow::Result;
 
-use crate::{cargo::cargo, report::Outcome, workspace::Workspace};
+use crate::{
+    cargo::{self, cargo},
+    report::Outcome,
+    workspace::Workspace,
+};
 
 /// States that `cargo xtask test` looks at: about a minute's worth.
 pub(crate) const STATES_SHORT: u64 = 25_000;
@@ -19,4 +23,10 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<Outcome
 /// So many states, with a fixed seed.
 pub(crate) fn budget(workspace: &Workspace, states: u64) -> Result<Outcome> {
     run(workspace, &["--states".into(), states.to_string(), "--seed".into(), "1".into()])
+}
+
+/// The simulator finds every deliberate bug of the core.
+pub(crate) fn mutants(workspace: &Workspace) -> Result<Outcome> {
+    let build = ["test", "--profile", "sim", "--package", "sfs-sim", "--features", "mutants"];
+    cargo::test(cargo(workspace).args(build).args(["--test", "mutants"]))
 }

@@ -54,6 +54,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         let states = if long { crash::STATES_LONG } else { crash::STATES_SHORT };
         crash::budget(workspace, states)
     });
+    tally.step("mutation check", || crash::mutants(workspace));
     pjdfstest::run(workspace, Kind::Sfs, None, tally);
     let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
     fsx::run(workspace, Kind::Sfs, ops, None, tally);

@@ -10,6 +10,7 @@ mod error;
 pub mod format;
 mod log;
 mod meta;
+pub mod mutant;
 pub mod policy;
 pub mod request;
 pub mod tree;

@@ -11,6 +11,7 @@ use crate::format::{
     Change, Corruption, Key, Mapping, MappingRun, POLICY_STATE_LEN_MAX, PolicyRecord, codec,
     run_key,
 };
+use crate::mutant::{Mutant, mutated};
 use crate::policy::{self, Placement, VictimSelection};
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
@@ -161,6 +162,9 @@ impl Meta {
     }
 
     fn note_unmap(&mut self, unmap: Unmap) {
+        if mutated(Mutant::UnmapForgotten) {
+            return;
+        }
         match self.unmaps.last_mut() {
             Some(last)
                 if last.ino == unmap.ino && unmap.last.checked_add(1) == Some(last.first) =>
@@ -175,7 +179,7 @@ impl Meta {
     /// items in the order of their keys.
     pub(crate) fn delta(&self, released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if self.next_ino != self.said_ino {
+        if self.next_ino != self.said_ino && !mutated(Mutant::NextInoUnsaid) {
             codec::append(&Change::NextIno(self.next_ino), &mut bytes);
         }
         for unmap in &self.unmaps {
@@ -211,7 +215,9 @@ impl Meta {
     /// The delta has been said.
     pub(crate) fn clear_changes(&mut self) {
         self.changed.clear();
-        self.unmaps.clear();
+        if !mutated(Mutant::UnmapRepeated) {
+            self.unmaps.clear();
+        }
         self.said_ino = self.next_ino;
     }
 
@@ -333,7 +339,9 @@ impl Meta {
             debug_assert_eq!(run_key(ino, *block), key);
             let old = run.set(*block, Some(*mapping));
             self.note_mapped(old.as_ref(), mapping);
-            if let Some(old) = old {
+            if let Some(old) = old
+                && !mutated(Mutant::DeathUncounted)
+            {
                 self.usage.remove(&old, sequence);
             }
             self.usage.add(mapping);

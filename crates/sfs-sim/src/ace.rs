@@ -109,6 +109,9 @@ pub const RECIPES: &[Recipe] = &[
     SetXattr("/foo", 20),
     SetXattr("/A", 3000),
     SetXattr("/A/bar", 900),
+    // Deltas that take more than one chunk.
+    SetXattr("/foo", 60_000),
+    SetXattr("/A", 60_000),
     RemoveXattr("/A/bar"),
     Chmod("/A/foo"),
 ];

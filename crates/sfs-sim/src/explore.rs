@@ -129,7 +129,7 @@ pub struct Plan {
     pub states: u64,
     /// Which cases.
     pub mode: Mode,
-    /// Worker threads.
+    /// Worker threads; one is the caller's.
     pub jobs: usize,
 }
 
@@ -208,11 +208,15 @@ pub fn explore(plan: &Plan, tick: &(dyn Fn(u64) + Sync)) -> Result<Tally, Failur
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..plan.jobs {
-            scope.spawn(worker);
-        }
-    });
+    match plan.jobs {
+        // In this thread: it may have something that others have not.
+        1 => worker(),
+        jobs => std::thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(worker);
+            }
+        }),
+    }
     match failures.into_inner().into_values().next() {
         Some(failure) => Err(failure),
         None => Ok(tally.into_inner()),

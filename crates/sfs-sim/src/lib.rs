@@ -12,6 +12,7 @@ pub mod crash;
 pub mod explore;
 pub mod history;
 pub mod image;
+pub mod lying;
 pub mod model;
 pub mod panics;
 pub mod shrink;

@@ -30,6 +30,9 @@ const FULL_PERCENT: u64 = 90;
 /// A sync follows a step once in so many.
 const SYNC_ODDS: u64 = 4;
 
+/// A step of background work follows once in so many.
+const WORK_ODDS: u64 = 2;
+
 /// The budgets of a world: one write buffer in eight is hardly more than a block a group.
 fn options(random: &mut Random) -> Options {
     Options { write_buffer: random.pick(&[64, 128, 256]) << 10, ..tight_with(random.draw()) }
@@ -92,6 +95,9 @@ fn operations(seed: u64, step: u32, reference: &Reference, limits: &Limits) -> V
         .collect();
     if random.one_in(SYNC_ODDS) && !files.is_empty() {
         operations.push(Operation::SyncFile { ino: random.pick(&files) });
+    }
+    if random.one_in(WORK_ODDS) {
+        operations.push(Operation::Step);
     }
     operations
 }

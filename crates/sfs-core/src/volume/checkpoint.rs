@@ -16,6 +16,7 @@ use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
+use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
 /// Nodes that a checkpoint makes dirty itself, but for those that so many changes do: of the usage
@@ -71,10 +72,20 @@ impl Volume {
             self.write_chunks(log, &chunks)?;
             return Err(error);
         };
+        if mutated(Mutant::DiscardFirst) {
+            self.discard(&snapshot.drained);
+        }
+        if mutated(Mutant::RecordFirst) {
+            self.write_record(&snapshot.record)?;
+        }
         self.write_chunks(log, &chunks)?;
         self.write_chunks(log, &snapshot.chunks)?;
-        self.flush(log)?;
-        self.write_record(&snapshot.record)?;
+        if !mutated(Mutant::SkippedNodeFlush) {
+            self.flush(log)?;
+        }
+        if !mutated(Mutant::RecordFirst) {
+            self.write_record(&snapshot.record)?;
+        }
         log.checkpoint = snapshot.record.number;
         log.blocks_since_checkpoint = 0;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -138,7 +149,7 @@ impl Volume {
         meta.nodes_written = count;
         assert_eq!(meta.tree.dirty_count(), count, "the usage items had been made dirty");
 
-        let number = log.checkpoint + 1;
+        let number = log.checkpoint + 1 + u64::from(mutated(Mutant::SameSlot));
         let mut next = addresses.into_iter();
         let out = meta.tree.write_out(self.superblock.volume(), number, || {
             next.next().expect("as many addresses as dirty nodes")
@@ -220,7 +231,9 @@ impl Volume {
         blocks.as_mut_bytes().copy_from_slice(&bytes);
         let stream = Stream(METADATA_HEAD);
         self.device.write(address, &[&blocks], stream).map_err(|error| self.fail(error))?;
-        self.device.flush().map_err(|error| self.fail(error))?;
+        if !mutated(Mutant::SkippedRecordFlush) {
+            self.device.flush().map_err(|error| self.fail(error))?;
+        }
         let len = bytes.len() as u64;
         self.counters.metadata_bytes.fetch_add(len, Ordering::Relaxed);
         self.counters.device_bytes_written.fetch_add(len, Ordering::Relaxed);

@@ -20,6 +20,7 @@ use crate::buffer::BlockRef;
 use crate::format::{ItemKind, Key, Layout, Mapping, VALUE_LEN_MAX, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
+use crate::mutant::{Mutant, mutated};
 use crate::request::Release;
 use crate::{Error, Result};
 
@@ -195,7 +196,7 @@ impl Volume {
         meta.usage.settle(log.next_sequence);
         // From the next batch on: roll-forward reads a batch before it knows what it says.
         meta.usage.release(&released);
-        if self.options.release == Release::AtOnce {
+        if self.options.release == Release::AtOnce || mutated(Mutant::DrainedReused) {
             let drained = meta.usage.all_drained();
             meta.usage.release(&drained);
         }

@@ -12,6 +12,7 @@ use super::txn::Txn;
 use super::xattr;
 use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure};
 use crate::meta::Fault;
+use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
 /// Items of one file that a step deletes, about.
@@ -23,7 +24,9 @@ fn orphan_key(ino: u64) -> Key {
 
 /// The last name of `ino` is gone: remembers that it is to be deleted.
 pub(super) fn remember(txn: &mut Txn<'_>, ino: u64) -> u64 {
-    remember_cut(txn, ino, 0);
+    if !mutated(Mutant::OrphanForgotten) {
+        remember_cut(txn, ino, 0);
+    }
     ino
 }
 

@@ -19,6 +19,7 @@ use crate::format::{
 };
 use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::{Fault, Meta};
+use crate::mutant::{Mutant, mutated};
 use crate::request::Options;
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
@@ -170,7 +171,7 @@ impl Volume {
 
         while let Some(chunk) = self.next_chunk(&mut position)? {
             delta_len += chunk.delta.len();
-            let end = chunk.header.end;
+            let end = chunk.header.end || mutated(Mutant::EndIgnored);
             batch.push(chunk);
             if end {
                 return Ok(Some((batch, position)));
@@ -223,7 +224,7 @@ impl Volume {
     ) -> Result<Option<ChunkSummary>> {
         let Some(chunk) = self.read_summary(address, room)? else { return Ok(None) };
         let next = chunk.header.sequence == position.sequence
-            && chunk.header.previous == position.previous;
+            && (chunk.header.previous == position.previous || mutated(Mutant::ChainIgnored));
         Ok(if next && self.is_whole(&chunk)? { Some(chunk) } else { None })
     }
 
@@ -433,7 +434,10 @@ fn read_checkpoint(device: &dyn Device, superblock: &Superblock) -> Result<Check
     };
     let [a, b] = superblock.layout.slots;
     match (read(0, a), read(1, b)) {
-        (Ok(a), Ok(b)) => Ok(if a.number > b.number { a } else { b }),
+        (Ok(a), Ok(b)) => {
+            let first = (a.number > b.number) != mutated(Mutant::OldCheckpoint);
+            Ok(if first { a } else { b })
+        }
         (Ok(record), Err(_)) | (Err(_), Ok(record)) => Ok(record),
         (Err(damage), Err(_)) => Err(damage),
     }

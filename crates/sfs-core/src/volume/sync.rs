@@ -17,6 +17,7 @@ use super::space::unless_full;
 use crate::format::SummaryEntry;
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
+use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
 /// Who waits for a flush.
@@ -67,6 +68,9 @@ impl Volume {
     /// Everything that was done to `ino`, and every namespace operation before, is durable
     /// afterwards (durability contract, sentence 1).
     pub fn sync_file(&self, ino: u64) -> Result<()> {
+        if mutated(Mutant::CleanFileUnsynced) && !self.dirty_files.lock().contains_key(&ino) {
+            return Ok(());
+        }
         self.sync(Some(ino))
     }
 
@@ -192,7 +196,9 @@ impl Volume {
     /// Everything that was written is durable afterwards.
     pub(super) fn flush(&self, log: &mut Log) -> Result<()> {
         if log.unflushed {
-            self.device.flush().map_err(|error| self.fail(error))?;
+            if !mutated(Mutant::SkippedFlush) {
+                self.device.flush().map_err(|error| self.fail(error))?;
+            }
             log.unflushed = false;
             log.flushed = log.next_sequence;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use super::txn::Txn;
 use super::{Volume, orphans};
 use crate::Result;
 use crate::format::{FILE_BLOCKS_MAX, Inode, InodeFlags, ItemKind, Key};
+use crate::mutant::{Mutant, mutated};
 
 impl Volume {
     /// Cuts a file, whose handle is locked for writing, to `size` bytes, fewer than it has.
@@ -95,7 +96,7 @@ impl Volume {
             pending.size = size;
         }
         // What is written now replaces what was there: it must not be lost behind the truncation.
-        if inode.size > 0 {
+        if inode.size > 0 && !mutated(Mutant::TruncationUnordered) {
             data.ordered = Some(self.next_sequence.load(Ordering::Relaxed));
         }
     }

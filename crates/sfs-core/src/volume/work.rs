@@ -18,6 +18,7 @@ use super::handles::Handle;
 use super::space::unless_full;
 use crate::Result;
 use crate::format::Timestamp;
+use crate::mutant::{Mutant, mutated};
 use crate::request::Work;
 
 /// Writing that has paused for this long is made durable.
@@ -100,6 +101,9 @@ impl Volume {
 
     /// The name of `ino` has taken the place of another file: its data goes with the next delta.
     pub(super) fn order(&self, ino: u64) {
+        if mutated(Mutant::RenameUnordered) {
+            return;
+        }
         let Some(handle) = self.handles.find(ino) else { return };
         let mut data = handle.data();
         if !data.dirty.is_empty() {

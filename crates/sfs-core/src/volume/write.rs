@@ -16,6 +16,7 @@ use super::handles::{DirtyBlock, FileData, Handle, Pending};
 use crate::buffer::Buffer;
 use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Key, Mapping, Timestamp};
 use crate::meta::Meta;
+use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, WriteMode};
 use crate::{Error, Result};
 
@@ -299,7 +300,9 @@ fn clear_edges(memory: &mut [Block], offset: u64, end: u64) {
 fn clear_tail(block: &mut Block, no: u32, size: u64) {
     let start = u64::from(no) * BLOCK_SIZE as u64;
     let keep = size.saturating_sub(start).min(BLOCK_SIZE as u64) as usize;
-    block.0[keep..].fill(0);
+    if !mutated(Mutant::TailKept) {
+        block.0[keep..].fill(0);
+    }
 }
 
 /// The blocks whose old content matters to a change of `offset..end`, ascending: those that are

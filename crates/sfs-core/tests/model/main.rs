@@ -7,7 +7,6 @@ mod allocation;
 mod amplification;
 mod caches;
 mod contract;
-mod faults;
 mod leader;
 mod leftovers;
 mod limits;
@@ -16,4 +15,4 @@ mod sequences;
 mod space;
 mod watchdog;
 
-use sfs_sim::model::{compare, content, digest, operation, pair, random, reference, rig};
+use sfs_sim::model::{compare, content, digest, operation, pair, random, rig};

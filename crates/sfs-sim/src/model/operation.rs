@@ -92,6 +92,8 @@ pub enum Operation {
     Work {
         millis: u64,
     },
+    /// One step of background work: what it has begun stays in its hands.
+    Step,
     /// Close and open again, or let go without closing after a sync.
     Reopen {
         close: bool,

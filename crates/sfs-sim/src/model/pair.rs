@@ -218,6 +218,7 @@ impl Pair {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;
             }
+            Operation::Step => drop(self.volume().work(self.now())?),
             Operation::Reopen { close } => self.reopen(*close),
             other => unreachable!("{other:?} is done elsewhere"),
         }

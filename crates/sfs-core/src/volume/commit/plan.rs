@@ -19,6 +19,7 @@ use crate::format::{
 };
 use crate::log::{Append, Batch};
 use crate::meta::{Fault, Meta};
+use crate::mutant::{Mutant, mutated};
 use crate::policy::{Candidate, GROUPS_MAX};
 use crate::request::Remainder;
 use crate::volume::Volume;
@@ -93,6 +94,7 @@ impl FilePlan<'_> {
         if let Some(left) = self.first_left() {
             self.blocks.retain(|planned| planned.block < left);
             let end = u64::from(left) * BLOCK_SIZE as u64;
+            let end = if mutated(Mutant::LengthAhead) { u64::MAX } else { end };
             inode.size = self.inode.size.max(self.shown.size.min(end));
         }
         let new_blocks = self.blocks.iter().filter(|planned| planned.old.is_none()).count() as u64;
@@ -147,7 +149,8 @@ impl Volume {
         for moved in request.moves {
             // The whole run has to be sound: once blocks have their places, nothing may fail.
             let at = meta.run(&run_key(moved.ino, moved.block))?.get(moved.block);
-            if at == Some(moved.from) && !written.contains(&(moved.ino, moved.block)) {
+            let lives = at == Some(moved.from) || mutated(Mutant::StaleMove) && at.is_some();
+            if lives && !written.contains(&(moved.ino, moved.block)) {
                 chosen.push(choose_moved(meta, moved, now));
             }
         }

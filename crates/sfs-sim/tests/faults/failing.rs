@@ -1,18 +1,14 @@
-//! Devices that fail, and devices that lie.
+//! Devices that fail, and say so.
 
 use std::sync::Arc;
 
 use sfs_core::format::{CorruptionKind, ROOT_INO, Structure};
-use sfs_core::request::{Options, WriteMode};
+use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
 use sfs_device::{Device, FaultyDevice, Operation, RamDevice};
 
-use crate::compare;
-use crate::operation::{Limits, choose};
-use crate::pair::Pair;
-use crate::random::{Random, number};
-use crate::reference::Reference;
-use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
+use sfs_sim::model::random::number;
+use sfs_sim::model::rig::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
 
 type Faulty = FaultyDevice<RamDevice>;
 
@@ -120,49 +116,4 @@ fn corrupted_data_is_an_error() {
     device.heal();
     let bytes = volume.read(ino, 0, 8192).expect("it reads");
     assert!(bytes.as_bytes()[..4096] == [8; 4096] && bytes.as_bytes()[4096..] == [7; 4096]);
-}
-
-/// Any one block of the device lies, whatever it holds: errors, but no wrong answer.
-#[test]
-fn whichever_block_lies_no_answer_is_wrong() {
-    let limits = Limits { bytes: 1 << 20, files: 30, reopens: false };
-    let mut random = Random::new(number("SFS_SEED", 5));
-    let base: Arc<RamDevice> = Arc::new(ram(4_400_000, SEGMENT_BLOCKS));
-    let mut pair = Pair::new(base.clone(), tight());
-    for _ in 0..400 {
-        let operation = choose(random.draw(), &pair.reference, &limits);
-        pair.perform(&operation);
-    }
-    pair.volume().close().expect("it closes");
-    pair.reference.forget_all();
-    for address in 0..base.geometry().block_count {
-        let device = Arc::new(FaultyDevice::new(base.snapshot()));
-        device.corrupt_reads(address..address + 1);
-        match Volume::open(device, Options { read_only: true, ..tight() }, after(10_000_000)) {
-            Ok(volume) => check_answers(&volume, &pair.reference),
-            Err(Error::Corrupt(_)) => {}
-            Err(error) => panic!("block {address}: {error:?}"),
-        }
-    }
-}
-
-/// Every answer is right, or an error that says what is corrupt.
-fn check_answers(volume: &Volume, reference: &Reference) {
-    for (ino, node) in &reference.nodes {
-        match volume.attributes(*ino) {
-            Ok(inode) => compare::attributes(reference, *ino, &inode),
-            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{ino}: {error:?}"),
-        }
-        for (name, child) in &node.entries {
-            match volume.lookup(*ino, name) {
-                Ok(entry) => assert_eq!(entry.ino, *child),
-                Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{ino}: {error:?}"),
-            }
-        }
-        match volume.read(*ino, 0, 100_000) {
-            Ok(bytes) => assert!(bytes.as_bytes() == node.content.read(0, 100_000), "{ino}"),
-            Err(Error::IsDirectory | Error::Invalid) => {}
-            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{ino}: {error:?}"),
-        }
-    }
 }

@@ -1,0 +1,104 @@
+//! Devices that become smaller, and image files on a filesystem that is full.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::WriteMode;
+use sfs_core::{Error, Volume};
+use sfs_device::Device;
+use sfs_sim::case::fresh;
+use sfs_sim::image::Image;
+use sfs_sim::lying::LyingDevice;
+use sfs_sim::model::rig::{FILE, NOW, caller, open, tight};
+
+static SYNCED: [u8; 20_000] = [1; 20_000];
+
+/// A volume with a file that is synced.
+fn begin() -> (Arc<LyingDevice>, Volume, u64) {
+    let device = Arc::new(LyingDevice::new(fresh(34)));
+    let volume = open(device.clone(), tight());
+    let ino = volume.make_node(ROOT_INO, b"synced", FILE, 0, &caller()).expect("a file").ino;
+    volume.write(ino, 0, &SYNCED, WriteMode::default(), &caller()).expect("a write");
+    volume.sync_all().expect("a sync");
+    (device, volume, ino)
+}
+
+/// Writes new files and syncs each, until something fails.
+fn write_until_it_fails(volume: &Volume) -> Error {
+    for no in 0..200 {
+        let name = format!("file-{no}");
+        let write = || -> Result<(), Error> {
+            let entry = volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller())?;
+            volume.write(entry.ino, 0, &[2; 30_000], WriteMode::default(), &caller())?;
+            volume.sync_file(entry.ino)
+        };
+        if let Err(error) = write() {
+            return error;
+        }
+    }
+    panic!("200 files were written to a device that cannot take them");
+}
+
+/// It stays read-only, and can still be read.
+fn assert_latched(volume: &Volume, ino: u64) {
+    assert!(matches!(volume.sync_all(), Err(Error::ReadOnly)));
+    let refused = volume.write(ino, 0, &[3; 10], WriteMode::default(), &caller());
+    assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
+    assert!(matches!(volume.close(), Err(Error::ReadOnly)));
+    let bytes = volume.read(ino, 0, 30_000).expect("it can still be read");
+    assert!(bytes.as_bytes() == SYNCED);
+}
+
+/// "A device that fails a write or lies about size turns the volume read-only with one clear
+/// message."
+#[test]
+fn a_device_that_shrinks_turns_the_volume_read_only() {
+    let (device, volume, ino) = begin();
+    device.shrink(32 + 6 * 32);
+    let error = write_until_it_fails(&volume);
+    assert!(matches!(error, Error::Device(_)), "{error:?}");
+    let message = error.to_string();
+    assert!(message.starts_with("write of ") && message.contains(" failed: "), "{message}");
+    assert_latched(&volume, ino);
+}
+
+/// The same, found at the next mount: the message says both sizes.
+#[test]
+fn a_device_that_has_shrunk_is_refused() {
+    let (device, volume, _) = begin();
+    volume.close().expect("it closes");
+    let whole = device.image();
+    let block_count = whole.geometry().block_count;
+    let smaller = Image::new(block_count - 40);
+    for address in 0..block_count - 40 {
+        smaller.edit(address, |bytes| *bytes = *whole.block(address));
+    }
+    match Volume::open(Arc::new(smaller), tight(), NOW) {
+        Err(error @ Error::DeviceTooSmall { .. }) => {
+            let sizes =
+                format!("the device has {} blocks, but its volume {block_count}", block_count - 40);
+            assert_eq!(error.to_string(), sizes);
+        }
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+/// ENOSPC of the file beneath the image, which was sparse: as any write that fails.
+#[test]
+fn a_full_disk_beneath_the_image_turns_the_volume_read_only() {
+    for room in [0, 1, 7, 30, 100] {
+        let (device, volume, ino) = begin();
+        device.fill(room);
+        match write_until_it_fails(&volume) {
+            Error::Device(error) => assert_eq!(error.source.kind(), ErrorKind::StorageFull),
+            error => panic!("{error:?}"),
+        }
+        assert_latched(&volume, ino);
+        drop(volume);
+        // Once there is room again, what was synced is there.
+        device.fill(u64::MAX);
+        let volume = open(device, tight());
+        assert!(volume.read(ino, 0, 30_000).expect("it reads").as_bytes() == SYNCED);
+    }
+}

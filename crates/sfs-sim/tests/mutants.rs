@@ -1,0 +1,52 @@
+//! The mutation check: each deliberate bug of sfs-core is found, by the cases that are explored
+//! anyway, in their order. `cargo test -p sfs-sim --features mutants --test mutants -- --nocapture`
+//! prints how long it took.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use sfs_core::mutant::{Mutant, release};
+use sfs_sim::explore::{Failure, Mode, Plan, explore};
+
+/// States in which a mutant must be found.
+const STATES_MAX: u64 = 30_000;
+
+/// Explores with `mutant` alive; the states that it took, and what was wrong.
+fn hunt(mutant: Option<Mutant>, mode: Mode, states: u64) -> (u64, Option<Failure>) {
+    let seen = AtomicU64::new(0);
+    let plan = Plan { seed: 1, states, mode, jobs: 1 };
+    release(mutant);
+    let outcome = explore(&plan, &|looked| {
+        seen.fetch_add(looked, Ordering::Relaxed);
+    });
+    release(None);
+    (seen.into_inner(), outcome.err())
+}
+
+/// What all cases begin with is made while no mutant is alive; and none is found then.
+fn begin() {
+    let (_, failure) = hunt(None, Mode::Sequences, 200);
+    assert!(failure.is_none(), "{failure:?}");
+}
+
+/// Looks for it in sequences and worlds by turns; gives the row of the table.
+fn row(mutant: Mutant) -> Result<String, Mutant> {
+    let since = Instant::now();
+    let (states, failure) = hunt(Some(mutant), Mode::All, STATES_MAX);
+    let Failure { case, violation, .. } = failure.ok_or(mutant)?;
+    let secs = since.elapsed().as_secs_f64();
+    let said: String = violation.to_string().chars().take_while(|c| *c != '\n').collect();
+    Ok(format!("| {mutant:?} | {states} | {secs:.1} | `{case}` | {said:.90} |"))
+}
+
+#[test]
+fn every_mutant_is_found() {
+    begin();
+    let wanted = std::env::var("SFS_MUTANT").ok();
+    let is_wanted = |mutant: &Mutant| wanted.as_ref().is_none_or(|w| *w == format!("{mutant:?}"));
+    let rows: Vec<Result<String, Mutant>> =
+        Mutant::ALL.into_iter().filter(is_wanted).map(row).collect();
+    rows.iter().flatten().for_each(|row| println!("{row}"));
+    let survivors: Vec<Mutant> = rows.into_iter().filter_map(Result::err).collect();
+    assert_eq!(survivors, [], "mutants that were not found");
+}
