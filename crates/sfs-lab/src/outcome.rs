@@ -32,6 +32,8 @@ pub struct Outcome {
     pub amplification_log: f64,
     /// Blocks written to the log over those that users wrote.
     pub amplification_user: f64,
+    /// The same with summaries and tree nodes: blocks that the device is given.
+    pub amplification_device: f64,
     /// Part of the users' writes that was overwritten in the buffer.
     pub coalesced: f64,
     /// The SFS paper's write cost on its SSD-M.
@@ -63,6 +65,7 @@ impl Outcome {
             buffering: experiment.buffering,
             amplification_log: counters.amplification_log(),
             amplification_user: counters.amplification_user(),
+            amplification_device: counters.amplification_user() * experiment.metadata.per_block(),
             coalesced: counters.coalesced(),
             write_cost: counters.write_cost(),
             victim_utilization: counters.victim_utilization(space.segment_blocks),
@@ -89,6 +92,7 @@ impl Outcome {
         ));
         line(format_args!("  log write amplification       {:8.3}", self.amplification_log));
         line(format_args!("  ... over users' writes        {:8.3}", self.amplification_user));
+        line(format_args!("  ... and with metadata         {:8.3}", self.amplification_device));
         line(format_args!("  coalesced                     {:8.1} %", self.coalesced * 100.0));
         line(format_args!("  write cost (SFS paper, SSD-M) {:8.2}", self.write_cost));
         line(format_args!("  live fraction of victims      {:8.3}", self.victim_utilization));
@@ -110,13 +114,13 @@ impl Outcome {
 
     /// The heading of [`Outcome::csv`].
     pub const CSV_HEADING: &str = "workload,placement,victims,groups,utilization,segments,\
-        segment_blocks,buffer_segments,writing,seed,amplification_log,amplification_user,coalesced,\
-        write_cost,victim_utilization,nanoseconds_per_write";
+        segment_blocks,buffer_segments,writing,seed,amplification_log,amplification_user,amplification_device,\
+        coalesced,write_cost,victim_utilization,nanoseconds_per_write";
 
     /// One line of a table.
     pub fn csv(&self) -> String {
         format!(
-            "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
+            "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
             self.workload,
             self.placement,
             self.victims,
@@ -129,6 +133,7 @@ impl Outcome {
             self.seed,
             self.amplification_log,
             self.amplification_user,
+            self.amplification_device,
             self.coalesced,
             self.write_cost,
             self.victim_utilization,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sfs_lab::document::{Document, table};
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE, ORACLE_VICTIMS};
+use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -186,6 +186,7 @@ fn experiment<'a>(
         },
         exact: None,
         dummy: 0.0,
+        metadata: Metadata::NONE,
         buffering: Buffering { segments: buffer, writing, ..Buffering::NONE },
         placement: placement.to_owned(),
         victims: Some(victims.to_owned()),
