@@ -1,6 +1,6 @@
-//! What theory says of uniform random writes and the greedy cleaner.
+//! What theory says: uniform random writes and the greedy cleaner, and blocks of known rates.
 //!
-//! Owns: the formula (Menon 1995; Desnoyers 2012), and its solution.
+//! Owns: the formulas (Menon 1995; Desnoyers 2012; docs/lab.md), and their solutions.
 //! Promises: right in the limit of many large segments.
 //! Never: knows of reserves: the caller takes them off the space.
 
@@ -17,6 +17,42 @@ pub fn write_amplification(utilization: f64) -> f64 {
     1.0 / (1.0 - low)
 }
 
+/// Least write amplification at this utilization, 0..1 (exclusive), of a cleaner that knows the
+/// constant rate of every block, but not when it will be written: the optimum of the index of waiting.
+///
+/// `classes` are blocks of one rate: how many of them there are, and how many of the writes go to
+/// them, both above zero and in any unit.
+pub fn known_rates(classes: &[(f64, f64)], utilization: f64) -> f64 {
+    let (blocks, writes) = classes.iter().fold((0.0, 0.0), |(b, w), c| (b + c.0, w + c.1));
+    let (mut low, mut high) = (-30.0_f64, 30.0);
+    for _ in 0..100 {
+        let price = low.midpoint(high);
+        let occupied: f64 = classes
+            .iter()
+            .map(|class| {
+                let x = waited(class.1 / writes / (class.0 / blocks) / price.exp2());
+                class.0 / blocks * x / -(-x).exp_m1()
+            })
+            .sum();
+        if occupied > 1.0 / utilization { low = price } else { high = price }
+    }
+    let moved = classes.iter().map(|class| {
+        let x = waited(class.1 / writes / (class.0 / blocks) / low.exp2());
+        class.1 / writes / x.exp_m1()
+    });
+    1.0 + moved.sum::<f64>()
+}
+
+/// The x with e^x - 1 - x = `ratio`: a segment is cleaned when e^-x of it lives.
+fn waited(ratio: f64) -> f64 {
+    let (mut low, mut high) = (0.0_f64, 1.0 + (2.0 + ratio).ln() * 2.0);
+    for _ in 0..60 {
+        let x = low.midpoint(high);
+        if x.exp_m1() - x < ratio { low = x } else { high = x }
+    }
+    high
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,5 +62,14 @@ mod tests {
         assert!((write_amplification(0.85) - 3.52).abs() < 0.01);
         // The 2% that are kept clean are not there for blocks.
         assert!((write_amplification(0.85 / 0.98) - 3.952).abs() < 0.001);
+    }
+
+    #[test]
+    fn who_knows_rates_gains_by_them() {
+        let within_reserve = 0.85 / 0.98;
+        let uniform = known_rates(&[(0.3, 0.3), (0.7, 0.7)], within_reserve);
+        assert!((uniform - write_amplification(within_reserve)).abs() < 0.01, "{uniform}");
+        let skewed = known_rates(&[(0.1, 0.9), (0.9, 0.1)], within_reserve);
+        assert!((skewed - 1.91).abs() < 0.01, "{skewed}");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use crate::closed_form;
 use crate::run::Experiment;
 use crate::simulation::{Buffering, Counters, HISTOGRAM_BINS, Space};
 
@@ -32,6 +33,10 @@ pub struct Outcome {
     pub amplification_log: f64,
     /// Blocks written to the log over those that users wrote.
     pub amplification_user: f64,
+    /// The same with summaries and tree nodes: blocks that the device is given.
+    pub amplification_device: f64,
+    /// [`closed_form::known_rates`], unbuffered and without dummies, where rates are constant.
+    pub amplification_known_rates: Option<f64>,
     /// Part of the users' writes that was overwritten in the buffer.
     pub coalesced: f64,
     /// The SFS paper's write cost on its SSD-M.
@@ -63,6 +68,8 @@ impl Outcome {
             buffering: experiment.buffering,
             amplification_log: counters.amplification_log(),
             amplification_user: counters.amplification_user(),
+            amplification_device: counters.amplification_user() * experiment.metadata.per_block(),
+            amplification_known_rates: known_rates(experiment, &space),
             coalesced: counters.coalesced(),
             write_cost: counters.write_cost(),
             victim_utilization: counters.victim_utilization(space.segment_blocks),
@@ -89,6 +96,10 @@ impl Outcome {
         ));
         line(format_args!("  log write amplification       {:8.3}", self.amplification_log));
         line(format_args!("  ... over users' writes        {:8.3}", self.amplification_user));
+        line(format_args!("  ... and with metadata         {:8.3}", self.amplification_device));
+        if let Some(least) = self.amplification_known_rates {
+            line(format_args!("  least, if rates were known    {least:8.3}"));
+        }
         line(format_args!("  coalesced                     {:8.1} %", self.coalesced * 100.0));
         line(format_args!("  write cost (SFS paper, SSD-M) {:8.2}", self.write_cost));
         line(format_args!("  live fraction of victims      {:8.3}", self.victim_utilization));
@@ -110,13 +121,13 @@ impl Outcome {
 
     /// The heading of [`Outcome::csv`].
     pub const CSV_HEADING: &str = "workload,placement,victims,groups,utilization,segments,\
-        segment_blocks,buffer_segments,writing,seed,amplification_log,amplification_user,coalesced,\
-        write_cost,victim_utilization,nanoseconds_per_write";
+        segment_blocks,buffer_segments,writing,seed,amplification_log,amplification_user,amplification_device,\
+        coalesced,write_cost,victim_utilization,nanoseconds_per_write";
 
     /// One line of a table.
     pub fn csv(&self) -> String {
         format!(
-            "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
+            "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
             self.workload,
             self.placement,
             self.victims,
@@ -129,12 +140,20 @@ impl Outcome {
             self.seed,
             self.amplification_log,
             self.amplification_user,
+            self.amplification_device,
             self.coalesced,
             self.write_cost,
             self.victim_utilization,
             self.nanoseconds_per_write
         )
     }
+}
+
+fn known_rates(experiment: &Experiment<'_>, space: &Space) -> Option<f64> {
+    let unbuffered = experiment.buffering.capacity(space.segment_blocks) == 0;
+    let classes = experiment.source.rates(space.blocks)?;
+    let least = || closed_form::known_rates(&classes, space.utilization_within_reserve());
+    (unbuffered && experiment.dummy == 0.0).then(least)
 }
 
 /// A bin's part of the whole.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sfs_lab::document::{Document, table};
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::Experiment;
+use sfs_lab::run::{Experiment, Metadata};
 use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -88,6 +88,7 @@ fn experiment<'a>(
         },
         exact: None,
         dummy: 0.0,
+        metadata: Metadata::NONE,
         buffering: Buffering {
             segments: 8,
             writing: Writing::Deferred,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sfs_lab::document::{Document, table};
 use sfs_lab::outcome::{Outcome, share};
-use sfs_lab::run::Experiment;
+use sfs_lab::run::{Experiment, Metadata};
 use sfs_lab::simulation::{Buffering, HISTOGRAM_BINS, SpaceRequest, Writing};
 use sfs_lab::svg::{self, Series};
 use sfs_lab::workload::Source;
@@ -84,6 +84,7 @@ impl Arguments {
             },
             exact: None,
             dummy: (1.0 - self.working_set / utilization).max(0.0),
+            metadata: Metadata::NONE,
             buffering: Buffering {
                 segments: self.buffer,
                 writing: Writing::of(placement),

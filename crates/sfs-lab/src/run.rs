@@ -35,6 +35,8 @@ pub struct Experiment<'a> {
     pub exact: Option<Space>,
     /// Part of the users' blocks that is written once and never again, before the others.
     pub dummy: f64,
+    /// What a mounted volume writes beside data.
+    pub metadata: Metadata,
     /// The write buffer.
     pub buffering: Buffering,
     /// Name of the placement.
@@ -51,6 +53,31 @@ pub struct Experiment<'a> {
     pub seed: u64,
 }
 
+/// What a mounted volume writes beside data; `sfs-ctl stat` has both shares of one that runs.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Metadata {
+    /// Part of every segment that is summaries, 0..1: data has so much less room.
+    pub summaries: f64,
+    /// Tree nodes written for a block of data that is written, by users or the cleaner. They are
+    /// counted, and take no room: by the next checkpoint they are dead.
+    pub nodes: f64,
+}
+
+impl Metadata {
+    /// None.
+    pub const NONE: Self = Self { summaries: 0.0, nodes: 0.0 };
+
+    /// Blocks of data in a segment of so many.
+    fn room(self, segment_blocks: u32) -> u32 {
+        ((f64::from(segment_blocks) * (1.0 - self.summaries)) as u32).max(1)
+    }
+
+    /// Blocks that the device is given for a block of data.
+    pub(crate) fn per_block(self) -> f64 {
+        (1.0 + self.nodes) / (1.0 - self.summaries)
+    }
+}
+
 /// Told how far an experiment is: writes done, of so many.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
@@ -58,7 +85,16 @@ impl Experiment<'_> {
     /// Carries it out.
     pub fn run(&self, progress: Progress<'_>) -> Result<Outcome> {
         let request = SpaceRequest { blocks: self.source.block_count(), ..self.space };
-        let space = self.exact.map_or_else(|| request.space(), Ok)?;
+        let mut space = self.exact.map_or_else(|| request.space(), Ok)?;
+        if !(0.0..0.5).contains(&self.metadata.summaries) || self.metadata.nodes < 0.0 {
+            bail!("summaries are 0 to 0.5 of a segment, and nodes not below zero");
+        }
+        space.segment_blocks = self.metadata.room(space.segment_blocks);
+        if u64::from(space.blocks)
+            >= u64::from(space.segments - space.reserve) * u64::from(space.segment_blocks)
+        {
+            bail!("users' blocks do not leave the reserve clean");
+        }
         let dummies = (f64::from(space.blocks) * self.dummy) as u32;
         if dummies > space.blocks - 2 || self.source.block_count().is_some() && dummies > 0 {
             bail!("a generator needs two blocks beside the dummies, and a trace has its own");

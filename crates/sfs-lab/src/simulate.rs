@@ -11,7 +11,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use sfs_core::policy;
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE, ORACLE_VICTIMS};
+use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, Remainder, Space, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -56,6 +56,12 @@ pub(crate) struct Arguments {
     /// Part of the users' blocks that is written first, and never again.
     #[arg(long, default_value_t = 0.0)]
     dummy: f64,
+    /// Part of every segment that is summaries.
+    #[arg(long, default_value_t = 0.0)]
+    summaries: f64,
+    /// Tree nodes written for each block of data.
+    #[arg(long, default_value_t = 0.0)]
+    nodes: f64,
     /// Write buffer, in segments.
     #[arg(long, default_value_t = 0)]
     buffer: u32,
@@ -136,6 +142,7 @@ impl Arguments {
             },
             exact: self.exact(),
             dummy: self.dummy,
+            metadata: Metadata { summaries: self.summaries, nodes: self.nodes },
             buffering: Buffering {
                 segments: self.buffer,
                 blocks: self.buffer_blocks,

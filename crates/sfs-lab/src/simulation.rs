@@ -95,7 +95,7 @@ impl Buffering {
     };
 
     /// Its size in blocks, with segments of so many.
-    fn capacity(&self, segment_blocks: u32) -> usize {
+    pub(crate) fn capacity(&self, segment_blocks: u32) -> usize {
         self.blocks
             .map_or(self.segments as usize * segment_blocks as usize, |blocks| blocks as usize)
     }

@@ -5,11 +5,14 @@
 //! Never: keeps figures from one run to the next.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::Result;
 use sfs_lab::document::{Document, table};
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE, ORACLE_VICTIMS};
+use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -26,6 +29,9 @@ const TRACES: [&str; 6] = [
     "tpcc-small",
     "msr-mds_0-first1000w",
 ];
+
+/// Traces of more different blocks than this are warmed up with one volume and measured with two.
+const LARGE: u32 = 1_000_000;
 
 /// Placement, victim selection, and how a buffer is written.
 type Policy = (&'static str, &'static str, Writing);
@@ -108,19 +114,17 @@ impl<'a> Results<'a> {
         buffer: u32,
         policies: &'a [Policy],
     ) -> Result<Self> {
-        let mut rows = Vec::new();
+        let mut experiments = Vec::new();
         for (name, source) in workloads {
-            let outcomes = with_bar(|progress| {
-                let all = policies.len() as u64;
-                let outcome = |(no, policy): (u64, &Policy)| {
-                    let experiment = experiment(arguments, name, source, *policy, buffer);
-                    experiment.run(&mut |done, of| progress(no * of + done, all * of))
-                };
-                (0..).zip(policies).map(outcome).collect::<Result<Vec<_>>>()
-            })?;
-            rows.push((name.as_str(), outcomes));
+            for policy in policies {
+                experiments.push(experiment(arguments, name, source, *policy, buffer));
+            }
         }
-        Ok(Self { policies, rows })
+        let mut outcomes = side_by_side(&experiments)?.into_iter();
+        let row = |(name, _): &'a (String, Source)| {
+            (name.as_str(), outcomes.by_ref().take(policies.len()).collect())
+        };
+        Ok(Self { policies, rows: workloads.iter().map(row).collect() })
     }
 
     fn table(&self, cell: impl Fn(&Outcome) -> String) -> String {
@@ -142,6 +146,38 @@ impl<'a> Results<'a> {
     fn csv(&self) -> String {
         self.rows.iter().flat_map(|(_, outcomes)| outcomes).map(|o| o.csv() + "\n").collect()
     }
+}
+
+/// Carries out the experiments, as many at a time as there are processors.
+fn side_by_side(experiments: &[Experiment<'_>]) -> Result<Vec<Outcome>> {
+    let next = AtomicUsize::new(0);
+    let (send, receive) = mpsc::channel();
+    let work = |send: mpsc::Sender<_>| {
+        while let Some((no, experiment)) = {
+            let no = next.fetch_add(1, Ordering::Relaxed);
+            experiments.get(no).map(|experiment| (no, experiment))
+        } {
+            // Nobody listens any more once an experiment has failed.
+            let _ = send.send((no, experiment.run(&mut |_, _| ())));
+        }
+    };
+    let mut outcomes = thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            let (work, send) = (&work, send.clone());
+            scope.spawn(move || work(send));
+        }
+        drop(send);
+        with_bar(|progress| {
+            let mut outcomes = Vec::new();
+            for (no, outcome) in receive {
+                outcomes.push((no, outcome?));
+                progress(outcomes.len() as u64, experiments.len() as u64);
+            }
+            anyhow::Ok(outcomes)
+        })
+    })?;
+    outcomes.sort_unstable_by_key(|(no, _)| *no);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
 fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
@@ -174,6 +210,8 @@ fn experiment<'a>(
 ) -> Experiment<'a> {
     // A small trace has fewer segments: a head of each group must not be a great part of them.
     let live_segments = source.block_count().map_or(512, |blocks| (blocks / 16).clamp(128, 512));
+    let large = source.block_count().is_some_and(|count| count > LARGE);
+    let (warm_up, measure) = if large { (1.0, 2.0) } else { (3.0, 5.0) };
     Experiment {
         source,
         workload: name.to_owned(),
@@ -186,12 +224,13 @@ fn experiment<'a>(
         },
         exact: None,
         dummy: 0.0,
+        metadata: Metadata::NONE,
         buffering: Buffering { segments: buffer, writing, ..Buffering::NONE },
         placement: placement.to_owned(),
         victims: Some(victims.to_owned()),
         groups: None,
-        warm_up: 3.0,
-        measure: 5.0,
+        warm_up,
+        measure,
         seed: 1,
     }
 }

@@ -139,4 +139,18 @@ impl Source {
             Self::Trace(trace) => Box::new(Replay::new(trace)),
         }
     }
+
+    /// Where every block has a rate of its own that never changes: how many of `blocks` have about the
+    /// same, and their share of the writes.
+    pub fn rates(&self, blocks: u32) -> Option<Vec<(f64, f64)>> {
+        let blocks = f64::from(blocks);
+        match self {
+            Self::Uniform => Some(vec![(blocks, 1.0)]),
+            Self::HotCold { writes, blocks: hot } => {
+                Some(vec![(hot * blocks, *writes), ((1.0 - hot) * blocks, 1.0 - writes)])
+            }
+            Self::Zipf(theta) => Some(zipf::classes(*theta, blocks as u32)),
+            _ => None,
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use sfs_lab::closed_form;
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE};
+use sfs_lab::run::{Experiment, Metadata, ORACLE};
 use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -27,6 +27,7 @@ fn outcome(
         space: SMALL,
         exact: None,
         dummy: 0.0,
+        metadata: Metadata::NONE,
         buffering: Buffering::NONE,
         placement: placement.into(),
         victims: victims.map(str::to_owned),
@@ -97,6 +98,16 @@ fn what_waits_for_being_overwritten_is() {
         heads.coalesced
     );
     assert!(coldest.amplification_user < heads.amplification_user);
+}
+
+#[test]
+fn metadata_takes_room_and_is_counted() {
+    let of = |metadata| outcome("zipf:0.99", "sepbit", None, |e| e.metadata = metadata);
+    let (none, some) = (of(Metadata::NONE), of(Metadata { summaries: 0.02, nodes: 0.05 }));
+    assert_eq!(none.amplification_device, none.amplification_user);
+    assert!(some.amplification_user > none.amplification_user);
+    let expected = some.amplification_user * 1.05 / 0.98;
+    assert!((some.amplification_device - expected).abs() < 1e-9);
 }
 
 #[test]

@@ -24,6 +24,20 @@ impl Zipf {
     }
 }
 
+/// Ranks of about the same rate, a tenth of their number apart: how many, and their share of the writes
+/// in any unit.
+pub(super) fn classes(theta: f64, blocks: u32) -> Vec<(f64, f64)> {
+    let mut classes = Vec::new();
+    let mut first = 1;
+    while first <= blocks {
+        let end = (first + first / 10 + 1).min(blocks + 1);
+        let writes: f64 = (first..end).map(|rank| f64::from(rank).powf(-theta)).sum();
+        classes.push((f64::from(end - first), writes));
+        first = end;
+    }
+    classes
+}
+
 fn alias_table(weights: &[f64]) -> Vec<(u32, u32)> {
     let scale = weights.len() as f64 / weights.iter().sum::<f64>();
     let mut shares: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
@@ -55,6 +69,15 @@ impl Workload for Zipf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_are_all_ranks() {
+        let classes = classes(1.0, 1000);
+        let (blocks, writes) = classes.iter().fold((0.0, 0.0), |(b, w), c| (b + c.0, w + c.1));
+        let harmonic: f64 = (1..=1000).map(|rank| 1.0 / f64::from(rank)).sum();
+        assert_eq!(blocks, 1000.0);
+        assert!((writes / harmonic - 1.0).abs() < 1e-9 && classes.len() < 100);
+    }
 
     #[test]
     fn frequencies_obey_the_law() {
