@@ -53,6 +53,8 @@ pub enum Finding {
     },
     /// Neither slot holds a checkpoint.
     CheckpointsLost,
+    /// A checkpoint that was durable, as the log goes on after it, is in neither slot.
+    CheckpointLost { number: u64 },
     /// The checkpoint in this slot has a number that belongs into the other.
     CheckpointNumber { slot: u8, number: u64 },
     /// A head of the checkpoint is twice there, or not in a segment.
@@ -263,6 +265,9 @@ impl fmt::Display for Finding {
                 write!(f, "checkpoint slot {slot} holds none: {corruption}")
             }
             Self::CheckpointsLost => f.write_str("neither checkpoint slot holds a checkpoint"),
+            Self::CheckpointLost { number } => {
+                write!(f, "checkpoint {number} is lost, though the log goes on after it")
+            }
             Self::CheckpointNumber { slot, number } => {
                 write!(f, "checkpoint {number} is in slot {slot}")
             }

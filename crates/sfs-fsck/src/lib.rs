@@ -17,6 +17,7 @@ mod loss;
 mod lost_found;
 mod namespace;
 mod node;
+mod origin;
 mod progress;
 mod references;
 mod remedy;

@@ -14,6 +14,9 @@ use sfs_mkfs::signatures::{Ends, detect};
 use crate::findings::Copy;
 use crate::{Finding, Findings, FsckError};
 
+/// The checkpoint that mkfs writes; the other slot is empty then.
+const FIRST_CHECKPOINT: u64 = 2;
+
 /// A device with a volume on it.
 pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
@@ -91,6 +94,15 @@ impl<'a> Volume<'a> {
         };
         self.check_heads(&record, findings);
         Some(record)
+    }
+
+    /// Whether the other slot should hold a checkpoint, and does not: so it is after a crash while it was
+    /// written, too.
+    pub(crate) fn misses_checkpoint(record: &CheckpointRecord, findings: &Findings) -> bool {
+        let invalid = |finding: &Finding| {
+            matches!(finding, Finding::SlotInvalid { .. } | Finding::Unreadable { .. })
+        };
+        record.number > FIRST_CHECKPOINT && findings.kept().iter().any(invalid)
     }
 
     fn check_heads(&self, record: &CheckpointRecord, findings: &mut Findings) {
