@@ -7,8 +7,10 @@
 use sfs_core::format::{CheckpointRecord, FIRST_INO};
 
 use crate::progress::Listener;
-use crate::scan::{FoundRoot, Scan};
-use crate::view::Root;
+use crate::roll_forward::roll_forward;
+use crate::scan::{Chunks, FoundRoot, Scan};
+use crate::usage::Usage;
+use crate::view::{Root, View};
 use crate::volume::Volume;
 use crate::{Finding, Findings, FsckError};
 
@@ -73,13 +75,25 @@ impl Origin {
     }
 }
 
-/// A checkpoint newer than `record` after which the log went on, so that it must have been durable.
+/// A checkpoint newer than `record` that must have been durable: the log goes on after it, or the log past
+/// `record` does not even lead to it. (After a crash in the middle of its record it does, and says all that
+/// the checkpoint says.)
 fn newer(
     volume: &Volume<'_>,
     record: &CheckpointRecord,
     listener: Listener<'_>,
 ) -> Result<Option<(u64, FoundRoot)>, FsckError> {
     let scan = Scan::take(volume, &[], u64::MAX, listener)?;
-    let best = scan.best_root().filter(|(number, _)| *number > record.number);
-    Ok(best.filter(|(_, found)| found.sequence < scan.last_sequence))
+    let Some((number, found)) = scan.best_root().filter(|(number, _)| *number > record.number)
+    else {
+        return Ok(None);
+    };
+    let mut view = View::new(volume, Some((record.root(), record.root_level)));
+    let mut ignored = Findings::default();
+    let usage = Usage::read(&view, &mut ignored);
+    let none = Chunks::new();
+    let rolled = roll_forward(&mut view, record, &usage, &none, &mut ignored, listener)?;
+    let is_durable =
+        found.sequence < scan.last_sequence || rolled.next_sequence < found.first_sequence;
+    Ok(is_durable.then_some((number, found)))
 }

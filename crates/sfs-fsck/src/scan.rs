@@ -61,6 +61,8 @@ pub(crate) struct FoundRoot {
     /// Of the chunk that it is in, with that chunk's checksum.
     pub(crate) sequence: u64,
     pub(crate) checksum: u32,
+    /// Of the first chunk with a node of that checkpoint.
+    pub(crate) first_sequence: u64,
 }
 
 /// Where chunks are, segment and block, by their sequence numbers.
@@ -213,12 +215,15 @@ impl<'l> Scan<'l> {
 
     fn add_root(&mut self, checkpoint: u64, root: Root, chunk: &ChunkSummary) {
         let sequence = chunk.header.sequence;
-        let found = FoundRoot { root, sequence, checksum: chunk.checksum };
+        let found =
+            FoundRoot { root, sequence, checksum: chunk.checksum, first_sequence: sequence };
         let highest = self.roots.entry(checkpoint).or_insert(found);
+        let first_sequence = highest.first_sequence.min(sequence);
         // Children come before their parents.
         if (highest.root.1, highest.sequence) <= (root.1, sequence) {
             *highest = found;
         }
+        highest.first_sequence = first_sequence;
         if self.roots.len() > ROOTS_MAX {
             self.roots.pop_first();
         }
