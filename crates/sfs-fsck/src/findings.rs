@@ -57,6 +57,8 @@ pub enum Finding {
     CheckpointLost { number: u64 },
     /// The checkpoint in this slot has a number that belongs into the other.
     CheckpointNumber { slot: u8, number: u64 },
+    /// A count in the checkpoint in this slot is so high, or so low, that it cannot be.
+    CheckpointCounts { slot: u8 },
     /// A head of the checkpoint is twice there, or not in a segment.
     HeadInvalid { head: u8 },
     /// The device did not give a block.
@@ -270,6 +272,9 @@ impl fmt::Display for Finding {
             }
             Self::CheckpointNumber { slot, number } => {
                 write!(f, "checkpoint {number} is in slot {slot}")
+            }
+            Self::CheckpointCounts { slot } => {
+                write!(f, "checkpoint slot {slot}: a count is out of range")
             }
             Self::HeadInvalid { head } => write!(f, "head {head} is not in a segment of its own"),
             Self::Unreadable { address } => write!(f, "block {address}: cannot be read"),

@@ -16,7 +16,7 @@ use crate::check::Examined;
 use crate::origin::Origin;
 use crate::progress::{Listener, Progress};
 use crate::remedy::{Plan, Remedies};
-use crate::rewrite::{Draft, write_superblocks};
+use crate::rewrite::{Draft, clear_slot, write_superblocks};
 use crate::salvage::fill;
 use crate::scan::Scan;
 use crate::survey::{Expected, Survey};
@@ -157,6 +157,13 @@ fn pass(
         work.make_whole(options, progress)?;
         copies = work.write(device, progress)?;
         losses.extend(work.plan.losses);
+        // The new checkpoint may be in the other slot, and have a lower number than what cannot be.
+        let newest = Volume::open(&**device, &mut Findings::default())?;
+        let mut left = Findings::default();
+        newest.checkpoint(&mut left);
+        for slot in left.kept().iter().filter_map(impossible_slot) {
+            clear_slot(&**device, &volume.superblock, slot)?;
+        }
     }
     if !of_superblock.is_empty() {
         write_superblocks(&**device, &volume.superblock)?;
@@ -178,6 +185,13 @@ fn look_again(
     };
     let examined = Examined::examine(&volume, origin, data, listener)?;
     Ok(examined.report(findings, losses.iter().filter_map(Loss::ino).collect()))
+}
+
+fn impossible_slot(finding: &Finding) -> Option<u8> {
+    match *finding {
+        Finding::CheckpointCounts { slot } | Finding::CheckpointNumber { slot, .. } => Some(slot),
+        _ => None,
+    }
 }
 
 fn is_of_superblock(finding: &Finding) -> bool {

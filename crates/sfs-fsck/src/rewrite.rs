@@ -175,6 +175,17 @@ fn write_items(
     Ok(outcome?)
 }
 
+/// Makes checkpoint slot `slot` hold none, durably.
+pub(crate) fn clear_slot(
+    device: &dyn Device,
+    superblock: &Superblock,
+    slot: u8,
+) -> Result<(), FsckError> {
+    let at = superblock.layout.slots[usize::from(slot)];
+    device.write(at, &[&[Block::ZERO]], Stream::default())?;
+    Ok(device.flush()?)
+}
+
 /// Writes `superblock` to both its places, durably.
 pub(crate) fn write_superblocks(
     device: &dyn Device,
