@@ -15,7 +15,7 @@ use crate::node::{self, Content};
 use crate::progress::{Listener, Stage, tell};
 use crate::view::Root;
 use crate::volume::Volume;
-use crate::walk::Keys;
+use crate::walk::{Keys, any_contains, any_overlaps};
 use crate::{FsckError, log};
 
 /// Blocks read at once.
@@ -70,7 +70,7 @@ pub(crate) type Chunks = BTreeMap<u64, Vec<(u32, u32)>>;
 
 /// What was found.
 pub(crate) struct Scan<'l> {
-    /// What is looked for.
+    /// What is looked for, ascending.
     lost: &'l [Keys],
     pub(crate) leaves: Vec<FoundLeaf>,
     /// The newest owner of each lost block, by inode and block.
@@ -171,7 +171,7 @@ impl<'l> Scan<'l> {
     fn add_block(&mut self, ino: u64, block: u32, found: FoundBlock) {
         let key = run_key(ino, block);
         // What is past the checkpoint takes effect in batches, by roll-forward, or not at all.
-        if found.sequence >= self.since || !self.lost.iter().any(|keys| keys.contains(&key)) {
+        if found.sequence >= self.since || !any_contains(self.lost, &key) {
             return;
         }
         let newest = self.blocks.entry((ino, block)).or_insert(found);
@@ -201,7 +201,7 @@ impl<'l> Scan<'l> {
         let Content::Leaf(items) = content else { return };
         let (Some((first, _)), Some((last, _))) = (items.first(), items.last()) else { return };
         let keys = Keys { low: *first, high: Some(last.next()) };
-        if self.lost.iter().any(|lost| lost.overlaps(&keys)) {
+        if any_overlaps(self.lost, &keys) {
             self.leaves.push(FoundLeaf {
                 checkpoint,
                 sequence: chunk.map_or(0, |chunk| chunk.header.sequence),
