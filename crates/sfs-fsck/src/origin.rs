@@ -36,7 +36,7 @@ impl Origin {
         let found = volume.checkpoint(&mut of_slots);
         findings.extend(&of_slots);
         let Some(record) = found else { return Ok(None) };
-        if Volume::misses_checkpoint(&record, &of_slots)
+        if volume.misses_checkpoint(&record, &of_slots)
             && let Some((number, found)) = newer(volume, &record, listener)?
         {
             findings.push(Finding::CheckpointLost { number });

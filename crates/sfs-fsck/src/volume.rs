@@ -103,8 +103,8 @@ impl<'a> Volume<'a> {
     }
 
     /// Whether the other slot should hold a checkpoint, and does not: so it is after a crash while it was
-    /// written, too.
-    pub(crate) fn misses_checkpoint(record: &CheckpointRecord, findings: &Findings) -> bool {
+    /// written, too. What mkfs has left empty holds zeros.
+    pub(crate) fn misses_checkpoint(&self, record: &CheckpointRecord, findings: &Findings) -> bool {
         let invalid = |finding: &Finding| {
             matches!(
                 finding,
@@ -113,7 +113,10 @@ impl<'a> Volume<'a> {
                     | Finding::CheckpointCounts { .. }
             )
         };
-        record.number > FIRST_CHECKPOINT && findings.kept().iter().any(invalid)
+        let other = self.layout().slots[((record.number + 1) % 2) as usize];
+        let is_empty = record.number <= FIRST_CHECKPOINT
+            && self.read(other, &mut Findings::default()).is_some_and(|b| *b == Block::ZERO);
+        !is_empty && findings.kept().iter().any(invalid)
     }
 
     fn check_heads(&self, record: &CheckpointRecord, findings: &mut Findings) {
