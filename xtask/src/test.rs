@@ -55,10 +55,28 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         crash::budget(workspace, states)
     });
     tally.step("mutation check", || crash::mutants(workspace));
+    if long {
+        hostile(workspace, tally);
+    }
     pjdfstest::run(workspace, Kind::Sfs, None, tally);
     let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
     fsx::run(workspace, Kind::Sfs, ops, None, tally);
     apps::run(workspace, Kind::Sfs, long, tally);
+}
+
+/// What is tried with forged and damaged images, at length.
+fn hostile(workspace: &Workspace, tally: &mut Tally) {
+    let tests = [
+        ("sfs-fsck", "hostile", "SFS_RUNS", "10000"),
+        ("sfs-fsck", "damage", "SFS_RUNS", "250"),
+        ("sfs-core", "decoders", "PROPTEST_CASES", "200000"),
+    ];
+    for (package, name, variable, value) in tests {
+        tally.step(&format!("{name}, at length"), || {
+            let cmd = cargo(workspace).args(["test", "--release", "--package", package]);
+            cargo::test(cmd.args(["--test", name]).env(variable, value))
+        });
+    }
 }
 
 /// The mount tests can mount here.

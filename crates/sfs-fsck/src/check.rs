@@ -11,12 +11,13 @@ use std::ops::ControlFlow;
 use sfs_core::format::CheckpointRecord;
 use sfs_device::{BLOCK_SIZE, Device};
 
+use crate::origin::Origin;
 use crate::progress::{Listener, Progress};
 use crate::roll_forward::{Rolled, roll_forward};
 use crate::scan::Chunks;
 use crate::survey::{Expected, Survey};
 use crate::usage::Usage;
-use crate::view::{Root, View};
+use crate::view::View;
 use crate::volume::Volume;
 use crate::{Finding, Findings, FsckError, Report};
 
@@ -39,11 +40,11 @@ pub fn check(
 ) -> Result<Report, FsckError> {
     let mut findings = Findings::default();
     let volume = Volume::open(device, &mut findings)?;
-    let Some(record) = volume.checkpoint(&mut findings) else {
+    let origin = Origin::find(&volume, &mut findings, progress)?;
+    let Some(origin) = origin.filter(|origin| origin.is_whole) else {
         return Ok(Report { findings, ..Report::default() });
     };
-    let root = Some((record.root(), record.root_level));
-    let examined = Examined::examine(&volume, record, root, options.data, progress)?;
+    let examined = Examined::examine(&volume, origin, options.data, progress)?;
     Ok(examined.report(findings, HashSet::new()))
 }
 
@@ -60,14 +61,14 @@ pub(crate) struct Examined<'a> {
 }
 
 impl<'a> Examined<'a> {
-    /// Reads everything that the checkpoint `record` leads to, and the log past it.
+    /// Reads everything that a checkpoint leads to, and the log past it.
     pub(crate) fn examine(
         volume: &'a Volume<'a>,
-        record: CheckpointRecord,
-        root: Option<Root>,
+        origin: Origin,
         data: bool,
         listener: Listener<'_>,
     ) -> Result<Self, FsckError> {
+        let Origin { record, root, .. } = origin;
         Self::finish(View::new(volume, root), record, &Chunks::new(), data, listener)
     }
 

@@ -1,8 +1,10 @@
 //! The command line: fsck(8)'s, as its wrapper and systemd give it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use sfs_fsck::Subject;
 
 /// Checks and repairs an SFS volume that is not mounted. A volume that is sound needs neither after a
 /// power cut: mounting rolls the log forward.
@@ -83,6 +85,20 @@ pub(crate) enum What {
         /// From the volume's root: /a/b
         path: PathBuf,
     },
+}
+
+impl What {
+    /// The same, as the library calls it.
+    pub(crate) fn subject(&self) -> Subject {
+        match self {
+            Self::Superblock => Subject::Superblock,
+            Self::Checkpoints => Subject::Checkpoints,
+            Self::Segment { segment } => Subject::Segment(*segment),
+            Self::Node { address } => Subject::Node(*address),
+            Self::Inode { ino } => Subject::Inode(*ino),
+            Self::Path { path } => Subject::Path(path.as_os_str().as_bytes().to_vec()),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]

@@ -11,7 +11,7 @@ use sfs_core::format::Key;
 use crate::walk::Keys;
 
 /// What becomes of items, by key: their value, or `None` if they are gone.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Edits(BTreeMap<Key, Option<Box<[u8]>>>);
 
 impl Edits {

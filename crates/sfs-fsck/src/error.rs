@@ -32,6 +32,8 @@ pub enum FsckError {
     },
     /// The caller did not want to go on.
     Cancelled,
+    /// There is nothing of this kind to be shown.
+    NotThere(&'static str),
     /// Remedies go on finding something to do.
     NoEnd,
     /// Too few segments are Clean to write the repaired tree beside the damaged one.
@@ -57,6 +59,7 @@ impl fmt::Display for FsckError {
                  a truncated image, or the wrong partition table"
             ),
             Self::Cancelled => f.write_str("cancelled; nothing was changed"),
+            Self::NotThere(what) => write!(f, "there is no such {what}"),
             Self::NoEnd => f.write_str(
                 "the repair comes to no end; nothing was changed: please report it, with the output of \
                  sfs-fsck -n --json",

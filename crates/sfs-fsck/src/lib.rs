@@ -1,4 +1,4 @@
-//! Checks an SFS volume, as a second reader of the format.
+//! Checks and repairs an SFS volume, as a second reader of the format.
 //!
 //! Owns: the traversal of a volume and everything that must be true of it.
 //! Promises: terminates on any bytes; memory grows with names and segments, not with data; every finding
@@ -8,6 +8,7 @@
 
 mod bits;
 mod check;
+mod dump;
 mod edits;
 mod error;
 mod file;
@@ -17,6 +18,7 @@ mod loss;
 mod lost_found;
 mod namespace;
 mod node;
+mod origin;
 mod progress;
 mod references;
 mod remedy;
@@ -34,6 +36,7 @@ mod walk;
 mod xattrs;
 
 pub use check::{Options, check};
+pub use dump::{Subject, dump, in_words};
 pub use error::FsckError;
 pub use findings::{Copy, Finding, Findings, Severity};
 pub use loss::Loss;

@@ -7,15 +7,11 @@
 use sfs_core::format::{FileKind, Inode, ItemKind, Key, ROOT_INO};
 
 use crate::Loss;
-use crate::namespace::{Entry, cookie};
+use crate::namespace::{COLLISIONS_MAX, Entry, cookie, find_entry};
 use crate::remedy::Remedies;
-use crate::walk::Keys;
 
 /// Where nameless files go.
 const NAME: &str = "lost+found";
-
-/// Names with one hash that a directory can hold.
-const COLLISIONS_MAX: u64 = 256;
 
 impl Remedies<'_, '_> {
     /// Gives a name to each file that nothing at all leads to; or, if all that is wrong is unreachable,
@@ -52,7 +48,7 @@ impl Remedies<'_, '_> {
     fn lost_and_found(&mut self) -> u64 {
         let mut name = NAME.to_owned();
         loop {
-            match self.find_entry(ROOT_INO, name.as_bytes()) {
+            match find_entry(self.view, ROOT_INO, name.as_bytes()) {
                 Some((ino, FileKind::Directory)) => return ino,
                 Some(_) => name.push('+'),
                 None => break,
@@ -69,20 +65,9 @@ impl Remedies<'_, '_> {
         ino
     }
 
-    fn find_entry(&self, parent: u64, name: &[u8]) -> Option<(u64, FileKind)> {
-        let low = Key::new(parent, ItemKind::Dirent, cookie(self.hash_key(), name));
-        let high = Key { offset: low.offset + COLLISIONS_MAX, ..low };
-        let mut found = None;
-        self.view.each(Keys { low, high: Some(high) }, |_, value| {
-            let entry = Entry::decode(value).filter(|entry| entry.name == name);
-            found = entry.map(|entry| (entry.target, entry.kind)).or(found);
-        });
-        found
-    }
-
     /// Adds an entry where its name belongs, unless the name is there already.
     pub(crate) fn add_entry(&mut self, parent: u64, name: &[u8], target: u64, kind: FileKind) {
-        if self.find_entry(parent, name).is_some() {
+        if find_entry(self.view, parent, name).is_some() {
             return;
         }
         let first = cookie(self.hash_key(), name);

@@ -22,10 +22,12 @@ use clap::error::ErrorKind;
 use serde_json::json;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice, OpenErrorKind};
-use sfs_fsck::{FsckError, Options, Progress, Repair, Repaired, check, is_unmounted, repair};
+use sfs_fsck::{
+    FsckError, Options, Progress, Repair, Repaired, check, dump, in_words, is_unmounted, repair,
+};
 
 use crate::bar::Bar;
-use crate::command::{Action, Checking, Command, Mode};
+use crate::command::{Action, Checking, Command, Dump, Mode};
 
 const CLEAN: u8 = 0;
 const REPAIRED: u8 = 1;
@@ -53,9 +55,29 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 fn run(command: &Command) -> u8 {
     match (&command.action, &command.checking.device) {
-        (Some(Action::Dump(_)), _) | (None, None) => FAILED,
+        (Some(Action::Dump(asked)), _) => run_dump(asked),
         (None, Some(device)) => run_check(&command.checking, device),
+        (None, None) => USAGE,
     }
+}
+
+fn run_dump(asked: &Dump) -> u8 {
+    let device = match FileDevice::open_shared(&asked.device, Access::ReadOnly) {
+        Ok(device) => device,
+        Err(error) => {
+            eprintln!("sfs-fsck: {error}");
+            return FAILED;
+        }
+    };
+    match dump(&device, &asked.what.subject()) {
+        Ok(value) if asked.json => println!("{value}"),
+        Ok(value) => print!("{}", in_words(&value)),
+        Err(error) => {
+            eprintln!("sfs-fsck: {}: {error}", asked.device.display());
+            return FAILED;
+        }
+    }
+    CLEAN
 }
 
 fn run_check(checking: &Checking, path: &Path) -> u8 {

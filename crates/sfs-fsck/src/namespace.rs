@@ -12,7 +12,11 @@ use siphasher::sip::SipHasher13;
 
 use crate::file::File;
 use crate::view::View;
+use crate::walk::Keys;
 use crate::{Finding, Findings};
+
+/// Names with one hash that a directory can hold.
+pub(crate) const COLLISIONS_MAX: u64 = 256;
 
 /// Hops to the root after which a path is given up.
 const PATH_DEPTH_MAX: usize = 256;
@@ -52,6 +56,19 @@ impl<'a> Entry<'a> {
     pub(crate) fn encode(&self) -> Vec<u8> {
         [&self.target.to_le_bytes(), &[self.kind as u8][..], self.name].concat()
     }
+}
+
+/// What the entry called `name` in directory `parent` leads to.
+pub(crate) fn find_entry(view: &View<'_>, parent: u64, name: &[u8]) -> Option<(u64, FileKind)> {
+    let hash_key = view.volume.superblock.hash_key;
+    let low = Key::new(parent, ItemKind::Dirent, cookie(hash_key, name));
+    let high = Key { offset: low.offset + COLLISIONS_MAX, ..low };
+    let mut found = None;
+    view.each(Keys { low, high: Some(high) }, |_, value| {
+        let entry = Entry::decode(value).filter(|entry| entry.name == name);
+        found = entry.map(|entry| (entry.target, entry.kind)).or(found);
+    });
+    found
 }
 
 /// Whether `name` can be in a directory.

@@ -9,13 +9,14 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, FIRST_INO, Timestamp};
+use sfs_core::format::{CheckpointRecord, Timestamp};
 use sfs_device::Device;
 
 use crate::check::Examined;
+use crate::origin::Origin;
 use crate::progress::{Listener, Progress};
 use crate::remedy::{Plan, Remedies};
-use crate::rewrite::{Draft, write_superblocks};
+use crate::rewrite::{Draft, clear_slot, write_superblocks};
 use crate::salvage::fill;
 use crate::scan::Scan;
 use crate::survey::{Expected, Survey};
@@ -25,6 +26,9 @@ use crate::{Finding, Findings, FsckError, Loss, Report};
 
 /// Rounds of remedies after which a repair gives up. Each makes at most a few things wrong elsewhere.
 const ROUNDS_MAX: usize = 64;
+
+/// Passes over a volume that is so full that copies have to wait for each other.
+const PASSES_MAX: usize = 256;
 
 /// What to repair.
 #[derive(Clone, Copy, Debug)]
@@ -73,101 +77,125 @@ pub fn is_unmounted(device: &dyn Device) -> Result<bool, FsckError> {
 /// # Errors
 ///
 /// If there is nothing to repair, the device fails, there is no room, or the caller does not want to go
-/// on: the volume is as it was then.
+/// on: the volume is as it was then, or as an earlier pass of the repair has left it.
 pub fn repair(
     device: &Arc<dyn Device>,
     options: &Repair,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Repaired, FsckError> {
-    let mut findings = Findings::default();
-    let volume = Volume::open(&**device, &mut findings)?;
-    let record = volume.checkpoint(&mut findings);
-    let superblocks_differ = findings.kept().iter().any(is_of_superblock);
-    let is_lost = record.is_none();
-    if is_lost && options.preen {
-        let before = Report { findings, ..Report::default() };
-        return Ok(Repaired { before, ..Repaired::default() });
+    let mut losses = BTreeSet::new();
+    let mut options = *options;
+    let first = pass(device, &options, &mut losses, progress)?;
+    let data = std::mem::take(&mut options.data);
+    if !first.has_written {
+        return Ok(Repaired { before: first.before, ..Repaired::default() });
     }
-    let (record, root) = match record {
-        Some(record) => {
-            let root = (record.root(), record.root_level);
-            (record, Some(root))
-        }
-        None => search_root(&volume, progress)?,
-    };
-    let first = Examined::examine(&volume, record, root, options.data, progress)?;
-    let before = first.report(findings, HashSet::new());
-    let is_only_superblocks =
-        before.findings.kept().iter().filter(|f| f.is_error()).all(is_of_superblock);
-    let is_refused = options.preen && !before.findings.kept().iter().all(Finding::is_safe);
-    if before.errors() == 0 || is_refused {
-        return Ok(Repaired { before, ..Repaired::default() });
-    }
-    let mut work = Work::new(first, options, root, progress)?;
-    if is_lost || !is_only_superblocks {
-        work.make_whole(options, progress)?;
-        work.write(device, progress)?;
-    }
-    if superblocks_differ {
-        write_superblocks(&**device, &volume.superblock)?;
-    }
-    let losses: Vec<Loss> = work.plan.losses.into_iter().collect();
-    // What was written is checked to the end: nobody could say any more that nothing was changed.
+    // What was written is gone through to the end: nobody could say any more that nothing was changed.
     let told = &mut |at| {
         let _ = progress(at);
         ControlFlow::Continue(())
     };
-    let after = look_again(&**device, options, &losses, told)?;
-    Ok(Repaired { before, after: Some(after), losses })
+    let mut copies = first.copies;
+    for _ in 0..PASSES_MAX {
+        if copies.postponed == 0 {
+            break;
+        }
+        copies = pass(device, &options, &mut losses, told)?.copies;
+        if copies.made == 0 {
+            break;
+        }
+    }
+    let losses: Vec<Loss> = losses.into_iter().collect();
+    let after = look_again(&**device, data, &losses, told)?;
+    Ok(Repaired { before: first.before, after: Some(after), losses })
+}
+
+/// What a pass over the volume has found and done.
+struct Pass {
+    before: Report,
+    has_written: bool,
+    copies: Copies,
+}
+
+/// Blocks that need another place.
+#[derive(Clone, Copy, Default)]
+struct Copies {
+    made: usize,
+    /// They wait for the room that the others have left.
+    postponed: usize,
+}
+
+/// Looks for damage, and repairs as much as there is room for.
+fn pass(
+    device: &Arc<dyn Device>,
+    options: &Repair,
+    losses: &mut BTreeSet<Loss>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Pass, FsckError> {
+    let untouched = |before| Pass { before, has_written: false, copies: Copies::default() };
+    let mut findings = Findings::default();
+    let volume = Volume::open(&**device, &mut findings)?;
+    let origin = Origin::find(&volume, &mut findings, progress)?;
+    let is_lost = origin.as_ref().is_none_or(|origin| !origin.is_whole);
+    if is_lost && options.preen {
+        return Ok(untouched(Report { findings, ..Report::default() }));
+    }
+    let origin = origin.map_or_else(|| Origin::search(&volume, progress), Ok)?;
+    let root = origin.root;
+    let examined = Examined::examine(&volume, origin, options.data, progress)?;
+    let before = examined.report(findings, HashSet::new());
+    let is_refused = options.preen && !before.findings.kept().iter().all(Finding::is_safe);
+    if before.errors() == 0 || is_refused {
+        return Ok(untouched(before));
+    }
+    let errors = before.findings.kept().iter().filter(|finding| finding.is_error());
+    let (of_superblock, others): (Vec<&Finding>, Vec<&Finding>) =
+        errors.partition(|finding| is_of_superblock(finding));
+    let mut copies = Copies::default();
+    if is_lost || !others.is_empty() {
+        let mut work = Work::new(examined, options, root, progress)?;
+        work.make_whole(options, progress)?;
+        copies = work.write(device, progress)?;
+        losses.extend(work.plan.losses);
+        // The new checkpoint may be in the other slot, and have a lower number than what cannot be.
+        let newest = Volume::open(&**device, &mut Findings::default())?;
+        let mut left = Findings::default();
+        newest.checkpoint(&mut left);
+        for slot in left.kept().iter().filter_map(impossible_slot) {
+            clear_slot(&**device, &volume.superblock, slot)?;
+        }
+    }
+    if !of_superblock.is_empty() {
+        write_superblocks(&**device, &volume.superblock)?;
+    }
+    Ok(Pass { before, has_written: true, copies })
 }
 
 /// Checks what was written, and finds where the files of `losses` are now.
 fn look_again(
     device: &dyn Device,
-    options: &Repair,
+    data: bool,
     losses: &[Loss],
     listener: Listener<'_>,
 ) -> Result<Report, FsckError> {
     let mut findings = Findings::default();
     let volume = Volume::open(device, &mut findings)?;
-    let Some(record) = volume.checkpoint(&mut findings) else {
+    let Some(origin) = Origin::find(&volume, &mut findings, listener)? else {
         return Ok(Report { findings, ..Report::default() });
     };
-    let root = Some((record.root(), record.root_level));
-    let examined = Examined::examine(&volume, record, root, options.data, listener)?;
+    let examined = Examined::examine(&volume, origin, data, listener)?;
     Ok(examined.report(findings, losses.iter().filter_map(Loss::ino).collect()))
+}
+
+fn impossible_slot(finding: &Finding) -> Option<u8> {
+    match *finding {
+        Finding::CheckpointCounts { slot } | Finding::CheckpointNumber { slot, .. } => Some(slot),
+        _ => None,
+    }
 }
 
 fn is_of_superblock(finding: &Finding) -> bool {
     matches!(finding, Finding::SuperblockDamaged { .. } | Finding::SuperblocksDiffer)
-}
-
-/// The newest root that segments still hold, with what a checkpoint would have said.
-fn search_root(
-    volume: &Volume<'_>,
-    listener: Listener<'_>,
-) -> Result<(CheckpointRecord, Option<Root>), FsckError> {
-    let scan = Scan::take(volume, &[], u64::MAX, listener)?;
-    let best = scan.best_root();
-    let (number, found) = best.unzip();
-    let root = found.map(|found| found.root);
-    let record = CheckpointRecord {
-        number: number.unwrap_or(1),
-        next_sequence: found.map_or(scan.last_sequence, |found| found.sequence).saturating_add(1),
-        previous: found.map_or(0, |found| found.checksum),
-        root_address: root.map_or(0, |(pointer, _)| pointer.address),
-        root_checksum: root.map_or(0, |(pointer, _)| pointer.checksum),
-        root_level: root.map_or(0, |(_, level)| level),
-        next_ino: FIRST_INO,
-        heads: Vec::new(),
-        blocks_written: 0,
-        policies: Vec::new(),
-        unmounted: false,
-        mount_count: number.unwrap_or(1),
-        user_bytes_written: 0,
-        device_bytes_written: 0,
-    };
-    Ok((record, root))
 }
 
 /// A repair under way.
@@ -248,7 +276,12 @@ impl<'a> Work<'a> {
         all.filter(|finding| finding.is_error() && !self.plan.covers(finding)).cloned().collect()
     }
 
-    fn write(&mut self, device: &Arc<dyn Device>, listener: Listener<'_>) -> Result<(), FsckError> {
+    /// Writes what was repaired, with as many copies as there is room for.
+    fn write(
+        &mut self,
+        device: &Arc<dyn Device>,
+        listener: Listener<'_>,
+    ) -> Result<Copies, FsckError> {
         let Examined { record, view, usage, rolled, survey, .. } = &mut self.examined;
         let volume = view.volume;
         let layout = volume.layout();
@@ -263,7 +296,17 @@ impl<'a> Work<'a> {
         };
         let superblock = &volume.superblock;
         let draft = Draft { device, superblock, record, time: self.time, usage, needed };
-        draft.write(view, &self.plan, listener)
+        let copies = draft.affordable(view, &self.plan);
+        let edits = view.edits.clone();
+        let made = copies.len();
+        match draft.write(view, &self.plan, &copies, listener) {
+            Err(FsckError::NoRoom) if made > 0 => {
+                view.edits = edits;
+                draft.write(view, &self.plan, &[], listener)?;
+                Ok(Copies { made: 0, postponed: self.plan.copies.len() })
+            }
+            outcome => outcome.map(|()| Copies { made, postponed: self.plan.copies.len() - made }),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! is durable.
 //! Never: changes what a view says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sfs_core::format::{
@@ -41,16 +41,43 @@ pub(crate) struct Draft<'d> {
 }
 
 impl Draft<'_> {
-    /// Makes `view` the volume, and says whether there was room.
+    /// The copies that there is room for beside the tree; all of a segment before the next, those of
+    /// which least is to be copied first, so that they make room for others.
+    pub(crate) fn affordable(&self, view: &View<'_>, plan: &Plan) -> Vec<(u64, u32)> {
+        let layout = &self.superblock.layout;
+        let mut by_segment: BTreeMap<Option<u32>, Vec<(u64, u32)>> = BTreeMap::new();
+        for (ino, block) in plan.copies.iter().copied() {
+            let mapping = salvage::mapping(view, ino, block);
+            let segment = mapping.and_then(|mapping| layout.segment_of(mapping.address));
+            by_segment.entry(segment).or_default().push((ino, block));
+        }
+        let is_clean = |entry: &UsageEntry| entry.state == SegmentState::Clean;
+        let clean = self.segments().iter().filter(|entry| is_clean(entry)).count();
+        // The tree gets a fourth, and summaries a block in each chunk.
+        let room = clean * 3 / 4 * (layout.segment_blocks as usize - 2);
+        let room = room - room / COPIES_MAX;
+        let mut segments: Vec<Vec<(u64, u32)>> = by_segment.into_values().collect();
+        segments.sort_by_key(Vec::len);
+        let mut copies = Vec::new();
+        for segment in segments {
+            if copies.len() + segment.len() <= room {
+                copies.extend(segment);
+            }
+        }
+        copies
+    }
+
+    /// Makes `view` the volume, with `copies` of blocks.
     pub(crate) fn write(
         &self,
         view: &mut View<'_>,
         plan: &Plan,
+        copies: &[(u64, u32)],
         listener: Listener<'_>,
     ) -> Result<(), FsckError> {
         let basis = Basis { record: self.record.clone(), usage: self.segments(), time: self.time };
         let rebuild = Rebuild::begin(self.device.clone(), self.superblock, &basis)?;
-        copy_blocks(&rebuild, view, plan)?;
+        copy_blocks(&rebuild, view, copies)?;
         let mut done = 0;
         let mut ignored = Findings::default();
         match view.parts(Keys::ALL) {
@@ -91,8 +118,11 @@ impl Draft<'_> {
 }
 
 /// Gives blocks a place of their own.
-fn copy_blocks(rebuild: &Rebuild, view: &mut View<'_>, plan: &Plan) -> Result<(), FsckError> {
-    let copies: Vec<(u64, u32)> = plan.copies.iter().copied().collect();
+fn copy_blocks(
+    rebuild: &Rebuild,
+    view: &mut View<'_>,
+    copies: &[(u64, u32)],
+) -> Result<(), FsckError> {
     for some in copies.chunks(COPIES_MAX) {
         let mut moved = Vec::with_capacity(some.len());
         for (ino, block) in some.iter().copied() {
@@ -143,6 +173,17 @@ fn write_items(
         }
     });
     Ok(outcome?)
+}
+
+/// Makes checkpoint slot `slot` hold none, durably.
+pub(crate) fn clear_slot(
+    device: &dyn Device,
+    superblock: &Superblock,
+    slot: u8,
+) -> Result<(), FsckError> {
+    let at = superblock.layout.slots[usize::from(slot)];
+    device.write(at, &[&[Block::ZERO]], Stream::default())?;
+    Ok(device.flush()?)
 }
 
 /// Writes `superblock` to both its places, durably.

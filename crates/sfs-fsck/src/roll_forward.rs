@@ -22,6 +22,9 @@ use crate::{Finding, Findings, FsckError};
 /// Fewest blocks that a head needs to append a chunk.
 const ROOM_MIN: u32 = 2;
 
+/// No batch says more than this, in bytes: changes are written out long before.
+const DELTA_LEN_MAX: usize = 256 << 20;
+
 /// The log past a checkpoint.
 struct Log<'f> {
     next_sequence: u64,
@@ -62,11 +65,18 @@ pub(crate) fn roll_forward(
     let volume = view.volume;
     let mut log = Log::new(volume, record, usage, found);
     let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino, ..Rolled::default() };
-    let (mut batch, mut blocks) = (Vec::new(), 0);
+    let (mut batch, mut delta_len, mut blocks) = (Vec::new(), 0, 0);
     while let Some(chunk) = log.next(volume) {
         blocks += chunk.block_count();
         tell(listener, Stage::Log, blocks, 0)?;
         let is_end = chunk.header.end;
+        delta_len += chunk.delta.len();
+        if delta_len > DELTA_LEN_MAX {
+            let at = chunk.header.address;
+            let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Length);
+            findings.push(Finding::DeltaDamaged { corruption });
+            break;
+        }
         rolled.segments.extend(volume.layout().segment_of(chunk.header.address));
         rolled.time = rolled.time.max(chunk.header.time);
         batch.push(chunk);
@@ -82,6 +92,7 @@ pub(crate) fn roll_forward(
         }
         rolled.chunks += batch.len() as u64;
         batch.clear();
+        delta_len = 0;
     }
     (rolled.next_sequence, rolled.previous) = (log.next_sequence, log.previous);
     Ok(rolled)

@@ -14,7 +14,7 @@ use crate::Loss;
 use crate::node::{self, Content};
 use crate::scan::{FoundBlock, FoundLeaf, Scan, is_restorable};
 use crate::view::View;
-use crate::walk::Keys;
+use crate::walk::{Keys, any_contains};
 
 /// What was filled in.
 #[derive(Default)]
@@ -97,7 +97,7 @@ fn take_items(
     let content = header.and_then(|header| node::decode(&block[0].0, header, leaf.address));
     let Ok(Content::Leaf(items)) = content else { return false };
     for (key, value) in items {
-        let is_lost = lost.iter().any(|keys| keys.contains(&key));
+        let is_lost = any_contains(lost, &key);
         if is_lost && is_restorable(&key) && covered.by(&key).is_none() {
             view.edits.put(key, value);
             salvaged.losses.insert(Loss::Restored { ino: key.ino });

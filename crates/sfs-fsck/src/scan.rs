@@ -15,7 +15,7 @@ use crate::node::{self, Content};
 use crate::progress::{Listener, Stage, tell};
 use crate::view::Root;
 use crate::volume::Volume;
-use crate::walk::Keys;
+use crate::walk::{Keys, any_contains, any_overlaps};
 use crate::{FsckError, log};
 
 /// Blocks read at once.
@@ -61,6 +61,8 @@ pub(crate) struct FoundRoot {
     /// Of the chunk that it is in, with that chunk's checksum.
     pub(crate) sequence: u64,
     pub(crate) checksum: u32,
+    /// Of the first chunk with a node of that checkpoint.
+    pub(crate) first_sequence: u64,
 }
 
 /// Where chunks are, segment and block, by their sequence numbers.
@@ -68,7 +70,7 @@ pub(crate) type Chunks = BTreeMap<u64, Vec<(u32, u32)>>;
 
 /// What was found.
 pub(crate) struct Scan<'l> {
-    /// What is looked for.
+    /// What is looked for, ascending.
     lost: &'l [Keys],
     pub(crate) leaves: Vec<FoundLeaf>,
     /// The newest owner of each lost block, by inode and block.
@@ -169,7 +171,7 @@ impl<'l> Scan<'l> {
     fn add_block(&mut self, ino: u64, block: u32, found: FoundBlock) {
         let key = run_key(ino, block);
         // What is past the checkpoint takes effect in batches, by roll-forward, or not at all.
-        if found.sequence >= self.since || !self.lost.iter().any(|keys| keys.contains(&key)) {
+        if found.sequence >= self.since || !any_contains(self.lost, &key) {
             return;
         }
         let newest = self.blocks.entry((ino, block)).or_insert(found);
@@ -199,7 +201,7 @@ impl<'l> Scan<'l> {
         let Content::Leaf(items) = content else { return };
         let (Some((first, _)), Some((last, _))) = (items.first(), items.last()) else { return };
         let keys = Keys { low: *first, high: Some(last.next()) };
-        if self.lost.iter().any(|lost| lost.overlaps(&keys)) {
+        if any_overlaps(self.lost, &keys) {
             self.leaves.push(FoundLeaf {
                 checkpoint,
                 sequence: chunk.map_or(0, |chunk| chunk.header.sequence),
@@ -213,12 +215,15 @@ impl<'l> Scan<'l> {
 
     fn add_root(&mut self, checkpoint: u64, root: Root, chunk: &ChunkSummary) {
         let sequence = chunk.header.sequence;
-        let found = FoundRoot { root, sequence, checksum: chunk.checksum };
+        let found =
+            FoundRoot { root, sequence, checksum: chunk.checksum, first_sequence: sequence };
         let highest = self.roots.entry(checkpoint).or_insert(found);
+        let first_sequence = highest.first_sequence.min(sequence);
         // Children come before their parents.
         if (highest.root.1, highest.sequence) <= (root.1, sequence) {
             *highest = found;
         }
+        highest.first_sequence = first_sequence;
         if self.roots.len() > ROOTS_MAX {
             self.roots.pop_first();
         }

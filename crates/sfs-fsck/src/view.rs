@@ -17,7 +17,7 @@ use crate::edits::Edits;
 use crate::node::{self, Content};
 use crate::progress::{Listener, Stage, tell};
 use crate::volume::Volume;
-use crate::walk::{Keys, LEVEL_MAX, Leaf, Part, Walk};
+use crate::walk::{Keys, LEVEL_MAX, Leaf, Part, Walk, any_contains};
 use crate::{Findings, FsckError};
 
 /// Nodes that are kept for the next search.
@@ -44,7 +44,7 @@ pub(crate) struct View<'a> {
     pub(crate) volume: &'a Volume<'a>,
     root: Option<Root>,
     pub(crate) edits: Edits,
-    /// Keys that cannot be read, once that is known: edits say what is left of them.
+    /// Keys that cannot be read, ascending, once that is known: edits say what is left of them.
     lost: Vec<Keys>,
     nodes: RefCell<HashMap<u64, Box<Block>>>,
 }
@@ -142,7 +142,7 @@ impl<'a> View<'a> {
     pub(crate) fn get(&self, key: &Key) -> Option<Box<[u8]>> {
         match self.edits.get(key) {
             Some(value) => value.map(Into::into),
-            None if self.lost.iter().any(|keys| keys.contains(key)) => None,
+            None if any_contains(&self.lost, key) => None,
             None => self.find(key),
         }
     }

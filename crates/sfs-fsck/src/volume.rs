@@ -5,14 +5,20 @@
 //! Never: reads a segment.
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, FORMAT_VERSION, HEADS_MAX, Layout,
-    SUPERBLOCK_ADDRESS, Superblock,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, FIRST_INO, FORMAT_VERSION, HEADS_MAX,
+    Layout, SUPERBLOCK_ADDRESS, Superblock,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 use sfs_mkfs::signatures::{Ends, detect};
 
 use crate::findings::Copy;
 use crate::{Finding, Findings, FsckError};
+
+/// No count gets so far.
+const COUNT_END: u64 = 1 << 62;
+
+/// The checkpoint that mkfs writes; the other slot is empty then.
+const FIRST_CHECKPOINT: u64 = 2;
 
 /// A device with a volume on it.
 pub(crate) struct Volume<'a> {
@@ -78,6 +84,9 @@ impl<'a> Volume<'a> {
                 Ok(record) if record.number % 2 != u64::from(slot) => {
                     findings.push(Finding::CheckpointNumber { slot, number: record.number });
                 }
+                Ok(record) if !has_sound_counts(&record) => {
+                    findings.push(Finding::CheckpointCounts { slot });
+                }
                 Ok(record) => {
                     if newest.as_ref().is_none_or(|other| other.number < record.number) {
                         newest = Some(record);
@@ -93,6 +102,23 @@ impl<'a> Volume<'a> {
         Some(record)
     }
 
+    /// Whether the other slot should hold a checkpoint, and does not: so it is after a crash while it was
+    /// written, too. What mkfs has left empty holds zeros.
+    pub(crate) fn misses_checkpoint(&self, record: &CheckpointRecord, findings: &Findings) -> bool {
+        let invalid = |finding: &Finding| {
+            matches!(
+                finding,
+                Finding::SlotInvalid { .. }
+                    | Finding::Unreadable { .. }
+                    | Finding::CheckpointCounts { .. }
+            )
+        };
+        let other = self.layout().slots[((record.number + 1) % 2) as usize];
+        let is_empty = record.number <= FIRST_CHECKPOINT
+            && self.read(other, &mut Findings::default()).is_some_and(|b| *b == Block::ZERO);
+        !is_empty && findings.kept().iter().any(invalid)
+    }
+
     fn check_heads(&self, record: &CheckpointRecord, findings: &mut Findings) {
         let layout = self.layout();
         for (index, head) in record.heads.iter().enumerate() {
@@ -105,6 +131,22 @@ impl<'a> Volume<'a> {
             }
         }
     }
+}
+
+/// No volume lives long enough to count to 2^62: beyond, sums could overflow.
+fn has_sound_counts(record: &CheckpointRecord) -> bool {
+    let counts = [
+        record.number,
+        record.next_sequence,
+        record.next_ino,
+        record.blocks_written,
+        record.mount_count,
+        record.user_bytes_written,
+        record.device_bytes_written,
+    ];
+    record.next_sequence > 0
+        && record.next_ino >= FIRST_INO
+        && counts.iter().all(|count| *count < COUNT_END)
 }
 
 fn same_place(head: &sfs_core::format::HeadRecord, other: &sfs_core::format::HeadRecord) -> bool {

@@ -49,6 +49,18 @@ impl Keys {
     }
 }
 
+/// Whether one of `ranges`, which ascend without overlap, contains `key`.
+pub(crate) fn any_contains(ranges: &[Keys], key: &Key) -> bool {
+    let after = ranges.partition_point(|keys| keys.low <= *key);
+    after.checked_sub(1).is_some_and(|last| ranges[last].contains(key))
+}
+
+/// Whether one of `ranges`, which ascend without overlap, has a key in common with `keys`.
+pub(crate) fn any_overlaps(ranges: &[Keys], keys: &Keys) -> bool {
+    let after = ranges.partition_point(|range| keys.high.is_none_or(|high| range.low < high));
+    after.checked_sub(1).is_some_and(|last| ranges[last].overlaps(keys))
+}
+
 /// A leaf, verified.
 pub(crate) struct Leaf {
     pub(crate) pointer: NodePointer,

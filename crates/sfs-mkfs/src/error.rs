@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use sfs_core::format::LayoutError;
 use sfs_device::{DeviceError, OpenError};
 
+use crate::Fault;
 use crate::signatures::Found;
 
 /// Why no volume was made.
@@ -58,6 +59,13 @@ pub enum MkfsError {
         device: PathBuf,
         /// Why.
         error: LayoutError,
+    },
+    /// The device does not store what it is given.
+    Faulty {
+        /// The device.
+        device: PathBuf,
+        /// What it does instead.
+        fault: Fault,
     },
     /// The device failed.
     Device {
@@ -122,6 +130,9 @@ impl fmt::Display for MkfsError {
                     LayoutError::TooSmall { .. } => f.write_str("; try --segment-size auto"),
                     LayoutError::SegmentSize => Ok(()),
                 }
+            }
+            Self::Faulty { device, fault } => {
+                write!(f, "{}: {fault}; do not use it: nothing was made", device.display())
             }
             Self::Device { device, error } => write!(f, "{}: {error}", device.display()),
             Self::Volume { device, error } => write!(f, "{}: {error}", device.display()),

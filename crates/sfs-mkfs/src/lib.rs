@@ -12,13 +12,15 @@ mod in_use;
 mod make;
 mod options;
 mod plan;
+mod probe;
 pub mod signatures;
 mod size;
 mod wipe;
 
 pub use error::MkfsError;
 pub use in_use::refuse_in_use;
-pub use make::{Made, make, make_on};
+pub use make::{Made, make, make_on, make_with};
 pub use options::{Options, SegmentSize};
 pub use plan::{Identity, Plan, segment_size_for};
+pub use probe::{Fault, probe};
 pub use size::{Human, parse_size};

@@ -4,18 +4,23 @@
 //! Promises: errors are one line on stderr that begins with the program's name.
 //! Never: decides anything.
 
+use std::cell::OnceCell;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use sfs_mkfs::{Made, Options, make};
+use indicatif::{ProgressBar, ProgressStyle};
+use sfs_mkfs::{Made, Options, make_with};
 
 fn main() -> ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => return usage(&error),
     };
-    match make(&options) {
+    let bar = Bar::default();
+    let made = make_with(&options, &mut |done, total| bar.show(done, total));
+    bar.clear();
+    match made {
         Ok(made) => {
             report(&options, &made);
             ExitCode::SUCCESS
@@ -23,6 +28,27 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("sfs-mkfs: {error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// How far a probe is: shown on a terminal only.
+#[derive(Default)]
+struct Bar(OnceCell<ProgressBar>);
+
+impl Bar {
+    fn show(&self, done: u64, total: u64) {
+        let bar = self.0.get_or_init(|| {
+            let template = "probing    {wide_bar} {percent:>3}%  {per_sec} requests  {eta} left";
+            let style = ProgressStyle::with_template(template).expect("the template is a constant");
+            ProgressBar::new(total).with_style(style)
+        });
+        bar.set_position(done);
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = self.0.get() {
+            bar.finish_and_clear();
         }
     }
 }

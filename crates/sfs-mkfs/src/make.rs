@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::in_use::refuse_in_use;
 use crate::plan::{Identity, Plan};
 use crate::signatures::{Ends, detect};
-use crate::{Human, MkfsError, Options, wipe};
+use crate::{Human, MkfsError, Options, probe, wipe};
 
 /// What was made, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,15 +74,24 @@ impl fmt::Display for Made {
 
 /// Makes the volume that `options` ask for.
 pub fn make(options: &Options) -> Result<Made, MkfsError> {
+    make_with(options, &mut |_, _| {})
+}
+
+/// As [`make`]; `progress` is told how far a probe is: requests done, and all of them.
+pub fn make_with(options: &Options, progress: &mut dyn FnMut(u64, u64)) -> Result<Made, MkfsError> {
     let exists = fs::symlink_metadata(&options.device).is_ok();
     match (options.size, exists) {
         (None, false) => Err(MkfsError::Missing(options.device.clone())),
-        (Some(size), false) => make_image(options, size),
-        (_, true) => make_on_existing(options),
+        (Some(size), false) => make_image(options, size, progress),
+        (_, true) => make_on_existing(options, progress),
     }
 }
 
-fn make_image(options: &Options, size: u64) -> Result<Made, MkfsError> {
+fn make_image(
+    options: &Options,
+    size: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Made, MkfsError> {
     let path = &options.device;
     let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
     let plan = plan(options, &geometry)?;
@@ -90,7 +99,7 @@ fn make_image(options: &Options, size: u64) -> Result<Made, MkfsError> {
         return Ok(Made::new(path, &plan, true));
     }
     let device = FileDevice::create(path, size).map_err(MkfsError::Open)?;
-    let made = write(options, device, &plan);
+    let made = try_out(options, &device, progress).and_then(|()| write(options, device, &plan));
     if made.is_err() {
         // It is ours, and nothing to anyone; the first error still says more than a second one.
         let _ = fs::remove_file(path);
@@ -98,7 +107,10 @@ fn make_image(options: &Options, size: u64) -> Result<Made, MkfsError> {
     made
 }
 
-fn make_on_existing(options: &Options) -> Result<Made, MkfsError> {
+fn make_on_existing(
+    options: &Options,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Made, MkfsError> {
     let path = &options.device;
     refuse_in_use(path)?;
     let access = if options.dry_run { Access::ReadOnly } else { Access::ReadWrite };
@@ -116,8 +128,27 @@ fn make_on_existing(options: &Options) -> Result<Made, MkfsError> {
     if options.dry_run {
         return Ok(Made::new(path, &plan, true));
     }
+    try_out(options, &device, progress)?;
     wipe_tail(path, actual).map_err(bytes_error)?;
     write(options, device, &plan)
+}
+
+/// Probes the device, if that was asked for.
+fn try_out(
+    options: &Options,
+    device: &FileDevice,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), MkfsError> {
+    if !options.probe {
+        return Ok(());
+    }
+    let path = || options.device.clone();
+    let found = probe(device, Uuid::new_v4().as_u64_pair().0, progress)
+        .map_err(|error| MkfsError::Device { device: path(), error })?;
+    match found {
+        Some(fault) => Err(MkfsError::Faulty { device: path(), fault }),
+        None => Ok(()),
+    }
 }
 
 fn explain(path: &Path, error: OpenError) -> MkfsError {

@@ -36,6 +36,10 @@ pub struct Options {
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
+    /// Write all over the device and read it back first, to find fake capacity and dropped writes
+    #[arg(long, conflicts_with = "dry_run")]
+    pub probe: bool,
+
     /// Do not discard the device's blocks first
     #[arg(short = 'K', long)]
     pub keep_blocks: bool,

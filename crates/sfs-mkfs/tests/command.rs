@@ -232,3 +232,14 @@ fn blkid(path: &Path) -> Option<String> {
     };
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
+
+#[test]
+fn a_probe_comes_after_the_refusals_and_before_the_volume() {
+    let directory = directory();
+    let path = image(&directory, 32 * MIB, 0, b"XFSB");
+    expect_refusal(&["--probe"], &path, "has XFS filesystem (at byte 0); give -f to overwrite");
+    let output = mkfs(&["--probe", "-f"], &path);
+    assert_eq!((code(&output), stderr(&output)), (0, String::new()));
+    assert!(stdout(&output).starts_with("Made an SFS volume"));
+    assert_eq!(code(&mkfs(&["--probe", "-n", "-f"], &path)), 1, "a dry run writes nothing");
+}

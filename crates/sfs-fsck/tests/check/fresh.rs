@@ -142,3 +142,37 @@ fn an_interrupted_mkfs_leaves_no_volume() {
         assert_eq!(report.errors(), 0);
     }
 }
+
+#[test]
+fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
+    let device = fresh(16 << 20);
+    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
+    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let regular = FileKind::Regular.mode_bits() | 0o644;
+    let ino = volume.make_node(ROOT_INO, b"file", regular, 0, &caller).expect("a file").ino;
+    let mode = WriteMode { keep_times: false, kill_privileges: false };
+    volume.write(ino, 0, &[7; 9000], mode, &caller).expect("a write");
+    volume.sync_all().expect("a sync");
+    assert_eq!(check_device(&device.snapshot(), true).expect("a volume").errors(), 0);
+
+    // mkfs wrote checkpoint 2, the mount 3; what was synced follows that.
+    let image = device.snapshot();
+    let first = {
+        let mut block = sfs_device::Block::zeroed(1);
+        image.read(4, &mut block).expect("RAM");
+        sfs_core::format::Superblock::decode(&block[0].0, 4).expect("a superblock")
+    };
+    let noise = sfs_device::Block([0xa5; BLOCK_SIZE]);
+    image.write(first.layout.slots[1], &[&[noise]], sfs_device::Stream(0)).expect("RAM");
+    let report = check_device(&image, true).expect("a volume");
+    let errors = report.findings.kept().iter().filter(|finding| finding.is_error());
+    assert_eq!(errors.collect::<Vec<_>>(), [&sfs_fsck::Finding::CheckpointLost { number: 3 }]);
+
+    let image = Arc::new(image);
+    let shared: Arc<dyn Device> = image.clone();
+    let repaired = super::repair::repair_with(&shared, false, true);
+    assert_eq!((repaired.errors_left(), &repaired.losses[..]), (0, &[][..]));
+    let volume = Volume::open(image, Options::default(), NOW).expect("a mount");
+    let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
+    assert_eq!(volume.read(file, 0, 9000).expect("its content").as_bytes(), [7; 9000]);
+}

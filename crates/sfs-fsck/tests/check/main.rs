@@ -1,5 +1,6 @@
 //! fsck against volumes that this test writes by itself, by the letter of FORMAT.md.
 
+mod dump;
 mod findings;
 mod forge;
 mod fresh;

@@ -406,3 +406,19 @@ fn a_volume_without_room_is_left_alone() {
     let cancelled = repair(&device, &options, &mut |_| ControlFlow::Break(()));
     assert!(matches!(cancelled, Err(sfs_fsck::FsckError::Cancelled)), "{cancelled:?}");
 }
+
+#[test]
+fn a_checkpoint_that_cannot_be_does_not_count() {
+    let mut volume = populated().build();
+    let sound = volume.record.clone();
+    volume.record.number = 3;
+    volume.write_record(1, &volume.record);
+    let forged = sfs_core::format::CheckpointRecord { number: 5, mount_count: 1 << 62, ..sound };
+    volume.write_record(1, &forged);
+    let found = super::findings::errors(&volume);
+    assert_eq!(found, [sfs_fsck::Finding::CheckpointCounts { slot: 1 }]);
+    mend(&volume).expect(&[]).expect_content();
+    let forged = sfs_core::format::CheckpointRecord { number: 1 << 62, ..forged };
+    volume.write_record(0, &forged);
+    mend(&volume).expect(&[]).expect_content();
+}

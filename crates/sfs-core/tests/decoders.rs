@@ -1,0 +1,146 @@
+//! Every decoder, on bytes that somebody has chosen: no panic, and what decodes is encoded as it was.
+//!
+//! `PROPTEST_CASES=1000000 cargo test --release -p sfs-core --test decoders` is the long run.
+
+use proptest::prelude::*;
+use sfs_core::format::{
+    CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, Inode, ItemKind, Key,
+    MappingRun, NodeHeader, NodePointer, Superblock, UsageEntry, codec, summary_blocks,
+};
+use sfs_core::tree::{Missing, VerifiedNode};
+use sfs_device::{BLOCK_SIZE, Block};
+
+const VOLUME: u64 = 7;
+const AT: u64 = 16;
+
+/// Bytes that a forger would choose: counts and lengths at the edges.
+fn byte() -> impl Strategy<Value = u8> {
+    prop_oneof![4 => Just(0u8), 1 => Just(1), 1 => Just(0x7f), 1 => Just(0xff), 3 => any::<u8>()]
+}
+
+fn bytes(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(byte(), len)
+}
+
+/// A block that begins with `head`, and has `body` from byte `at` on.
+fn block(head: &[u8], at: usize, body: &[u8]) -> [u8; BLOCK_SIZE] {
+    let mut block = [0; BLOCK_SIZE];
+    block[..head.len()].copy_from_slice(head);
+    let end = BLOCK_SIZE.min(at + body.len());
+    block[at..end].copy_from_slice(&body[..end - at]);
+    block
+}
+
+fn seal(bytes: &mut [u8], field: usize, from: usize) -> u32 {
+    let checksum = crc32c::crc32c(&bytes[from..]);
+    bytes[field..field + 4].copy_from_slice(&checksum.to_le_bytes());
+    checksum
+}
+
+proptest! {
+    #[test]
+    fn superblocks(body in bytes(172), version in 0..3u8) {
+        let mut bytes = block(b"SFS-log\n", 12, &body);
+        bytes[12..16].copy_from_slice(&[version, 0, 0, 0]);
+        bytes[16..24].fill(0);
+        seal(&mut bytes, 8, 12);
+        if let Ok(superblock) = Superblock::decode(&bytes, 4) {
+            prop_assert_eq!(Superblock::decode(&superblock.encode(), 4), Ok(superblock.clone()));
+            let layout = superblock.layout;
+            let last = layout.segment_address(layout.segment_count - 1);
+            prop_assert!(last + u64::from(layout.segment_blocks) <= layout.slots[1]);
+        }
+    }
+
+    #[test]
+    fn checkpoints(payload in bytes(0..2000), len in any::<Option<u32>>()) {
+        let mut bytes = vec![0; CHECKPOINT_SLOT_BLOCKS as usize * BLOCK_SIZE];
+        bytes[..4].copy_from_slice(b"SFSp");
+        bytes[8..16].copy_from_slice(&VOLUME.to_le_bytes());
+        bytes[16..24].copy_from_slice(&AT.to_le_bytes());
+        let said = len.unwrap_or(payload.len() as u32);
+        bytes[24..28].copy_from_slice(&said.to_le_bytes());
+        bytes[32..32 + payload.len()].copy_from_slice(&payload);
+        let end = bytes.len().min(32usize.saturating_add(said as usize));
+        let checksum = crc32c::crc32c(&bytes[8..end]);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        if let Ok(record) = CheckpointRecord::decode(&bytes, VOLUME, AT) {
+            let again = record.encode(VOLUME, AT);
+            prop_assert_eq!(CheckpointRecord::decode(&again, VOLUME, AT), Ok(record));
+        }
+    }
+
+    #[test]
+    fn summaries(
+        body in bytes(0..2 * BLOCK_SIZE),
+        entries in prop_oneof![0..200u32, any::<u32>()],
+        delta in prop_oneof![0..5000u32, any::<u32>()],
+        room in 1..4000u64,
+    ) {
+        let mut first = block(b"SFSc", 50, &body);
+        first[8..16].copy_from_slice(&VOLUME.to_le_bytes());
+        first[24..32].copy_from_slice(&AT.to_le_bytes());
+        first[36..40].copy_from_slice(&entries.to_le_bytes());
+        first[40..44].copy_from_slice(&delta.to_le_bytes());
+        first[49] = 1;
+        let Ok(count) = ChunkSummary::peek(&first, AT, room) else { return Ok(()) };
+        prop_assert!(count as u64 + u64::from(entries) <= room);
+        let mut bytes = first.to_vec();
+        bytes.extend(body.iter().skip(BLOCK_SIZE - 50));
+        bytes.resize(count * BLOCK_SIZE, 1);
+        for entry in bytes[64..].chunks_exact_mut(24).take(entries as usize) {
+            entry[22] = 1 + entry[22] % 2;
+        }
+        seal(&mut bytes, 4, 8);
+        if let Ok(chunk) = ChunkSummary::decode(&bytes, VOLUME, AT) {
+            prop_assert_eq!(summary_blocks(chunk.entries.len(), chunk.delta.len()), count);
+        }
+    }
+
+    #[test]
+    fn deltas(bytes in bytes(0..3000)) {
+        if let Ok(changes) = Change::decode_all(&bytes, AT) {
+            let mut again = Vec::new();
+            changes.iter().for_each(|change| codec::append(change, &mut again));
+            prop_assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
+    fn nodes(body in bytes(0..BLOCK_SIZE - 64), count in 0..300u16, level in 0..40u8) {
+        let mut bytes = block(b"", 64, &body);
+        let header = NodeHeader { level, item_count: count };
+        let checksum = header.seal(&mut bytes, VOLUME, AT, 1);
+        let pointer = NodePointer { address: AT, checksum };
+        let missing = Missing { pointer, level };
+        if let Ok(node) = VerifiedNode::decode(Block(bytes), VOLUME, &missing) {
+            prop_assert_eq!(node.level(), level);
+            let keys: Vec<Key> = node.items().map(|(key, _)| key).collect();
+            prop_assert!(keys.is_sorted());
+            prop_assert_eq!(node.children().count() + keys.len(), usize::from(count));
+        }
+    }
+
+    #[test]
+    fn items(bytes in bytes(0..1300), ino in any::<u64>(), offset in any::<u64>()) {
+        if let Ok(inode) = Inode::decode(&bytes, ino) {
+            prop_assert_eq!(Inode::decode(&inode.encode(), ino), Ok(inode));
+        }
+        let key = Key::new(ino, ItemKind::Mapping, offset);
+        if let Ok(run) = MappingRun::decode(&bytes, &key) {
+            let mut again = Vec::new();
+            run.encode(&mut again);
+            prop_assert_eq!(MappingRun::decode(&again, &key), Ok(run.clone()));
+            for block in 0..40 {
+                prop_assert_eq!(MappingRun::find(&bytes, &key, block), Ok(run.get(block)));
+            }
+        }
+        if let Ok(entries) = UsageEntry::decode_item(&bytes, 0) {
+            let again = UsageEntry::encode_item(&entries);
+            prop_assert_eq!(UsageEntry::decode_item(&again, 0), Ok(entries));
+        }
+        if let Some(bytes) = bytes.first_chunk() {
+            prop_assert_eq!(&Key::decode(bytes).encode(), bytes);
+        }
+    }
+}

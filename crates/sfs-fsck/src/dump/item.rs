@@ -1,0 +1,110 @@
+//! Items of the tree, field by field.
+//!
+//! Owns: the form of each kind of item.
+//! Promises: what does not decode is shown by its length.
+//! Never: reads a device.
+
+use serde_json::{Value, json};
+use sfs_core::format::{
+    Inode, InodeFlags, ItemKind, Key, RUN_BLOCKS, Timestamp, USAGE_PER_ITEM, UsageEntry,
+};
+
+use super::{hex, show_usage};
+use crate::namespace::Entry;
+use crate::usage::decode_run;
+
+/// `inode 16, dirent 0x1f00`.
+pub(super) fn show_key(key: &Key) -> String {
+    let Key { ino, kind, offset } = *key;
+    let name = match ItemKind::decode(kind) {
+        Some(ItemKind::Inode) => "attributes",
+        Some(ItemKind::Xattr) => "xattr",
+        Some(ItemKind::Inline) => "inline",
+        Some(ItemKind::Mapping) => "mapping",
+        Some(ItemKind::Dirent) => "dirent",
+        Some(ItemKind::Orphan) => "orphan",
+        Some(ItemKind::Usage) => "usage",
+        None => return format!("inode {ino}, kind {kind}, {offset:#x}"),
+    };
+    format!("inode {ino}, {name} {offset:#x}")
+}
+
+/// An item.
+pub(super) fn show(key: &Key, value: &[u8]) -> Value {
+    let content = ItemKind::decode(key.kind).and_then(|kind| decode(kind, key, value));
+    let content = content.unwrap_or_else(|| json!({ "undecodable_len": value.len() }));
+    json!({ "key": show_key(key), "value": content })
+}
+
+fn decode(kind: ItemKind, key: &Key, value: &[u8]) -> Option<Value> {
+    Some(match kind {
+        ItemKind::Inode => show_inode(&Inode::decode(value, key.ino).ok()?),
+        ItemKind::Xattr if key.offset & 0xffff == 0 => {
+            let name = value.get(6..6 + usize::from(*value.first()?))?;
+            let len = u32::from_le_bytes(value.get(2..6)?.try_into().ok()?);
+            json!({ "name": name.escape_ascii().to_string(), "value_len": len })
+        }
+        ItemKind::Xattr => json!({ "part": key.offset & 0xffff, "len": value.len() }),
+        ItemKind::Inline => json!({ "part": key.offset, "len": value.len() }),
+        ItemKind::Mapping => show_run(key, value)?,
+        ItemKind::Dirent => {
+            let entry = Entry::decode(value)?;
+            let name = entry.name.escape_ascii().to_string();
+            json!({ "name": name, "ino": entry.target, "kind": format!("{:?}", entry.kind) })
+        }
+        ItemKind::Orphan => {
+            let first = u64::from_le_bytes(value.try_into().ok()?);
+            json!({ "ino": key.offset, "cut_from_block": first })
+        }
+        ItemKind::Usage => show_table(key, value)?,
+    })
+}
+
+fn show_inode(inode: &Inode) -> Value {
+    json!({
+        "kind": format!("{:?}", inode.kind()),
+        "mode": format!("{:o}", inode.mode & 0o7777),
+        "links": inode.links,
+        "uid": inode.uid,
+        "gid": inode.gid,
+        "rdev": inode.rdev,
+        "inline": inode.flags.contains(InodeFlags::INLINE),
+        "xattrs": inode.flags.contains(InodeFlags::XATTRS),
+        "size": inode.size,
+        "blocks": inode.blocks,
+        "parent": inode.parent,
+        "atime": time(inode.atime),
+        "mtime": time(inode.mtime),
+        "ctime": time(inode.ctime),
+        "btime": time(inode.btime),
+        "write_count": inode.write_count,
+        "modified": inode.modified,
+    })
+}
+
+fn show_run(key: &Key, value: &[u8]) -> Option<Value> {
+    let run = decode_run(key, value)?;
+    let block = |(block, mapping): (u32, sfs_core::format::Mapping)| {
+        json!({
+            "block": block, "address": mapping.address, "checksum": hex(mapping.checksum),
+            "writes": mapping.history.write_count(), "modified": mapping.history.modified,
+        })
+    };
+    Some(run.iter(key.offset as u32 * RUN_BLOCKS).map(block).collect())
+}
+
+fn show_table(key: &Key, value: &[u8]) -> Option<Value> {
+    let first = u32::try_from(key.offset.checked_mul(USAGE_PER_ITEM.into())?).ok()?;
+    let entries = UsageEntry::decode_item(value, first).ok()?;
+    let show = |(segment, entry): (u32, &UsageEntry)| {
+        let mut shown = show_usage(entry);
+        shown["segment"] = json!(segment);
+        shown
+    };
+    Some((first..).zip(&entries).map(show).collect())
+}
+
+/// Seconds since 1970, with nanoseconds.
+pub(super) fn time(time: Timestamp) -> String {
+    format!("{}.{:09}", time.secs, time.nanos)
+}

@@ -1,0 +1,99 @@
+//! Where a volume's tree begins.
+//!
+//! Owns: the choice of a checkpoint, and the search for one that is in no slot.
+//! Promises: nothing is searched as long as the slots hold what they should.
+//! Never: looks below the root.
+
+use sfs_core::format::{CheckpointRecord, FIRST_INO};
+
+use crate::progress::Listener;
+use crate::roll_forward::roll_forward;
+use crate::scan::{Chunks, FoundRoot, Scan};
+use crate::usage::Usage;
+use crate::view::{Root, View};
+use crate::volume::Volume;
+use crate::{Finding, Findings, FsckError};
+
+/// A checkpoint, from a slot or as it must have been.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    pub(crate) record: CheckpointRecord,
+    /// The root, if there is one.
+    pub(crate) root: Option<Root>,
+    /// The record is in a slot.
+    pub(crate) is_whole: bool,
+}
+
+impl Origin {
+    /// The newest checkpoint of `volume`: the one in a slot, unless segments say that there was a newer
+    /// one; then that is what is given, and a finding. `None` if there is none in either.
+    pub(crate) fn find(
+        volume: &Volume<'_>,
+        findings: &mut Findings,
+        listener: Listener<'_>,
+    ) -> Result<Option<Self>, FsckError> {
+        let mut of_slots = Findings::default();
+        let found = volume.checkpoint(&mut of_slots);
+        findings.extend(&of_slots);
+        let Some(record) = found else { return Ok(None) };
+        if volume.misses_checkpoint(&record, &of_slots)
+            && let Some((number, found)) = newer(volume, &record, listener)?
+        {
+            findings.push(Finding::CheckpointLost { number });
+            return Ok(Some(Self::of_root(number, Some(found), 0)));
+        }
+        let root = Some((record.root(), record.root_level));
+        Ok(Some(Self { record, root, is_whole: true }))
+    }
+
+    /// The newest root that segments still hold, with what a checkpoint would have said.
+    pub(crate) fn search(volume: &Volume<'_>, listener: Listener<'_>) -> Result<Self, FsckError> {
+        let scan = Scan::take(volume, &[], u64::MAX, listener)?;
+        let (number, found) = scan.best_root().unzip();
+        Ok(Self::of_root(number.unwrap_or(1), found, scan.last_sequence))
+    }
+
+    fn of_root(number: u64, found: Option<FoundRoot>, last_sequence: u64) -> Self {
+        let root = found.map(|found| found.root);
+        let record = CheckpointRecord {
+            number,
+            next_sequence: found.map_or(last_sequence, |found| found.sequence).saturating_add(1),
+            previous: found.map_or(0, |found| found.checksum),
+            root_address: root.map_or(0, |(pointer, _)| pointer.address),
+            root_checksum: root.map_or(0, |(pointer, _)| pointer.checksum),
+            root_level: root.map_or(0, |(_, level)| level),
+            next_ino: FIRST_INO,
+            heads: Vec::new(),
+            blocks_written: 0,
+            policies: Vec::new(),
+            unmounted: false,
+            mount_count: number,
+            user_bytes_written: 0,
+            device_bytes_written: 0,
+        };
+        Self { record, root, is_whole: false }
+    }
+}
+
+/// A checkpoint newer than `record` that must have been durable: the log goes on after it, or the log past
+/// `record` does not even lead to it. (After a crash in the middle of its record it does, and says all that
+/// the checkpoint says.)
+fn newer(
+    volume: &Volume<'_>,
+    record: &CheckpointRecord,
+    listener: Listener<'_>,
+) -> Result<Option<(u64, FoundRoot)>, FsckError> {
+    let scan = Scan::take(volume, &[], u64::MAX, listener)?;
+    let Some((number, found)) = scan.best_root().filter(|(number, _)| *number > record.number)
+    else {
+        return Ok(None);
+    };
+    let mut view = View::new(volume, Some((record.root(), record.root_level)));
+    let mut ignored = Findings::default();
+    let usage = Usage::read(&view, &mut ignored);
+    let none = Chunks::new();
+    let rolled = roll_forward(&mut view, record, &usage, &none, &mut ignored, listener)?;
+    let is_durable =
+        found.sequence < scan.last_sequence || rolled.next_sequence < found.first_sequence;
+    Ok(is_durable.then_some((number, found)))
+}

@@ -1,0 +1,121 @@
+//! Random damage to a volume that the filesystem itself has used: a repair ends, in bounded memory; what it
+//! does not name is byte for byte what it was; a second run finds nothing, and the volume mounts.
+
+mod used;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::Options;
+use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
+use sfs_fsck::{FsckError, Loss, Repair, Repaired, repair};
+
+use used::{BLOCKS, NOW, Random, Tree, number, tree, used, write_more};
+
+fn block(device: &RamDevice, at: u64) -> Box<[Block]> {
+    let mut block = Block::zeroed(1);
+    device.read(at, &mut block).expect("RAM");
+    block
+}
+
+/// Damages up to `count` blocks: noise, zeros, a flipped bit, or a block from elsewhere. Those written
+/// since `checkpoint` are spared: a chunk that is not whole is where the log ends, whether it was torn
+/// or has rotted.
+fn damage(device: &RamDevice, checkpoint: &RamDevice, count: u64, random: &mut Random) {
+    for _ in 0..count {
+        // The superblocks are tried elsewhere: if both go, nothing is left to repair.
+        let at = 16 + random.below(BLOCKS - 17);
+        let mut block = block(device, at);
+        if block != self::block(checkpoint, at) {
+            continue;
+        }
+        match random.below(4) {
+            0 => block[0].0.iter_mut().for_each(|byte| *byte = random.below(256) as u8),
+            1 => block[0].0.fill(0),
+            2 => {
+                let bit = random.below(BLOCK_SIZE as u64 * 8) as usize;
+                block[0].0[bit / 8] ^= 1 << (bit % 8);
+            }
+            _ => device.read(16 + random.below(BLOCKS - 17), &mut block).expect("RAM"),
+        }
+        device.write(at, &[&block], Stream::default()).expect("RAM");
+    }
+}
+
+/// Whether `path`, which led to `ino`, is named: itself, or a directory on the way.
+fn is_named(losses: &[Loss], inos: &BTreeMap<Vec<u8>, u64>, path: &[u8], ino: u64) -> bool {
+    let named = |ino: u64| losses.iter().any(|loss| loss.ino() == Some(ino));
+    let target = |loss: &Loss| matches!(loss, Loss::File { target, .. } if *target == ino);
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let mut parents = ends.filter_map(|end| inos.get(&path[..end]));
+    named(ino) || named(ROOT_INO) || losses.iter().any(target) || parents.any(|ino| named(*ino))
+}
+
+fn run(device: &Arc<RamDevice>) -> Result<Repaired, FsckError> {
+    let shared: Arc<dyn Device> = device.clone();
+    let options = Repair { data: true, preen: false, now: NOW };
+    let mut steps = 0u64;
+    let result = repair(&shared, &options, &mut |_| {
+        steps += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(steps < 100_000, "{steps} steps");
+    result
+}
+
+fn try_damage(
+    (base, checkpoint): (&RamDevice, &RamDevice),
+    original: &Tree,
+    count: u64,
+    seed: u64,
+) {
+    let mut random = Random(seed);
+    let device = Arc::new(base.snapshot());
+    damage(&device, checkpoint, count, &mut random);
+    let repaired = run(&device).expect("a repair");
+    let left = repaired.after.as_ref().unwrap_or(&repaired.before);
+    assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
+    let again = run(&device).expect("a second look");
+    assert_eq!(again.before.errors(), 0, "again: {:?}", again.before.findings.kept());
+
+    let now = tree(device.clone());
+    let inos = original.iter().map(|(path, (ino, ..))| (path.clone(), *ino)).collect();
+    for (path, (ino, mode, content)) in original {
+        if is_named(&repaired.losses, &inos, path, *ino) {
+            continue;
+        }
+        let found = now.get(path);
+        let name = path.escape_ascii();
+        let (_, found_mode, found) =
+            found.unwrap_or_else(|| panic!("{name} ({ino}) is gone: {:?}", repaired.losses));
+        assert!(found == content && found_mode == mode, "{name}: {:?}", repaired.losses);
+    }
+    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("it mounts");
+    assert_eq!(volume.audit().expect("it counts"), []);
+    write_more(&volume).expect("it can be written");
+    volume.close().expect("it closes");
+    let report = run(&device).expect("a last look").before;
+    assert_eq!(report.errors(), 0, "used: {:?}", report.findings.kept());
+}
+
+#[test]
+fn random_damage_is_repaired_and_named() {
+    let runs = if std::env::var_os("SFS_SEED").is_some() { 1 } else { number("SFS_RUNS", 4) };
+    let first = number("SFS_SEED", 1);
+    for is_closed in [true, false] {
+        let (base, checkpoint) = used(is_closed);
+        let original = tree(Arc::new(base.snapshot()));
+        assert!(original.len() > 1000);
+        for seed in (first..).take(runs as usize) {
+            for count in [1, 10, 100, 1000] {
+                println!(
+                    "SFS_SEED={seed} cargo test -p sfs-fsck --test damage ({count} blocks, closed {is_closed})"
+                );
+                try_damage((&base, &checkpoint), &original, count, seed);
+            }
+        }
+    }
+}
