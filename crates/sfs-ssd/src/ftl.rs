@@ -8,6 +8,7 @@ mod bast;
 mod fast;
 mod free;
 mod hybrid;
+mod names;
 mod page_mapped;
 mod victims;
 
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 pub use bast::Bast;
 pub use fast::Fast;
+pub use names::LayerError;
 pub use page_mapped::PageMapped;
 
 use crate::{Flash, Geometry};
