@@ -4,8 +4,11 @@
 //! `docs/lab.md` shows what it says.
 #![forbid(unsafe_code)]
 
+pub mod block_statistics;
+pub mod block_trace;
 pub mod closed_form;
 pub mod document;
+pub mod flash_replay;
 pub mod oracle;
 pub mod outcome;
 pub mod random;

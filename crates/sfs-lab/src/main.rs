@@ -1,6 +1,7 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod replay;
 mod reproduce;
 mod simulate;
 mod table;
@@ -18,6 +19,8 @@ struct Arguments {
 enum Command {
     /// Run one workload with one placement and one victim selection.
     Simulate(simulate::Arguments),
+    /// Replay a block trace on the model of a flash device, and show the figures of the trace.
+    Replay(replay::Arguments),
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -34,6 +37,7 @@ enum Paper {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
     }
