@@ -137,9 +137,9 @@ mod tests {
     use sfs_ssd::ftl::Layer;
 
     fn replay(layer: Layer) -> FlashReplay {
-        let profile = Profile::by_name("fast12").expect("a profile").with_capacity(16 << 20);
+        let profile = Profile::by_name("fast12").expect("a profile").with_layer(layer);
         FlashReplay {
-            config: Config { layer, ..profile.config() },
+            config: profile.with_capacity(16 << 20).config(),
             queue: Queue::SYNCHRONOUS,
             filled: true,
             warm_up: 1,

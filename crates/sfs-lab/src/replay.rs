@@ -13,7 +13,7 @@ use sfs_lab::block_trace::{BlockTrace, Record};
 use sfs_lab::flash_replay::{FlashOutcome, FlashReplay};
 use sfs_mkfs::{Human, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Arrivals, Config, Profile, Queue, Scheduling, profiles};
+use sfs_ssd::{Arrivals, Profile, Queue, Scheduling, profiles};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -115,9 +115,9 @@ fn replay(arguments: &Arguments, profile: Profile, trace: &BlockTrace) -> Result
             (&compact, compact.end().next_multiple_of(erase_block))
         }
     };
-    let config = profile.with_capacity(capacity).config();
+    let layer = arguments.ftl.unwrap_or(profile.layer);
     let replay = FlashReplay {
-        config: Config { layer: arguments.ftl.unwrap_or(config.layer), ..config },
+        config: profile.with_layer(layer).with_capacity(capacity).config(),
         queue: Queue {
             scheduling: if arguments.swtf { Scheduling::Swtf } else { Scheduling::Fcfs },
             depth: arguments.depth,

@@ -121,6 +121,16 @@ impl Layer {
         isolation: Isolation::Persistent,
     };
 
+    /// Clustered blocks that a device needs besides those that the host sees, in each gang for a
+    /// page-mapped layer; one more than without which there is no layer.
+    pub fn spare_clusters_min(&self) -> u32 {
+        match self {
+            Layer::PageMapped { streams, .. } => u32::from(*streams) + 4,
+            Layer::Fast { log_blocks } => log_blocks + 4,
+            Layer::Bast { log_blocks } => log_blocks + 3,
+        }
+    }
+
     /// The layer for an erased device of this shape; `None` if its spare blocks are too few.
     pub fn build(&self, geometry: &Geometry, wear: WearLevelling) -> Option<Box<dyn Ftl>> {
         match *self {

@@ -12,9 +12,6 @@ use crate::{Config, Geometry, Timing};
 /// Flash page of all of them, and of the SFS paper's own simulator (papers.md, section 2).
 const FLASH_PAGE_SIZE: u32 = 4096;
 
-/// Clustered blocks that a layer needs besides the host's, however small the device.
-const SPARE_CLUSTERS_MIN: u32 = 12;
-
 /// A device that exists, or did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
@@ -258,11 +255,18 @@ impl Profile {
         profiles().into_iter().find(|profile| profile.name == name)
     }
 
+    /// A device like this one, but with another translation layer. To be said before
+    /// [`Profile::with_capacity`].
+    pub fn with_layer(self, layer: Layer) -> Profile {
+        Profile { layer, ..self }
+    }
+
     /// A device like this one, but of another capacity, in bytes. A small one has relatively more
-    /// to spare: twelve clustered blocks at least.
+    /// to spare: as much as its translation layer needs.
     pub fn with_capacity(self, capacity: u64) -> Profile {
         let logical = (capacity / self.geometry.cluster_size()).max(1);
-        let permille = (u64::from(SPARE_CLUSTERS_MIN) * 1000).div_ceil(logical) as u32;
+        let spare = u64::from(self.layer.spare_clusters_min() * self.geometry.gangs());
+        let permille = (spare * 1000).div_ceil(logical) as u32;
         let spare_permille = self.geometry.spare_permille.max(permille);
         let geometry = Geometry { spare_permille, ..self.geometry }.with_capacity(capacity);
         Profile { geometry, ..self }

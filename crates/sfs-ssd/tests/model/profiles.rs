@@ -2,6 +2,7 @@
 
 use crate::rig::Random;
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
+use sfs_ssd::ftl::Layer;
 use sfs_ssd::{
     Arrivals, Pace, Profile, Queue, Request, RequestKind, Scheduling, Ssd, SsdDevice, profiles,
 };
@@ -61,9 +62,11 @@ fn bandwidths_are_those_claimed() {
 #[test]
 fn every_profile_can_be_made_small() {
     for profile in profiles() {
-        let small = profile.with_capacity(100 * MIB);
-        assert!(Ssd::new(&small.config()).is_some(), "{}", small.name);
-        assert!(small.geometry.capacity() <= 100 * MIB, "{}", small.name);
+        for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 9 }, Layer::Bast { log_blocks: 3 }] {
+            let small = profile.clone().with_layer(layer).with_capacity(100 * MIB);
+            assert!(Ssd::new(&small.config()).is_some(), "{} {layer}", small.name);
+            assert!(small.geometry.capacity() <= 100 * MIB, "{} {layer}", small.name);
+        }
     }
 }
 
