@@ -11,6 +11,7 @@ pub mod document;
 pub mod flash_replay;
 pub mod oracle;
 pub mod outcome;
+pub mod overwriting;
 pub mod random;
 pub mod run;
 pub mod simulation;

@@ -1,6 +1,7 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod peers;
 mod replay;
 mod reproduce;
 mod simulate;
@@ -32,6 +33,8 @@ enum Command {
 enum Paper {
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(reproduce::Arguments),
+    /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
+    Peers(peers::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
+        Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
     }
 }
