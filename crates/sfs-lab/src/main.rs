@@ -1,6 +1,7 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod model;
 mod peers;
 mod replay;
 mod reproduce;
@@ -22,6 +23,8 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Replay a block trace on the model of a flash device, and show the figures of the trace.
     Replay(replay::Arguments),
+    /// Measure a model as sfs-mkfs would, and fit the write cost model of the FAST 2009 paper.
+    Model(model::Arguments),
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -41,6 +44,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Model(arguments) => model::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
