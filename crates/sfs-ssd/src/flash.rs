@@ -5,6 +5,7 @@
 //! of its clustered block. Breaking one is a bug of a translation layer, and panics.
 //! Never: decides where anything goes.
 
+use crate::divisor::Divisor;
 use crate::{Counters, Geometry, Timing};
 
 /// No page, or no slot.
@@ -30,7 +31,11 @@ impl Spare {
 pub struct Flash {
     geometry: Geometry,
     timing: Timing,
-    cluster_pages: u32,
+    cluster_pages: Divisor,
+    /// Gangs, pages of a stripe over a gang, and channels: what a slot's elements follow from.
+    gangs: Divisor,
+    stripes: Divisor,
+    channels: Divisor,
     spares: Vec<Spare>,
     /// For each clustered block, how many of its first slots are programmed or passed over.
     filled: Vec<u32>,
@@ -50,7 +55,10 @@ impl Flash {
     pub fn new(geometry: Geometry, timing: Timing) -> Flash {
         assert!(geometry.is_sound(), "{geometry:?}");
         Flash {
-            cluster_pages: geometry.cluster_pages(),
+            cluster_pages: Divisor::new(geometry.cluster_pages()),
+            gangs: Divisor::new(geometry.gangs()),
+            stripes: Divisor::new(geometry.gang / geometry.stripe),
+            channels: Divisor::new(geometry.channels),
             spares: vec![Spare::ERASED; geometry.slots() as usize],
             filled: vec![0; geometry.clusters() as usize],
             erases: vec![0; geometry.clusters() as usize],
@@ -74,7 +82,7 @@ impl Flash {
 
     /// Pages in a clustered block.
     pub fn cluster_pages(&self) -> u32 {
-        self.cluster_pages
+        self.cluster_pages.number()
     }
 
     /// How often each clustered block was erased.
@@ -90,12 +98,12 @@ impl Flash {
 
     /// The slot `index` pages into `cluster`.
     pub fn slot(&self, cluster: u32, index: u32) -> u32 {
-        cluster * self.cluster_pages + index
+        cluster * self.cluster_pages.number() + index
     }
 
     /// The clustered block of a slot.
     pub fn cluster_of(&self, slot: u32) -> u32 {
-        slot / self.cluster_pages
+        self.cluster_pages.quotient(slot)
     }
 
     /// What a slot holds; `None` if it is erased.
@@ -106,7 +114,8 @@ impl Flash {
 
     /// When the elements of a slot have done all that they were told so far.
     pub fn free_ns(&self, slot: u32) -> u64 {
-        let elements = self.elements(slot);
+        let (cluster, index) = self.place(slot);
+        let elements = self.elements(cluster, index);
         elements.map(|element| self.element_free_ns[element]).max().unwrap_or(0)
     }
 
@@ -115,8 +124,9 @@ impl Flash {
         assert_ne!(self.spares[slot as usize], Spare::ERASED, "slot {slot} is erased");
         self.counters.flash_pages_read += u64::from(self.geometry.stripe);
         let mut end_ns = at_ns;
-        for element in self.elements(slot) {
-            let channel = self.geometry.channel_of(element as u32) as usize;
+        let (cluster, index) = self.place(slot);
+        for element in self.elements(cluster, index) {
+            let channel = self.channels.remainder(element as u32) as usize;
             let sensed_ns = at_ns.max(self.element_free_ns[element]) + self.timing.read_ns;
             let begin_ns = sensed_ns.max(self.channel_free_ns[channel]);
             let done_ns = begin_ns + self.timing.transfer_ns;
@@ -129,16 +139,15 @@ impl Flash {
 
     /// Programs a page from the controller.
     pub fn program(&mut self, slot: u32, spare: Spare, at_ns: u64) -> u64 {
-        let cluster = self.cluster_of(slot);
-        let index = slot - cluster * self.cluster_pages;
+        let (cluster, index) = self.place(slot);
         let filled = &mut self.filled[cluster as usize];
         assert!(index >= *filled, "slot {slot}: {index} of {cluster} comes after {filled}");
         *filled = index + 1;
         self.spares[slot as usize] = spare;
         self.counters.flash_pages_programmed += u64::from(self.geometry.stripe);
         let mut end_ns = at_ns;
-        for element in self.elements(slot) {
-            let channel = self.geometry.channel_of(element as u32) as usize;
+        for element in self.elements(cluster, index) {
+            let channel = self.channels.remainder(element as u32) as usize;
             let free_ns = self.element_free_ns[element].max(self.channel_free_ns[channel]);
             let sent_ns = at_ns.max(free_ns) + self.timing.transfer_ns;
             self.channel_free_ns[channel] = sent_ns;
@@ -160,8 +169,8 @@ impl Flash {
 
     /// Erases a clustered block: the same erase block on all elements of its gang at once.
     pub fn erase(&mut self, cluster: u32, at_ns: u64) -> u64 {
-        let first = cluster as usize * self.cluster_pages as usize;
-        self.spares[first..first + self.cluster_pages as usize].fill(Spare::ERASED);
+        let slots = self.slot(cluster, 0) as usize..self.slot(cluster + 1, 0) as usize;
+        self.spares[slots].fill(Spare::ERASED);
         self.filled[cluster as usize] = 0;
         self.erases[cluster as usize] += 1;
         self.counters.erases += 1;
@@ -176,11 +185,17 @@ impl Flash {
         end_ns
     }
 
-    /// The elements that a slot lies on.
-    fn elements(&self, slot: u32) -> std::ops::Range<usize> {
+    /// The clustered block of a slot, and its place there.
+    fn place(&self, slot: u32) -> (u32, u32) {
         let cluster = self.cluster_of(slot);
-        let index = slot - cluster * self.cluster_pages;
-        let first = self.geometry.element_of(cluster, index) as usize;
+        (cluster, slot - cluster * self.cluster_pages.number())
+    }
+
+    /// The elements that a page lies on: as [`Geometry::element_of`] says.
+    fn elements(&self, cluster: u32, index: u32) -> std::ops::Range<usize> {
+        let gang = self.gangs.remainder(cluster);
+        let stripe = self.stripes.remainder(index);
+        let first = (gang * self.geometry.gang + stripe * self.geometry.stripe) as usize;
         first..first + self.geometry.stripe as usize
     }
 }

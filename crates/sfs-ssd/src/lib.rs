@@ -9,6 +9,7 @@
 
 mod counters;
 mod device;
+mod divisor;
 mod flash;
 pub mod ftl;
 mod geometry;

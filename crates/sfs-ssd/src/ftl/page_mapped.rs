@@ -8,6 +8,7 @@
 use super::free::Free;
 use super::victims::Victims;
 use super::{Collection, Ftl, Isolation, PageWrite, WearLevelling};
+use crate::divisor::Divisor;
 use crate::flash::{Flash, NONE, Spare};
 use crate::geometry::Geometry;
 
@@ -23,6 +24,7 @@ pub struct PageMapped {
     /// For each clustered block, its live pages, and which of the pool's open blocks it was.
     blocks: Vec<Block>,
     pools: Vec<Pool>,
+    gangs: Divisor,
     streams: u8,
     isolation: Isolation,
     wear: WearLevelling,
@@ -72,6 +74,7 @@ impl PageMapped {
             slots: vec![NONE; geometry.pages() as usize],
             blocks: vec![Block::default(); clusters as usize],
             pools: (0..gangs).map(pool).collect(),
+            gangs: Divisor::new(gangs),
             streams,
             isolation,
             wear,
@@ -79,7 +82,7 @@ impl PageMapped {
     }
 
     fn pool_of(&self, page: u32) -> usize {
-        page as usize % self.pools.len()
+        self.gangs.remainder(page) as usize
     }
 
     fn open_of(&self, stream: u8) -> usize {
@@ -95,8 +98,9 @@ impl PageMapped {
         let cluster = flash.cluster_of(slot);
         let block = &mut self.blocks[cluster as usize];
         block.live_pages -= 1;
-        let pool = page as usize % self.pools.len();
-        self.pools[pool].victims.lower(cluster, block.live_pages);
+        let live_pages = block.live_pages;
+        let pool = self.pool_of(page);
+        self.pools[pool].victims.lower(cluster, live_pages);
         true
     }
 
