@@ -12,7 +12,7 @@ use sfs_core::request::Options;
 use sfs_lab::document::{Document, table};
 use sfs_lab::overwriting::{Overwriting, Peer, pages, sfs};
 use sfs_mkfs::parse_size;
-use sfs_ssd::ftl::Layer;
+use sfs_ssd::ftl::{Collection, Isolation, Layer};
 use sfs_ssd::{Config, Profile};
 
 use crate::simulate::with_bar;
@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// Random log blocks of the FAST model.
     #[arg(long, default_value_t = 64)]
     log_blocks: u32,
+    /// Streams that the page-mapped model keeps apart; only SFS names any.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    streams: u8,
     /// Bytes of a segment of SFS; by default what sfs-mkfs chooses for 1 GiB.
     #[arg(long, value_parser = parse_size, default_value = "4M")]
     segment_size: u64,
@@ -45,7 +48,12 @@ pub(crate) struct Arguments {
 impl Arguments {
     fn models(&self) -> Result<[Config; 2]> {
         let profile = Profile::by_name("fast12").context("the profile of the SFS paper")?;
-        let layers = [Layer::GREEDY, Layer::Fast { log_blocks: self.log_blocks }];
+        let page_mapped = Layer::PageMapped {
+            collection: Collection::Greedy,
+            streams: self.streams,
+            isolation: Isolation::Persistent,
+        };
+        let layers = [page_mapped, Layer::Fast { log_blocks: self.log_blocks }];
         let model = |layer| profile.clone().with_layer(layer).with_capacity(CAPACITY).config();
         Ok(layers.map(model))
     }
