@@ -4,10 +4,15 @@
 //! `docs/lab.md` shows what it says.
 #![forbid(unsafe_code)]
 
+pub mod block_statistics;
+pub mod block_trace;
 pub mod closed_form;
+pub mod cost_model;
 pub mod document;
+pub mod flash_replay;
 pub mod oracle;
 pub mod outcome;
+pub mod overwriting;
 pub mod random;
 pub mod run;
 pub mod simulation;

@@ -1,7 +1,10 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod model;
+mod peers;
 mod remainder;
+mod replay;
 mod reproduce;
 mod simulate;
 mod table;
@@ -19,6 +22,10 @@ struct Arguments {
 enum Command {
     /// Run one workload with one placement and one victim selection.
     Simulate(simulate::Arguments),
+    /// Replay a block trace on the model of a flash device, and show the figures of the trace.
+    Replay(replay::Arguments),
+    /// Measure a model as sfs-mkfs would, and fit the write cost model of the FAST 2009 paper.
+    Model(model::Arguments),
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -32,13 +39,18 @@ enum Command {
 enum Paper {
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(reproduce::Arguments),
+    /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
+    Peers(peers::Arguments),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
+        Command::Model(arguments) => model::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
+        Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
     }
 }

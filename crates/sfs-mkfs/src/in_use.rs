@@ -38,7 +38,7 @@ pub fn refuse_in_use(path: &Path) -> Result<(), MkfsError> {
 }
 
 /// Major and minor number, as glibc packs them.
-fn device_number(rdev: u64) -> (u64, u64) {
+pub(crate) fn device_number(rdev: u64) -> (u64, u64) {
     let major = (rdev >> 8 & 0xfff) | (rdev >> 32 & 0xffff_f000);
     let minor = (rdev & 0xff) | (rdev >> 12 & 0xffff_ff00);
     (major, minor)

@@ -7,9 +7,11 @@
 //! Never: writes the log or the tree itself; `sfs_core::make` does.
 #![forbid(unsafe_code)]
 
+mod detect;
 mod error;
 mod in_use;
 mod make;
+pub mod measure;
 mod options;
 mod plan;
 mod probe;

@@ -21,9 +21,10 @@ use sfs_device::{
 use uuid::Uuid;
 
 use crate::in_use::refuse_in_use;
+use crate::measure::Measurement;
 use crate::plan::{Identity, Plan};
 use crate::signatures::{Ends, detect};
-use crate::{Human, MkfsError, Options, probe, wipe};
+use crate::{Human, MkfsError, Options, detect, probe, wipe};
 
 /// What was made, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +43,9 @@ pub struct Made {
     pub capacity: u64,
     /// Nothing was written.
     pub dry_run: bool,
+    /// What was measured to find the size of a segment, if anything was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measurement>,
 }
 
 impl Made {
@@ -55,12 +59,21 @@ impl Made {
             segment_count,
             capacity: plan.segment_size() * u64::from(segment_count),
             dry_run,
+            measured: None,
         }
     }
 }
 
 impl fmt::Display for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(measured) = &self.measured {
+            writeln!(f, "Measured {}", self.device)?;
+            let used = Human(self.segment_size);
+            match measured.segment_size {
+                Some(size) if size == self.segment_size => writeln!(f, "{measured}")?,
+                _ => writeln!(f, "{measured}; using {used}")?,
+            }
+        }
         let verb = if self.dry_run { "Would make" } else { "Made" };
         writeln!(f, "{verb} an SFS volume on {}", self.device)?;
         writeln!(f, "  uuid      {}", self.uuid)?;
@@ -94,7 +107,7 @@ fn make_image(
 ) -> Result<Made, MkfsError> {
     let path = &options.device;
     let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
-    let plan = plan(options, &geometry)?;
+    let plan = plan(options, &geometry, options.segment_size.bytes())?;
     if options.dry_run {
         return Ok(Made::new(path, &plan, true));
     }
@@ -124,13 +137,28 @@ fn make_on_existing(
     if !options.force && !found.is_empty() {
         return Err(MkfsError::Signatures { device: path.clone(), found });
     }
-    let plan = plan(options, device.geometry())?;
+    let plan = plan(options, device.geometry(), options.segment_size.bytes())?;
     if options.dry_run {
         return Ok(Made::new(path, &plan, true));
     }
     try_out(options, &device, progress)?;
     wipe_tail(path, actual).map_err(bytes_error)?;
-    write(options, device, &plan)
+    let device_error = |error| MkfsError::Device { device: path.clone(), error };
+    let measured = detect::measurement(options, &device, &plan).map_err(device_error)?;
+    let plan = replanned(options, device.geometry(), plan, measured.as_ref());
+    let made = write(options, device, &plan)?;
+    Ok(Made { measured, ..made })
+}
+
+/// The plan with segments as measured, if anything was found and a volume fits.
+fn replanned(
+    options: &Options,
+    geometry: &Geometry,
+    default: Plan,
+    measured: Option<&Measurement>,
+) -> Plan {
+    let found = measured.and_then(|measured| measured.segment_size);
+    found.and_then(|size| plan(options, geometry, Some(size)).ok()).unwrap_or(default)
 }
 
 /// Probes the device, if that was asked for.
@@ -178,9 +206,13 @@ fn wipe_tail(path: &Path, size: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-fn plan(options: &Options, geometry: &Geometry) -> Result<Plan, MkfsError> {
+fn plan(
+    options: &Options,
+    geometry: &Geometry,
+    segment_size: Option<u64>,
+) -> Result<Plan, MkfsError> {
     let identity = identity(options);
-    Plan::new(geometry, options.segment_size.bytes(), &identity)
+    Plan::new(geometry, segment_size, &identity)
         .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })
 }
 

@@ -44,7 +44,9 @@ pub struct Options {
     #[arg(short = 'K', long)]
     pub keep_blocks: bool,
 
-    /// Size of a segment, a power of two from 128K to 1G [default: auto]
+    /// Size of a segment, a power of two from 128K to 1G; auto: what the device says, and if it
+    /// says nothing and is flash, what is measured; measure: measure anything, for a minute or so
+    /// [default: auto]
     #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
     pub segment_size: SegmentSize,
 
@@ -67,8 +69,10 @@ pub struct Options {
 /// How large a segment is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentSize {
-    /// As suits the device.
+    /// As suits the device: as it says, or as is measured on flash that does not say.
     Auto,
+    /// As is measured, whatever the device is and says.
+    Measure,
     /// That many bytes.
     Bytes(u64),
 }
@@ -80,15 +84,16 @@ fn parse_label(text: &str) -> Result<Label, &'static str> {
 fn parse_segment_size(text: &str) -> Result<SegmentSize, crate::size::SizeError> {
     match text {
         "auto" => Ok(SegmentSize::Auto),
+        "measure" => Ok(SegmentSize::Measure),
         _ => parse_size(text).map(SegmentSize::Bytes),
     }
 }
 
 impl SegmentSize {
-    /// The size in bytes, if there is one.
+    /// The size in bytes, if it was said.
     pub fn bytes(self) -> Option<u64> {
         match self {
-            Self::Auto => None,
+            Self::Auto | Self::Measure => None,
             Self::Bytes(bytes) => Some(bytes),
         }
     }

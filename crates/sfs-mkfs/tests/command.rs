@@ -167,6 +167,27 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
+fn an_image_is_measured_only_if_told_to() {
+    let directory = directory();
+    let path = image(&directory, 64 * MIB, 0, b"");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = mkfs(arguments, &path);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        serde_json::from_str(&stdout(&output)).expect("JSON")
+    };
+    let made = json(&["--json"]);
+    assert_eq!(made["segment_size"], 256 << 10);
+    assert!(made["measured"].is_null());
+    let made = json(&["--json", "-f", "--segment-size", "measure"]);
+    let measured = &made["measured"];
+    assert!(measured["written_bytes"].as_u64().expect("bytes") >= 3 * 64 * MIB, "{measured}");
+    assert_eq!(measured["rows"][0]["size"], 8 * MIB);
+    // Whether this machine's disk shows a knee is not ours to say; 32 segments of 2 MiB do not fit.
+    let found = measured["segment_size"].as_u64().filter(|size| *size < 2 * MIB);
+    assert_eq!(made["segment_size"], found.unwrap_or(256 << 10));
+}
+
+#[test]
 fn an_image_in_use_is_refused() {
     let directory = directory();
     let path = image(&directory, 32 * MIB, 0, b"");

@@ -73,7 +73,7 @@ impl Volume {
             return Err(error);
         };
         if mutated(Mutant::DiscardFirst) {
-            self.discard(&snapshot.drained);
+            snapshot.drained.iter().for_each(|segment| self.discard_run(*segment, 1));
         }
         if mutated(Mutant::RecordFirst) {
             self.write_record(&snapshot.record)?;

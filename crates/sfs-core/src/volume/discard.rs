@@ -24,10 +24,15 @@ impl Volume {
     /// Says whether there were any.
     pub(super) fn discard_some(&self, _log: &mut Log) -> bool {
         let Some((first, count)) = self.take_run() else { return false };
+        self.discard_run(first, count);
+        true
+    }
+
+    /// Discards `count` segments from `first` on.
+    pub(super) fn discard_run(&self, first: u32, count: u32) {
         let layout = &self.superblock.layout;
         let blocks = u64::from(count) * u64::from(layout.segment_blocks);
         let _ = self.device.discard(layout.segment_address(first), blocks);
-        true
     }
 
     /// The first run of segments to discard. What has been opened meanwhile is written over anyway.

@@ -1,0 +1,188 @@
+//! `sfs-lab replay`: a block trace, its figures, and what it does to a flash device.
+//!
+//! Owns: its options, and what is printed.
+//! Promises: a trace that is not there is left out, with a message.
+//! Never: computes.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use sfs_lab::block_statistics::{BlockStatistics, Syncs};
+use sfs_lab::block_trace::{BlockTrace, Record};
+use sfs_lab::flash_replay::{FlashOutcome, FlashReplay};
+use sfs_mkfs::{Human, parse_size};
+use sfs_ssd::ftl::Layer;
+use sfs_ssd::{Arrivals, Profile, Queue, Scheduling, profiles};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Block trace: CSV (us,op,offset,len or op,offset,len), blkparse's text, or fio's iolog; plain or zstd.
+    trace: PathBuf,
+    /// Device: ssd-h, ssd-m, ssd-l, sandisk, samsung, mtron, sd, emmc, fast12.
+    #[arg(long, default_value = "fast12")]
+    profile: String,
+    /// Translation layer: page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS],
+    /// bast[:LOG_BLOCKS]; by default the profile's.
+    #[arg(long)]
+    ftl: Option<Layer>,
+    /// Size of the device; by default as much as the trace touches, in whole erase blocks.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+    /// Begin with an erased device instead of one that is full.
+    #[arg(long)]
+    erased: bool,
+    /// Replays of the whole trace before counting.
+    #[arg(long, default_value_t = 0)]
+    warm_up: u32,
+    /// Replays that are counted.
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
+    /// Requests that are under way at the same time.
+    #[arg(long, default_value_t = 1)]
+    depth: usize,
+    /// Requests come at the times of the trace, not as soon as they can.
+    #[arg(long)]
+    timed: bool,
+    /// Of the waiting requests, take the one whose element is free first.
+    #[arg(long)]
+    swtf: bool,
+    /// Merge waiting writes that continue one another within a page.
+    #[arg(long)]
+    merging: bool,
+    /// Bytes to take off every offset: 3584 puts a partition at sector 63 on the grid.
+    #[arg(long, default_value_t = 0)]
+    shift: u64,
+    /// Size of a logical block for the focal factor; by default the device's erase block.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    logical_block: Option<u64>,
+    /// Take every so many writes for a sync: for traces without flushes.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    sync_writes: Option<u64>,
+    /// Only the figures of the trace.
+    #[arg(long)]
+    statistics: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed.
+#[derive(Serialize)]
+struct Report {
+    statistics: BlockStatistics,
+    outcome: Option<FlashOutcome>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if !arguments.trace.exists() {
+        eprintln!("skipped: there is no trace {}", arguments.trace.display());
+        return Ok(());
+    }
+    let profile = Profile::by_name(&arguments.profile).with_context(|| {
+        let names: Vec<&str> = profiles().iter().map(|profile| profile.name).collect();
+        format!("no profile {}: there are {}", arguments.profile, names.join(", "))
+    })?;
+    let erase_block = profile.geometry.cluster_size();
+    let trace = shifted(BlockTrace::open(&arguments.trace)?, arguments.shift);
+    let syncs = arguments.sync_writes.map_or(Syncs::Flushes, Syncs::EveryWrites);
+    let logical_block = arguments.logical_block.unwrap_or(erase_block);
+    let statistics = BlockStatistics::of(&trace, logical_block, syncs);
+    let outcome = match arguments.statistics {
+        true => None,
+        false => Some(replay(arguments, profile, &trace)?),
+    };
+    let report = Report { statistics, outcome };
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        false => print!("{}", report.text()),
+    }
+    Ok(())
+}
+
+fn shifted(trace: BlockTrace, shift: u64) -> BlockTrace {
+    let shifted = |record: Record| Record { offset: record.offset.saturating_sub(shift), ..record };
+    BlockTrace { records: trace.records.into_iter().map(shifted).collect() }
+}
+
+fn replay(arguments: &Arguments, profile: Profile, trace: &BlockTrace) -> Result<FlashOutcome> {
+    let erase_block = profile.geometry.cluster_size();
+    let compact;
+    let (trace, capacity) = match arguments.size {
+        Some(size) => (trace, size),
+        None => {
+            compact = trace.compact(erase_block);
+            (&compact, compact.end().next_multiple_of(erase_block))
+        }
+    };
+    let layer = arguments.ftl.unwrap_or(profile.layer);
+    let replay = FlashReplay {
+        config: profile.with_layer(layer).with_capacity(capacity).config(),
+        queue: Queue {
+            scheduling: if arguments.swtf { Scheduling::Swtf } else { Scheduling::Fcfs },
+            depth: arguments.depth,
+            arrivals: if arguments.timed { Arrivals::Timed } else { Arrivals::Eager },
+            merging: arguments.merging,
+        },
+        filled: !arguments.erased,
+        warm_up: arguments.warm_up,
+        rounds: arguments.rounds,
+    };
+    replay.run(trace)
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let s = &self.statistics;
+        let mut text = format!(
+            "requests      {} reads (mean {:.1} KiB), {} writes (mean {:.1} KiB), {} trims, {} flushes\n\
+             written       {}, {:.1}% segmentally sequential\n",
+            s.reads,
+            s.read_kib(),
+            s.writes,
+            s.write_kib(),
+            s.trims,
+            s.flushes,
+            Human(s.written_bytes),
+            s.segmented_sequentiality * 100.0,
+        );
+        text += &match s.syncs {
+            0 => "syncs         none; --sync-writes cuts a trace that has no flushes\n".to_owned(),
+            syncs => format!(
+                "syncs         {syncs}; R {:.1} blocks of 4 KiB, f {:.4}, f R {:.2}\n",
+                s.sync_blocks,
+                s.focal_factor,
+                s.sync_blocks * s.focal_factor
+            ),
+        };
+        text + &self.outcome.as_ref().map_or(String::new(), flash_text)
+    }
+}
+
+fn flash_text(outcome: &FlashOutcome) -> String {
+    let c = &outcome.counters;
+    let (least, mean, most) = outcome.erases;
+    format!(
+        "device        {}\n\
+         flash pages   {} programmed, {} read; {} pages moved; write amplification {:.3}\n\
+         erases        {} counted; of a block since it was new {least} to {most}, mean {mean:.1}\n\
+         merges        {} switch, {} partial, {} full; {} cleanings\n\
+         virtual time  {:.3} s, {:.1} MB/s written; mean response of writes {:.3} ms (longest \
+         {:.1}), of reads {:.3} ms\n",
+        Human(outcome.capacity),
+        c.flash_pages_programmed,
+        c.flash_pages_read,
+        c.pages_moved,
+        outcome.write_amplification,
+        c.erases,
+        c.merges_switch,
+        c.merges_partial,
+        c.merges_full,
+        c.cleanings,
+        outcome.elapsed_ns as f64 / 1e9,
+        outcome.write_mb_per_s(),
+        outcome.writes.mean_ms(),
+        outcome.writes.max_ns as f64 / 1e6,
+        outcome.reads.mean_ms(),
+    )
+}

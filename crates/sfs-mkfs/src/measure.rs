@@ -1,0 +1,342 @@
+//! Finding the size of a device's erase blocks from outside.
+//!
+//! Owns: the measurement of the FAST 2009 paper, section 4.1: the request size from which random
+//! writes are as fast as sequential ones. It goes the other way, from large requests to small: so
+//! every pass but the last is as fast as the device can be, and nothing has been left for the
+//! device to tidy up when the answer is found.
+//! Promises: bounded in bytes and time; an answer only if there is a size from which on random
+//! writes are as fast, and just below which they are not, twice.
+//! Never: decides whether the device may be written.
+
+mod probe;
+
+use std::fmt;
+
+use serde::Serialize;
+use sfs_device::{BLOCK_SIZE, DeviceError};
+
+pub use probe::{DeviceProbe, Probe};
+
+use crate::Human;
+
+/// Largest and smallest request, in bytes. Clustered blocks of the papers' devices have 4 to 32 MiB.
+const SIZE_MAX: u64 = 64 << 20;
+const SIZE_MIN: u64 = 128 << 10;
+
+/// Requests of the largest size that a pass has at least.
+const REQUESTS_MIN: u64 = 8;
+
+/// Random writes are as fast as sequential ones from this share of their throughput on. The paper
+/// compares whole MB/s; noise of 20% in each of 16 requests moves their ratio by 4%.
+const CLOSE_PERCENT: u64 = 88;
+
+/// Random writes must be slow so often to be called slow.
+const ATTEMPTS: u32 = 2;
+
+/// A pass that takes so many times as long as the sequential one has shown enough.
+const PATIENCE: u64 = 4;
+
+/// Part of the time that one pass may take.
+const PASS_PART: u64 = 16;
+
+/// What a measurement may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Bytes of a pass: must be more than the device can put off (the paper: 1 GB).
+    pub pass_bytes: u64,
+    /// Nanoseconds of device time for all of it.
+    pub total_ns: u64,
+}
+
+impl Budget {
+    /// 1 GiB a pass, a minute and a half in all.
+    pub const DEFAULT: Budget = Budget { pass_bytes: 1 << 30, total_ns: 90_000_000_000 };
+}
+
+/// Where to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// Blocks of the device.
+    pub block_count: u64,
+    /// Where it starts on the medium, in bytes: requests are aligned there.
+    pub partition_start: u64,
+}
+
+/// Throughput of requests of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Bytes of a request.
+    pub size: u64,
+    /// Sequential writes, in kB/s (1000 bytes).
+    pub sequential_kb_per_s: u64,
+    /// Random writes that do not overlap, in kB/s.
+    pub random_kb_per_s: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Measurement {
+    /// Every measurement, in order; a size that looked slow is there more than once.
+    pub rows: Vec<Row>,
+    /// The size from which on random writes are as fast as sequential ones, in bytes; `None` if
+    /// there was no such size, or time ran out.
+    pub segment_size: Option<u64>,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Device time, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  request    sequential    random     (MB/s)")?;
+        for row in &self.rows {
+            let mb = |kb_per_s: u64| kb_per_s as f64 / 1000.0;
+            let size = Human(row.size).to_string();
+            let (sequential, random) = (mb(row.sequential_kb_per_s), mb(row.random_kb_per_s));
+            writeln!(f, "  {size:<10} {sequential:>10.1} {random:>9.1}")?;
+        }
+        let written = Human(self.written_bytes);
+        write!(f, "  {written} written in {:.1} s: ", self.elapsed_ms as f64 / 1000.0)?;
+        match self.segment_size {
+            Some(size) => write!(f, "random writes are as fast from {} on", Human(size)),
+            None => f.write_str("could not tell"),
+        }
+    }
+}
+
+/// Told how far a measurement is, in thousandths.
+pub type Progress<'a> = &'a mut dyn FnMut(u64);
+
+/// Measures a device. What is in the region is lost.
+///
+/// # Errors
+///
+/// Those of the device.
+pub fn measure(
+    probe: &mut dyn Probe,
+    region: Region,
+    budget: Budget,
+    progress: Progress<'_>,
+) -> Result<Measurement, DeviceError> {
+    let Some(area) = Area::new(region, budget.pass_bytes) else {
+        return Ok(Measurement::default());
+    };
+    let mut bench = Bench { probe, budget, progress, elapsed_ns: 0, written_bytes: 0 };
+    let area = bench.fill(area)?;
+    let mut rows = Vec::new();
+    let segment_size = bench.descend(&area, &mut rows)?;
+    Ok(Measurement {
+        rows,
+        segment_size,
+        written_bytes: bench.written_bytes,
+        elapsed_ms: bench.elapsed_ns / 1_000_000,
+    })
+}
+
+/// Throughput at every size from `size_min` up, for a model of the device's cost: each size once,
+/// the larger ones first.
+///
+/// # Errors
+///
+/// Those of the device.
+pub fn sweep(
+    probe: &mut dyn Probe,
+    region: Region,
+    budget: Budget,
+    size_min: u64,
+) -> Result<Vec<Row>, DeviceError> {
+    let Some(area) = Area::new(region, budget.pass_bytes) else { return Ok(Vec::new()) };
+    let mut bench = Bench { probe, budget, progress: &mut |_| (), elapsed_ns: 0, written_bytes: 0 };
+    let area = bench.fill(area)?;
+    let mut rows = Vec::new();
+    let mut size = area.size_max;
+    while size >= size_min && bench.has_time() {
+        bench.pass(&area, area.size_max, Order::Sequential, u64::MAX)?;
+        rows.push(bench.row(&area, size)?);
+        size /= 2;
+    }
+    Ok(rows)
+}
+
+/// The blocks that are written, from one that is aligned on the medium.
+#[derive(Clone, Copy)]
+struct Area {
+    first_block: u64,
+    bytes: u64,
+    size_max: u64,
+}
+
+impl Area {
+    /// `None` on a device that has no room for a few requests.
+    fn new(region: Region, pass_bytes: u64) -> Option<Area> {
+        let block = BLOCK_SIZE as u64;
+        let start = region.partition_start.div_ceil(block) * block;
+        let mut size_max = SIZE_MAX;
+        loop {
+            let first = start.next_multiple_of(size_max) - start;
+            let room = (region.block_count * block).saturating_sub(first).min(pass_bytes);
+            let bytes = room / size_max * size_max;
+            if bytes >= REQUESTS_MIN * size_max {
+                return Some(Area { first_block: first / block, bytes, size_max });
+            }
+            if size_max == SIZE_MIN {
+                return None;
+            }
+            size_max /= 2;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Sequential,
+    Random,
+}
+
+struct Bench<'a> {
+    probe: &'a mut dyn Probe,
+    budget: Budget,
+    progress: Progress<'a>,
+    elapsed_ns: u64,
+    written_bytes: u64,
+}
+
+impl Bench<'_> {
+    fn has_time(&self) -> bool {
+        self.elapsed_ns < self.budget.total_ns
+    }
+
+    /// Writes the area once, in order; less of it if the device is slow.
+    fn fill(&mut self, area: Area) -> Result<Area, DeviceError> {
+        let patience_ns = self.budget.total_ns / PASS_PART;
+        let (bytes, _) = self.pass(&area, area.size_max, Order::Sequential, patience_ns)?;
+        let bytes = bytes.max(REQUESTS_MIN * area.size_max).min(area.bytes);
+        Ok(Area { bytes, ..area })
+    }
+
+    /// From the largest size down to the first that is slow.
+    fn descend(&mut self, area: &Area, rows: &mut Vec<Row>) -> Result<Option<u64>, DeviceError> {
+        let mut size = area.size_max;
+        while size >= SIZE_MIN && self.has_time() {
+            if !self.is_fast(area, size, rows)? {
+                // The largest size being slow says that the answer is larger than we look.
+                return Ok((size < area.size_max && self.has_time()).then_some(size * 2));
+            }
+            size /= 2;
+        }
+        Ok(None)
+    }
+
+    /// Whether random writes of this size are as fast as sequential ones, in one of two attempts:
+    /// sequential ones of the better attempt, as the first may leave a disorder that slows down
+    /// even them.
+    fn is_fast(
+        &mut self,
+        area: &Area,
+        size: u64,
+        rows: &mut Vec<Row>,
+    ) -> Result<bool, DeviceError> {
+        let mut sequential_kb_per_s = 0;
+        for _ in 0..ATTEMPTS {
+            let row = self.row(area, size)?;
+            rows.push(row);
+            sequential_kb_per_s = row.sequential_kb_per_s.max(sequential_kb_per_s);
+            if row.random_kb_per_s * 100 >= sequential_kb_per_s * CLOSE_PERCENT {
+                return Ok(true);
+            }
+            self.pass(area, area.size_max, Order::Sequential, u64::MAX)?;
+        }
+        Ok(false)
+    }
+
+    fn row(&mut self, area: &Area, size: u64) -> Result<Row, DeviceError> {
+        let (bytes, sequential_ns) = self.pass(area, size, Order::Sequential, u64::MAX)?;
+        let sequential_kb_per_s = kb_per_s(bytes, sequential_ns);
+        let patience_ns = sequential_ns.saturating_mul(PATIENCE);
+        let (bytes, random_ns) = self.pass(area, size, Order::Random, patience_ns)?;
+        let random_kb_per_s = kb_per_s(bytes, random_ns);
+        Ok(Row { size, sequential_kb_per_s, random_kb_per_s })
+    }
+
+    /// Writes the area in requests of `size` bytes, until it takes longer than `patience_ns`.
+    /// Returns bytes written and nanoseconds.
+    fn pass(
+        &mut self,
+        area: &Area,
+        size: u64,
+        order: Order,
+        patience_ns: u64,
+    ) -> Result<(u64, u64), DeviceError> {
+        let block = BLOCK_SIZE as u64;
+        let count = area.bytes / size;
+        let (mut bytes, mut elapsed_ns) = (0, 0);
+        for no in 0..count {
+            let place = if order == Order::Random { scattered(no, count) } else { no };
+            let address = area.first_block + place * size / block;
+            elapsed_ns += self.probe.write(address, size / block)?;
+            bytes += size;
+            let spent_ns = self.elapsed_ns + elapsed_ns;
+            (self.progress)((spent_ns * 1000 / self.budget.total_ns).min(1000));
+            if elapsed_ns > patience_ns || spent_ns > self.budget.total_ns {
+                break;
+            }
+        }
+        self.elapsed_ns += elapsed_ns;
+        self.written_bytes += bytes;
+        Ok((bytes, elapsed_ns))
+    }
+}
+
+fn kb_per_s(bytes: u64, elapsed_ns: u64) -> u64 {
+    (u128::from(bytes) * 1_000_000 / u128::from(elapsed_ns.max(1))) as u64
+}
+
+/// The `no`th of `count` places, each of which comes once, in an order that looks random: a Feistel
+/// network over the next power of four, walked until it falls below `count`.
+fn scattered(no: u64, count: u64) -> u64 {
+    let half_bits = count.max(2).ilog2().div_ceil(2).max(1) + u32::from(!count.is_power_of_two());
+    let mask = (1u64 << half_bits) - 1;
+    let mut place = no;
+    loop {
+        let (mut left, mut right) = (place >> half_bits, place & mask);
+        for round in 1..=4u64 {
+            let mixed = (right + round).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (left, right) = (right, left ^ ((mixed >> 40) & mask));
+        }
+        place = left << half_bits | right;
+        if place < count {
+            return place;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_comes_once_and_few_in_order() {
+        for count in [1, 2, 3, 8, 16, 100, 1024, 5000] {
+            let places: Vec<u64> = (0..count).map(|no| scattered(no, count)).collect();
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..count), "{count}");
+            let followers = places.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+            assert!(followers as u64 <= 2 + count / 20, "{count}: {followers}");
+        }
+    }
+
+    #[test]
+    fn the_area_is_aligned_on_the_medium() {
+        let region = Region { block_count: 1 << 20, partition_start: 1 << 20 };
+        let area = Area::new(region, 1 << 30).expect("room");
+        assert_eq!((area.first_block, area.bytes, area.size_max), (63 << 8, 1 << 30, 64 << 20));
+        // At sector 63 to the next block.
+        let old = Area::new(Region { partition_start: 63 * 512, ..region }, 1 << 30);
+        assert_eq!(old.expect("room").first_block * 4096 + 64 * 512, 64 << 20);
+        let small = Area::new(Region { block_count: 10_000, partition_start: 0 }, 1 << 30);
+        assert_eq!(small.expect("room").size_max, 4 << 20);
+        assert!(Area::new(Region { block_count: 100, partition_start: 0 }, 1 << 30).is_none());
+    }
+}

@@ -1,0 +1,104 @@
+//! The measurement finds what each model has, whatever the noise, and admits when there is nothing.
+
+use sfs_device::DeviceError;
+use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, measure};
+use sfs_ssd::ftl::Layer;
+use sfs_ssd::{Config, Profile, Request, RequestKind, Ssd, profiles};
+
+const BLOCK: u64 = 4096;
+
+/// A model in virtual time, with noise in every request.
+struct Model {
+    ssd: Ssd,
+    now_ns: u64,
+    noise_percent: u64,
+    random: u64,
+}
+
+impl Model {
+    fn new(config: &Config, noise_percent: u64, seed: u64) -> Model {
+        let ssd = Ssd::new(config).expect("a device");
+        Model { ssd, now_ns: 0, noise_percent, random: seed }
+    }
+}
+
+impl Probe for Model {
+    fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError> {
+        let request = Request::new(RequestKind::Write, address * BLOCK, count * BLOCK);
+        let completion = self.ssd.serve(&request, self.now_ns);
+        let took_ns = completion.ended_ns - self.now_ns;
+        self.now_ns = completion.ended_ns;
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let noise = (self.random >> 33) % (2 * self.noise_percent + 1);
+        Ok(took_ns * (100 - self.noise_percent + noise) / 100)
+    }
+}
+
+/// Virtual minutes cost nothing.
+const BUDGET: Budget = Budget { total_ns: 3_600_000_000_000, ..Budget::DEFAULT };
+
+fn found(config: &Config, noise_percent: u64, seed: u64) -> Measurement {
+    let mut model = Model::new(config, noise_percent, seed);
+    let block_count = model.ssd.capacity() / BLOCK;
+    let region = Region { block_count, partition_start: 0 };
+    measure(&mut model, region, BUDGET, &mut |_| ()).expect("a model does not fail")
+}
+
+/// A GiB of a profile's device.
+fn device(profile: Profile) -> Config {
+    profile.with_capacity(1 << 30).config()
+}
+
+#[test]
+fn every_profile_is_found_with_and_without_noise() {
+    for profile in profiles().into_iter().filter(|profile| profile.name != "fast12") {
+        let name = profile.name;
+        let size = profile.geometry.cluster_size();
+        let config = device(profile);
+        for (noise_percent, seed) in [(0, 1), (20, 1), (20, 2)] {
+            let measurement = found(&config, noise_percent, seed);
+            let what = format!("{name}, noise {noise_percent}%, seed {seed}:\n{measurement}");
+            assert_eq!(measurement.segment_size, Some(size), "{what}");
+        }
+    }
+}
+
+#[test]
+fn every_layer_shows_its_erase_blocks() {
+    let profile = || Profile::by_name("mtron").expect("a profile");
+    for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 8 }, Layer::Bast { log_blocks: 8 }] {
+        let config = device(profile().with_layer(layer));
+        let measurement = found(&config, 20, 1);
+        assert_eq!(measurement.segment_size, Some(4 << 20), "{layer}:\n{measurement}");
+    }
+}
+
+/// A device to which order does not matter.
+struct Even;
+
+impl Probe for Even {
+    fn write(&mut self, _: u64, count: u64) -> Result<u64, DeviceError> {
+        Ok(10_000 + count * 1_000)
+    }
+}
+
+#[test]
+fn a_device_without_a_knee_is_not_told() {
+    let region = Region { block_count: 1 << 18, partition_start: 0 };
+    let measurement = measure(&mut Even, region, BUDGET, &mut |_| ()).expect("no failure");
+    assert_eq!(measurement.segment_size, None);
+    assert_eq!(measurement.rows.len(), 10, "all sizes from 64 MiB to 128 KiB");
+    assert!(measurement.to_string().ends_with("could not tell"));
+}
+
+#[test]
+fn the_budget_is_kept() {
+    let region = Region { block_count: 1 << 18, partition_start: 0 };
+    let budget = Budget { total_ns: 1_000_000_000, ..Budget::DEFAULT };
+    let measurement = measure(&mut Even, region, budget, &mut |_| ()).expect("no failure");
+    assert_eq!(measurement.segment_size, None);
+    // A request of 64 MiB takes 16 ms of it.
+    assert!((1000..=1017).contains(&measurement.elapsed_ms), "{measurement:?}");
+}

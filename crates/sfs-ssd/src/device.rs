@@ -1,0 +1,119 @@
+//! A block device over a model.
+//!
+//! Owns: the bytes, in RAM by logical address, and the device's clock.
+//! Promises: counts and times of a single thread's requests are the same every time.
+//! Never: sleeps, but with [`Pace::RealTime`].
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, RamDevice, Stream};
+
+use crate::{Request, RequestKind, Ssd};
+
+/// How requests relate to the time of the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Not at all: every request comes when the one before has ended, in virtual time.
+    Virtual,
+    /// A request comes when it comes, and returns when the model says that it has ended.
+    RealTime,
+}
+
+/// A model as a device.
+pub struct SsdDevice {
+    bytes: RamDevice,
+    model: Mutex<Model>,
+    pace: Pace,
+    began: Instant,
+}
+
+struct Model {
+    ssd: Ssd,
+    now_ns: u64,
+}
+
+impl SsdDevice {
+    /// The device of a model. It says of itself what such devices say: nothing of erase blocks,
+    /// unless `erase_size_known`, as MMC and SD cards do.
+    pub fn new(ssd: Ssd, pace: Pace, erase_size_known: bool) -> SsdDevice {
+        let page_size = ssd.geometry().page_size();
+        let geometry = Geometry {
+            block_count: ssd.capacity() / BLOCK_SIZE as u64,
+            logical_block_size: 512,
+            physical_block_size: BLOCK_SIZE as u32,
+            discard_granularity: page_size.max(BLOCK_SIZE as u64),
+            preferred_erase_size: match erase_size_known {
+                true => ssd.geometry().cluster_size(),
+                false => 0,
+            },
+            ..Geometry::default()
+        };
+        SsdDevice {
+            bytes: RamDevice::with_geometry(geometry),
+            model: Mutex::new(Model { ssd, now_ns: 0 }),
+            pace,
+            began: Instant::now(),
+        }
+    }
+
+    /// Looks at the model, or resets its counters.
+    pub fn with_model<T>(&self, look: impl FnOnce(&mut Ssd) -> T) -> T {
+        look(&mut self.model.lock().ssd)
+    }
+
+    /// Virtual time since the device was made: when the last request ended, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.model.lock().now_ns
+    }
+
+    fn serve(&self, kind: RequestKind, address: u64, count: u64, stream: Stream) {
+        let block = BLOCK_SIZE as u64;
+        let request =
+            Request { stream: stream.0, ..Request::new(kind, address * block, count * block) };
+        let real_ns = || self.began.elapsed().as_nanos() as u64;
+        let mut model = self.model.lock();
+        let arrival_ns = match self.pace {
+            Pace::Virtual => model.now_ns,
+            Pace::RealTime => real_ns(),
+        };
+        let ended_ns = model.ssd.serve(&Request { arrival_ns, ..request }, arrival_ns).ended_ns;
+        model.ssd.clean(false, ended_ns);
+        model.now_ns = model.now_ns.max(ended_ns);
+        drop(model);
+        if self.pace == Pace::RealTime {
+            std::thread::sleep(Duration::from_nanos(ended_ns.saturating_sub(real_ns())));
+        }
+    }
+}
+
+impl Device for SsdDevice {
+    fn geometry(&self) -> &Geometry {
+        self.bytes.geometry()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
+        self.bytes.read(address, buffer)?;
+        self.serve(RequestKind::Read, address, buffer.len() as u64, Stream::default());
+        Ok(())
+    }
+
+    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
+        self.bytes.write(address, parts, stream)?;
+        let count = parts.iter().map(|part| part.len() as u64).sum();
+        self.serve(RequestKind::Write, address, count, stream);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.serve(RequestKind::Flush, 0, 0, Stream::default());
+        Ok(())
+    }
+
+    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
+        self.geometry().check_range(Operation::Discard, address, count)?;
+        self.bytes.discard(address, count)?;
+        self.serve(RequestKind::Trim, address, count, Stream::default());
+        Ok(())
+    }
+}
