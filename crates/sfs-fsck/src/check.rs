@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sfs_core::format::CheckpointRecord;
+use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Structure};
 use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::origin::Origin;
@@ -87,6 +87,11 @@ impl<'a> Examined<'a> {
         let expected = Expected { next_ino, node_count: usage.node_count(), data };
         let survey = Survey::take(&view, expected, listener)?;
         survey.counts.check(&record, &usage, &mut usage_findings);
+        for segment in survey.references.segments().filter(|at| rolled.released.contains(at)) {
+            let at = segment.into();
+            let corruption = Corruption::new(Structure::Usage, at, CorruptionKind::Count);
+            log_findings.push(Finding::DeltaDamaged { corruption });
+        }
         Ok(Self { record, view, usage, rolled, survey, usage_findings, log_findings })
     }
 

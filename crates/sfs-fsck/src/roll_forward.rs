@@ -33,6 +33,8 @@ struct Log<'f> {
     heads: BTreeMap<u8, (u32, u32)>,
     /// Segments that may be opened, by stamp.
     clean: BTreeSet<(u64, u32)>,
+    /// Segments that deltas have released.
+    released: BTreeSet<u32>,
     found: &'f Chunks,
 }
 
@@ -50,6 +52,8 @@ pub(crate) struct Rolled {
     pub(crate) time: u32,
     /// Segments that chunks past the checkpoint are in.
     pub(crate) segments: BTreeSet<u32>,
+    /// Segments that were released, and have no chunk since.
+    pub(crate) released: BTreeSet<u32>,
 }
 
 /// Applies what the log holds past `record` to `view`. Where the usage table does not lead to the next
@@ -83,18 +87,19 @@ pub(crate) fn roll_forward(
         if !is_end {
             continue;
         }
-        match apply(&batch, view, &mut rolled.next_ino) {
-            Ok(released) => log.clean.extend(released),
-            Err(finding) => {
-                findings.push(finding);
-                break;
-            }
+        let outcome = apply(&batch, view, &mut rolled.next_ino)
+            .and_then(|released| log.release(released, usage, &rolled.segments, &batch));
+        if let Err(finding) = outcome {
+            findings.push(finding);
+            break;
         }
         rolled.chunks += batch.len() as u64;
         batch.clear();
         delta_len = 0;
     }
     (rolled.next_sequence, rolled.previous) = (log.next_sequence, log.previous);
+    rolled.released = log.released;
+    rolled.released.retain(|segment| !rolled.segments.contains(segment));
     Ok(rolled)
 }
 
@@ -118,6 +123,7 @@ impl<'f> Log<'f> {
             previous: record.previous,
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
             clean: clean.collect(),
+            released: BTreeSet::new(),
             found,
         }
     }
@@ -152,6 +158,29 @@ impl<'f> Log<'f> {
         self.next_sequence = self.next_sequence.checked_add(1)?;
         self.previous = chunk.checksum;
         Some(chunk)
+    }
+
+    /// `batch` says that segments are Clean. They had to be Drained, and to hold nothing that is
+    /// needed to read the log: data that was there at the checkpoint, and no chunk since.
+    fn release(
+        &mut self,
+        released: Vec<(u64, u32)>,
+        usage: &Usage,
+        recent: &BTreeSet<u32>,
+        batch: &[ChunkSummary],
+    ) -> Result<(), Finding> {
+        let at = batch.last().map_or(0, |chunk| chunk.header.address);
+        for (stamp, segment) in released {
+            let sealed = usage.get(segment).is_some_and(|entry| {
+                entry.state == SegmentState::Sealed && entry.data_group().is_some()
+            });
+            if !sealed || recent.contains(&segment) || !self.released.insert(segment) {
+                let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+                return Err(Finding::DeltaDamaged { corruption });
+            }
+            self.clean.insert((stamp, segment));
+        }
+        Ok(())
     }
 
     /// The chunk at that place, if it is the next one, and whole.

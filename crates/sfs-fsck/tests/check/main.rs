@@ -7,4 +7,5 @@ mod fresh;
 mod hostile;
 mod log;
 mod program;
+mod releases;
 mod repair;
