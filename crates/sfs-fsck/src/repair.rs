@@ -240,10 +240,10 @@ impl<'a> Work<'a> {
         let volume = self.examined.view.volume;
         let record = self.examined.record.clone();
         let lost = std::mem::take(&mut self.examined.survey.lost);
-        let scan = Scan::take(volume, &lost, record.next_sequence, listener)?;
+        let mut scan = Scan::take(volume, &lost, record.next_sequence, listener)?;
         let mut view = View::new(volume, root);
         view.give_up(lost.clone());
-        let salvaged = fill(&mut view, &scan);
+        let salvaged = fill(&mut view, &mut scan);
         self.plan.losses.extend(salvaged.losses);
         self.sources.extend(salvaged.sources);
         self.examined = Examined::finish(view, record, &scan.chunks, options.data, listener)?;
