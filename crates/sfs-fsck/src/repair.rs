@@ -100,10 +100,12 @@ pub fn repair(
         if copies.postponed == 0 {
             break;
         }
-        copies = pass(device, &options, &mut losses, told)?.copies;
-        if copies.made == 0 {
-            break;
-        }
+        copies = match pass(device, &options, &mut losses, told) {
+            Ok(Pass { copies, .. }) if copies.made > 0 => copies,
+            // No more room is made; what is left is found below.
+            Ok(_) | Err(FsckError::NoRoom) => break,
+            Err(error) => return Err(error),
+        };
     }
     let losses: Vec<Loss> = losses.into_iter().collect();
     let after = look_again(&**device, data, &losses, told)?;
