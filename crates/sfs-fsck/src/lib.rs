@@ -8,6 +8,7 @@
 
 mod bits;
 mod check;
+mod deltas;
 mod dump;
 mod edits;
 mod error;

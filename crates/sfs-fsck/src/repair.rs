@@ -100,10 +100,12 @@ pub fn repair(
         if copies.postponed == 0 {
             break;
         }
-        copies = pass(device, &options, &mut losses, told)?.copies;
-        if copies.made == 0 {
-            break;
-        }
+        copies = match pass(device, &options, &mut losses, told) {
+            Ok(Pass { copies, .. }) if copies.made > 0 => copies,
+            // No more room is made; what is left is found below.
+            Ok(_) | Err(FsckError::NoRoom) => break,
+            Err(error) => return Err(error),
+        };
     }
     let losses: Vec<Loss> = losses.into_iter().collect();
     let after = look_again(&**device, data, &losses, told)?;
@@ -240,10 +242,10 @@ impl<'a> Work<'a> {
         let volume = self.examined.view.volume;
         let record = self.examined.record.clone();
         let lost = std::mem::take(&mut self.examined.survey.lost);
-        let scan = Scan::take(volume, &lost, record.next_sequence, listener)?;
+        let mut scan = Scan::take(volume, &lost, record.next_sequence, listener)?;
         let mut view = View::new(volume, root);
         view.give_up(lost.clone());
-        let salvaged = fill(&mut view, &scan);
+        let salvaged = fill(&mut view, &mut scan);
         self.plan.losses.extend(salvaged.losses);
         self.sources.extend(salvaged.sources);
         self.examined = Examined::finish(view, record, &scan.chunks, options.data, listener)?;

@@ -11,6 +11,7 @@ use sfs_core::format::{Key, Mapping, MappingRun, run_key};
 use sfs_device::{BLOCK_SIZE, Block};
 
 use crate::Loss;
+use crate::deltas::{self, Said};
 use crate::node::{self, Content};
 use crate::scan::{FoundBlock, FoundLeaf, Scan, is_restorable};
 use crate::view::View;
@@ -54,10 +55,11 @@ impl Covered {
 }
 
 /// Fills the keys that `view` has lost from `scan`.
-pub(crate) fn fill(view: &mut View<'_>, scan: &Scan<'_>) -> Salvaged {
+pub(crate) fn fill(view: &mut View<'_>, scan: &mut Scan<'_>) -> Salvaged {
     let mut salvaged = Salvaged::default();
     let lost = view.lost().to_vec();
     let covered = fill_items(view, &lost, scan, &mut salvaged);
+    fill_said(view, &covered, scan, &mut salvaged);
     fill_blocks(view, &covered, scan, &mut salvaged);
     salvaged
 }
@@ -105,6 +107,22 @@ fn take_items(
         }
     }
     true
+}
+
+/// Puts and deletes what deltas have said since.
+fn fill_said(view: &mut View<'_>, covered: &Covered, scan: &mut Scan<'_>, salvaged: &mut Salvaged) {
+    let volume = view.volume;
+    deltas::replay(volume, scan, |said| {
+        let Said { key, value, sequence } = said;
+        if covered.by(&key) >= Some(sequence) {
+            return;
+        }
+        salvaged.losses.insert(Loss::Restored { ino: key.ino });
+        match value {
+            Some(value) => view.edits.put(key, value),
+            None => view.edits.delete(key),
+        }
+    });
 }
 
 /// Maps blocks that summaries know of, and that are newer than the leaf that should map them.

@@ -21,6 +21,9 @@ use crate::{FsckError, log};
 /// Blocks read at once.
 const READ_BLOCKS: u32 = 256;
 
+/// Chunks before the checkpoint that are remembered, for their deltas: 256 MiB of them.
+const OLDER_MAX: usize = 4 << 20;
+
 /// What a summary and a node begin with.
 const CHUNK_MAGIC: &[u8] = b"SFSc";
 const NODE_MAGIC: &[u8] = b"SFSn";
@@ -68,10 +71,19 @@ pub(crate) struct FoundRoot {
 /// Where chunks are, segment and block, by their sequence numbers.
 pub(crate) type Chunks = BTreeMap<u64, Vec<(u32, u32)>>;
 
+/// A chunk before the checkpoint.
+#[derive(Clone, Copy)]
+pub(crate) struct OldChunk {
+    pub(crate) segment: u32,
+    pub(crate) block: u32,
+    pub(crate) end: bool,
+    pub(crate) has_delta: bool,
+}
+
 /// What was found.
 pub(crate) struct Scan<'l> {
     /// What is looked for, ascending.
-    lost: &'l [Keys],
+    pub(crate) lost: &'l [Keys],
     pub(crate) leaves: Vec<FoundLeaf>,
     /// The newest owner of each lost block, by inode and block.
     pub(crate) blocks: HashMap<(u64, u32), FoundBlock>,
@@ -80,6 +92,8 @@ pub(crate) struct Scan<'l> {
     since: u64,
     /// Chunks from that sequence number on.
     pub(crate) chunks: Chunks,
+    /// The last chunks before, the END of each batch marked.
+    pub(crate) older: BTreeMap<u64, OldChunk>,
     /// The highest sequence number, and the latest time.
     pub(crate) last_sequence: u64,
     pub(crate) time: u32,
@@ -101,6 +115,7 @@ impl<'l> Scan<'l> {
             roots: BTreeMap::new(),
             since,
             chunks: BTreeMap::new(),
+            older: BTreeMap::new(),
             last_sequence: 0,
             time: 0,
         };
@@ -148,6 +163,13 @@ impl<'l> Scan<'l> {
         self.time = self.time.max(chunk.header.time);
         if sequence >= self.since {
             self.chunks.entry(sequence).or_default().push((segment, at));
+        } else if !self.lost.is_empty() {
+            let has_delta = !chunk.delta.is_empty();
+            let end = chunk.header.end;
+            self.older.insert(sequence, OldChunk { segment, block: at, end, has_delta });
+            if self.older.len() > OLDER_MAX {
+                self.older.pop_first();
+            }
         }
         let first = chunk.summary_blocks() as u32 + at;
         let mut piece = Piece::default();

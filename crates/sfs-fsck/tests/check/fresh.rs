@@ -176,3 +176,52 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
     assert_eq!(volume.read(file, 0, 9000).expect("its content").as_bytes(), [7; 9000]);
 }
+
+#[test]
+fn leaves_that_were_written_once_come_back_from_deltas_and_summaries() {
+    let device = fresh(16 << 20);
+    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
+    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    let regular = FileKind::Regular.mode_bits() | 0o640;
+    let mode = WriteMode { keep_times: false, kill_privileges: false };
+    let content = |number: u32| vec![number as u8; (number as usize * 53) % 9000];
+    for number in 0..200u32 {
+        let name = format!("file {number}");
+        let ino = volume.make_node(ROOT_INO, name.as_bytes(), regular, 0, &caller);
+        let ino = ino.expect("a file").ino;
+        volume.write(ino, 0, &content(number), mode, &caller).expect("a write");
+        if number % 20 == 19 {
+            volume.sync_all().expect("a sync");
+        }
+    }
+    volume.close().expect("an unmount");
+    let record = sfs_fsck::dump(&*device, &sfs_fsck::Subject::Checkpoints).expect("checkpoints");
+    let newest = if record["slot 0"]["number"].as_u64() > record["slot 1"]["number"].as_u64() {
+        &record["slot 0"]
+    } else {
+        &record["slot 1"]
+    };
+    let root = newest["root"]["address"].as_u64().expect("an address");
+    let node = sfs_fsck::dump(&*device, &sfs_fsck::Subject::Node(root)).expect("a node");
+    let leaves = node["children"].as_array().expect("an inner node");
+    assert!(leaves.len() > 8, "{} leaves", leaves.len());
+    for leaf in leaves {
+        let image = Arc::new(device.snapshot());
+        let at = leaf["address"].as_u64().expect("an address");
+        let noise = sfs_device::Block([0xa5; BLOCK_SIZE]);
+        image.write(at, &[&[noise]], sfs_device::Stream(0)).expect("RAM");
+        let shared: Arc<dyn Device> = image.clone();
+        let repaired = super::repair::repair_with(&shared, false, true);
+        assert_eq!(repaired.errors_left(), 0);
+        let is_restored = |loss: &sfs_fsck::Loss| matches!(loss, sfs_fsck::Loss::Restored { .. });
+        assert!(repaired.losses.iter().all(is_restored), "{leaf}: {:?}", repaired.losses);
+        let volume = Volume::open(image, Options::default(), NOW).expect("a mount");
+        for number in 0..200u32 {
+            let entry = volume.lookup(ROOT_INO, format!("file {number}").as_bytes());
+            let entry = entry.expect("a name");
+            assert_eq!(entry.inode.mode, regular);
+            let read = volume.read(entry.ino, 0, 10_000).expect("its content");
+            assert!(read.as_bytes() == content(number), "file {number} without {leaf}");
+        }
+    }
+}
