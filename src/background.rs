@@ -106,7 +106,10 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
     loop {
         let (pause, until_change) = match step(volume, alarm) {
             None => (Some(PAUSE_MAX), true),
-            Some(Ok(Work::More)) => (None, false),
+            Some(Ok(Work::More)) => {
+                failed = false;
+                (None, false)
+            }
             // Something waits: the volume says when it wants to be asked again.
             Some(Ok(Work::Idle(pause))) if pause < PAUSE_MAX => (Some(pause), false),
             Some(Ok(Work::Idle(_))) => {
@@ -115,9 +118,13 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
             }
             Some(Err(error)) => {
                 if !failed {
-                    tracing::error!("{device}: {error}; the volume is read-only from now on");
-                    failed = true;
+                    let since = match volume.has_failed() {
+                        true => "the volume is read-only from now on",
+                        false => "what waits is tried again; after damage, run sfs-fsck",
+                    };
+                    tracing::error!("{device}: {error}; {since}");
                 }
+                failed = true;
                 (Some(PAUSE_FAILED), false)
             }
         };

@@ -4,10 +4,12 @@
 //! and to name whatever it skips. Never changes the sources; only `bench` writes into `docs/`.
 #![forbid(unsafe_code)]
 
+mod age;
 mod apps;
 mod bench;
 mod cargo;
 mod cleanup;
+mod crash;
 mod demo;
 mod device;
 mod filesystem;
@@ -80,6 +82,16 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
+    /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE`; see `--help`
+    /// after `--`.
+    Crash {
+        /// What the simulator is told.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// A volume that is full is overwritten at random, several times over: every byte verified, no
+    /// write too long, and the counters as the simulator predicts.
+    Age(age::Options),
     /// Measures.
     #[command(subcommand)]
     Bench(Bench),
@@ -118,6 +130,10 @@ fn run(command: Command) -> anyhow::Result<bool> {
             pjdfstest::run(&workspace, on, pattern.as_deref(), &mut tally);
         }
         Command::Fsx { on, ops, seed } => fsx::run(&workspace, on, ops, seed, &mut tally),
+        Command::Crash { arguments } => {
+            tally.step("crash states", || crash::run(&workspace, &arguments));
+        }
+        Command::Age(options) => tally.step("age", || age::run(&workspace, &options)),
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);

@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow};
 use crate::{
     apps,
     cargo::{self, cargo},
+    crash,
     filesystem::Kind,
     fsx, machine, pjdfstest,
     report::{Outcome, Tally},
@@ -49,6 +50,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     if let Err(reason) = mounts {
         tally.skip("mount tests", &reason);
     }
+    tally.step("crash states", || {
+        let states = if long { crash::STATES_LONG } else { crash::STATES_SHORT };
+        crash::budget(workspace, states)
+    });
     pjdfstest::run(workspace, Kind::Sfs, None, tally);
     let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
     fsx::run(workspace, Kind::Sfs, ops, None, tally);

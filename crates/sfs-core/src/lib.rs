@@ -17,4 +17,4 @@ mod usage;
 mod volume;
 
 pub use error::{Error, Result};
-pub use volume::{Volume, make, root_directory};
+pub use volume::{Basis, Moved, Rebuild, Volume, make, root_directory};

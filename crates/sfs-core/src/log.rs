@@ -28,6 +28,8 @@ pub(crate) struct Log {
     pub(crate) previous: u32,
     /// Chunks have been written since the last flush.
     pub(crate) unflushed: bool,
+    /// What `next_sequence` was at the last flush: chunks before it are durable.
+    pub(crate) flushed: u64,
     /// Blocks written since the last checkpoint.
     pub(crate) blocks_since_checkpoint: u64,
     /// Number of the last checkpoint.

@@ -171,8 +171,9 @@ impl Meta {
         }
     }
 
-    /// The delta since the last one. Deterministic: items in the order of their keys.
-    pub(crate) fn delta(&self) -> Vec<u8> {
+    /// The delta since the last one, which also says that segments are `released`. Deterministic:
+    /// items in the order of their keys.
+    pub(crate) fn delta(&self, released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.next_ino != self.said_ino {
             codec::append(&Change::NextIno(self.next_ino), &mut bytes);
@@ -193,6 +194,10 @@ impl Meta {
                 Change::Delete { key: key.encode() }
             };
             codec::append(&change, &mut bytes);
+        }
+        for &segment in released {
+            let stamp = self.usage.entry(segment).stamp;
+            codec::append(&Change::Release { segment, stamp }, &mut bytes);
         }
         bytes
     }
@@ -280,10 +285,9 @@ impl Meta {
     }
 
     /// `segment` is going to be cleaned.
-    pub(crate) fn take_victim(&mut self, segment: u32) -> u32 {
+    pub(crate) fn note_cleaning(&mut self, segment: u32) {
         let now = self.usage.clock.now();
         self.placement.note_cleaning(self.usage.entry(segment), now);
-        segment
     }
 
     /// What the policies want to find again.

@@ -147,6 +147,11 @@ impl Tree {
         self.residents.old_addresses()
     }
 
+    /// How many there are.
+    pub fn old_count(&self) -> usize {
+        self.residents.old_count()
+    }
+
     /// Drops clean nodes that were not used lately, until at most `budget` nodes are in memory or
     /// only the root and dirty nodes are.
     pub fn evict(&mut self, budget: usize) {

@@ -1,29 +1,39 @@
 //! The usage table: what is in each segment, and which segments may be opened.
 //!
 //! Owns: every segment's state and sums, the queue of Clean segments, and the write clock.
-//! Promises: the states of `design.md`, no others; a segment leaves Drained only when told that a
-//! checkpoint without it is durable; Clean segments are opened least recently freed first.
+//! Promises: the states of `design.md`, no others; a segment leaves Drained only when told to; Clean
+//! segments are opened least recently freed first.
 //! Never: looks into a segment.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use crate::clock::WriteClock;
 use crate::format::{
     Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
     UsageEntry,
 };
+use crate::log::METADATA_HEAD;
+
+/// A segment that is free or will be, in the order of allocation: by stamp.
+type Freed = (u64, u32);
 
 /// Usage of all segments.
 pub(crate) struct UsageTable {
     layout: Layout,
     pub(crate) clock: WriteClock,
     entries: Vec<UsageEntry>,
-    /// Clean segments in the order in which they will be opened.
-    clean: VecDeque<u32>,
+    clean: BTreeSet<Freed>,
+    /// Drained, and needed for nothing once a flush has covered the deltas that drained them.
+    drained: BTreeSet<Freed>,
+    /// Drained, but the last checkpoint's nodes or deltas since then are in them.
+    pinned: BTreeSet<Freed>,
+    /// Segments that were Open at the last checkpoint or since: deltas since then may be in them.
+    recent: BTreeSet<u32>,
     /// Items (pages of the table) that differ from what the tree holds.
     dirty_items: BTreeSet<u32>,
     live_blocks: u64,
-    drained_count: usize,
+    /// How many of them are tree nodes.
+    live_nodes: u64,
     /// Segments sealed since the last [`UsageTable::settle`].
     unsettled: Vec<u32>,
 }
@@ -46,19 +56,26 @@ impl UsageTable {
                 entry.state = SegmentState::Clean;
             }
         }
-        let mut clean: Vec<u32> = (0..layout.segment_count)
-            .filter(|segment| entries[*segment as usize].state == SegmentState::Clean)
-            .collect();
-        clean.sort_by_key(|segment| (entries[*segment as usize].stamp, *segment));
-        let live_blocks = entries.iter().map(|entry| u64::from(entry.live_blocks)).sum();
+        let in_state = |state: SegmentState| {
+            let numbered = (0..).zip(&entries);
+            numbered.filter(move |(_, entry)| entry.state == state)
+        };
+        let clean = in_state(SegmentState::Clean).map(|(no, entry)| (entry.stamp, no)).collect();
+        let recent = in_state(SegmentState::Open).map(|(no, _)| no).collect();
+        let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
+        let live_blocks = entries.iter().map(live).sum();
+        let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         Self {
             layout,
             clock: WriteClock::new(&layout, blocks_written),
             entries,
-            clean: clean.into(),
+            clean,
+            drained: BTreeSet::new(),
+            pinned: BTreeSet::new(),
+            recent,
             dirty_items: BTreeSet::new(),
             live_blocks,
-            drained_count: 0,
+            live_nodes,
             unsettled: Vec::new(),
         }
     }
@@ -108,24 +125,28 @@ impl UsageTable {
         self.live_blocks
     }
 
-    /// Blocks that live in segments of head `group`.
-    pub(crate) fn live_blocks_of(&self, group: u8) -> usize {
-        let of_group = self.entries.iter().filter(|entry| entry.group == group);
-        of_group.map(|entry| entry.live_blocks as usize).sum()
+    /// Those of them that are tree nodes.
+    pub(crate) fn live_nodes(&self) -> u64 {
+        self.live_nodes
     }
 
     pub(crate) fn clean_count(&self) -> usize {
         self.clean.len()
     }
 
-    /// Segments that wait for a checkpoint to become Clean.
+    /// Segments that can become Clean without a checkpoint.
     pub(crate) fn drained_count(&self) -> usize {
-        self.drained_count
+        self.drained.len()
+    }
+
+    /// Segments that wait for a checkpoint to become Clean.
+    pub(crate) fn pinned_count(&self) -> usize {
+        self.pinned.len()
     }
 
     /// The segments that will be opened next, in order.
     pub(crate) fn clean(&self) -> impl Iterator<Item = u32> {
-        self.clean.iter().copied()
+        self.clean.iter().map(|(_, segment)| *segment)
     }
 
     fn edit(&mut self, segment: u32) -> &mut UsageEntry {
@@ -135,7 +156,8 @@ impl UsageTable {
 
     /// Opens the least recently freed Clean segment for head `group`.
     pub(crate) fn open(&mut self, group: u8, sequence: u64) -> Option<u32> {
-        let segment = self.clean.pop_front()?;
+        let (_, segment) = self.clean.pop_first()?;
+        self.recent.insert(segment);
         let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
@@ -167,18 +189,27 @@ impl UsageTable {
         if entry.state == SegmentState::Sealed && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
-            self.drained_count += 1;
+            let pinned = holds_nodes(entry) || self.recent.contains(&segment);
+            let drained = if pinned { &mut self.pinned } else { &mut self.drained };
+            drained.insert((sequence, segment));
+        }
+    }
+
+    /// Everything that lives has been counted: every segment that is Sealed and holds nothing is
+    /// Drained.
+    pub(crate) fn drain_empty(&mut self, sequence: u64) {
+        for segment in 0..self.layout.segment_count {
+            self.drain_if_empty(segment, sequence);
         }
     }
 
     /// A data block lives now.
     pub(crate) fn add(&mut self, mapping: &Mapping) {
         let segment = self.layout.segment_of(mapping.address).expect("we placed it in a segment");
+        self.add_live(segment);
         let entry = self.edit(segment);
-        entry.live_blocks += 1;
         entry.write_count_sum += u64::from(mapping.history.write_count());
         entry.modified_sum += u64::from(mapping.history.modified);
-        self.live_blocks += 1;
     }
 
     /// A data block died. Where the table of a forged image does not count it, nothing more is
@@ -196,8 +227,7 @@ impl UsageTable {
     /// A tree node lives now.
     pub(crate) fn add_node(&mut self, address: u64) {
         let segment = self.layout.segment_of(address).expect("we placed it in a segment");
-        self.edit(segment).live_blocks += 1;
-        self.live_blocks += 1;
+        self.add_live(segment);
     }
 
     /// A tree node died; as for [`UsageTable::remove`].
@@ -206,36 +236,73 @@ impl UsageTable {
         self.drop_live(segment, sequence);
     }
 
+    fn add_live(&mut self, segment: u32) {
+        let entry = self.edit(segment);
+        entry.live_blocks += 1;
+        let of_nodes = holds_nodes(entry);
+        self.live_blocks += 1;
+        self.live_nodes += u64::from(of_nodes);
+    }
+
     fn drop_live(&mut self, segment: u32, sequence: u64) {
         let entry = self.edit(segment);
         if entry.live_blocks > 0 {
             entry.live_blocks -= 1;
+            let of_nodes = holds_nodes(entry);
             self.live_blocks -= 1;
+            self.live_nodes -= u64::from(of_nodes);
         }
         if !self.unsettled.contains(&segment) {
             self.drain_if_empty(segment, sequence);
         }
     }
 
-    /// Segments that hold nothing but that the last durable checkpoint may refer to, in the order
-    /// in which they were freed.
-    pub(crate) fn drained(&self) -> Vec<u32> {
-        let mut drained: Vec<u32> = (0..self.layout.segment_count)
-            .filter(|segment| self.entry(*segment).state == SegmentState::Drained)
-            .collect();
-        drained.sort_by_key(|segment| (self.entry(*segment).stamp, *segment));
-        drained
+    /// All Drained segments, in the order in which they were freed.
+    pub(crate) fn all_drained(&self) -> Vec<u32> {
+        self.drained.union(&self.pinned).map(|(_, segment)| *segment).collect()
     }
 
-    /// A checkpoint that does not refer to `segments` is durable.
+    /// The first `most` segments that nothing depends on when all chunks before number `flushed` are
+    /// durable: a flush has covered the deltas that drained them, and roll-forward does not read
+    /// them.
+    pub(crate) fn releasable(&self, flushed: u64, most: usize) -> Vec<u32> {
+        self.drained.range(..(flushed, 0)).map(|(_, segment)| *segment).take(most).collect()
+    }
+
+    /// Nothing depends on `segments` any more, which are Drained.
     pub(crate) fn release(&mut self, segments: &[u32]) {
         for &segment in segments {
             let entry = &mut self.entries[segment as usize];
             assert_eq!(entry.state, SegmentState::Drained);
             entry.state = SegmentState::Clean;
-            self.drained_count -= 1;
-            self.clean.push_back(segment);
+            let freed = (entry.stamp, segment);
+            assert!(self.drained.remove(&freed) || self.pinned.remove(&freed));
+            self.clean.insert(freed);
         }
+    }
+
+    /// Roll-forward found that `segment` was released with `stamp`; says whether it was Drained.
+    pub(crate) fn release_found(&mut self, segment: u32, stamp: u64) -> bool {
+        let Some(entry) = self.entries.get(segment as usize) else { return false };
+        if !self.drained.remove(&(entry.stamp, segment)) {
+            return false;
+        }
+        let entry = self.edit(segment);
+        entry.state = SegmentState::Clean;
+        entry.stamp = stamp;
+        self.clean.insert((stamp, segment));
+        true
+    }
+
+    /// A checkpoint is durable, and roll-forward would begin there.
+    pub(crate) fn note_checkpoint(&mut self) {
+        let open = (0..).zip(&self.entries).filter(|(_, entry)| entry.state == SegmentState::Open);
+        self.recent = open.map(|(segment, _)| segment).collect();
+        let (pinned, drained) = std::mem::take(&mut self.pinned)
+            .into_iter()
+            .partition(|(_, segment)| holds_nodes(&self.entries[*segment as usize]));
+        self.pinned = pinned;
+        self.drained.append(&mut { drained });
     }
 
     /// The entry of `segment` will differ from what the tree holds.
@@ -264,4 +331,9 @@ impl UsageTable {
     pub(crate) fn item_count(&self) -> u32 {
         self.layout.segment_count.div_ceil(USAGE_PER_ITEM)
     }
+}
+
+/// Whether the segment is the metadata head's.
+fn holds_nodes(entry: &UsageEntry) -> bool {
+    entry.group == METADATA_HEAD
 }

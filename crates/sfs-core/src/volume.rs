@@ -21,6 +21,7 @@ mod namespace;
 mod orphans;
 mod pacing;
 mod read;
+mod rebuild;
 mod recovery;
 mod scan;
 mod seek;
@@ -35,7 +36,7 @@ mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -54,6 +55,7 @@ use directory::NameHasher;
 use handles::{Handle, Handles};
 pub use make::{make, root_directory};
 use pacing::Pace;
+pub use rebuild::{Basis, Moved, Rebuild};
 use sync::SyncQueue;
 use work::Clock;
 
@@ -150,6 +152,11 @@ impl Volume {
     /// What never changes about the volume.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// Whether a write has failed, since when nothing is written any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     /// What happened since the volume was opened.

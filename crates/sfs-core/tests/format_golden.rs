@@ -53,6 +53,9 @@ const PUT: &str = "\
 const DELETE: &str = "\
      0300000011000000 0000000001020100 0000000000";
 
+const RELEASE: &str = "\
+     0400000007000000 0807060504030201";
+
 const NODE: &str = "\
      5346536e237f5a45 0102030405060708 4d00000000000000 0200000000000000 \
      0403020000000000 0000000000000000 0000000000000000 0000000000000000";
@@ -156,8 +159,9 @@ fn delta() {
         Change::Unmap { ino: 17, first: 4, last: 5 },
         Change::Put { key, value: vec![9, 8] },
         Change::Delete { key },
+        Change::Release { segment: 7, stamp: 0x0102_0304_0506_0708 },
     ];
-    let goldens = [NEXT_INO, UNMAP, PUT, DELETE];
+    let goldens = [NEXT_INO, UNMAP, PUT, DELETE, RELEASE];
     let mut all = Vec::new();
     for (change, golden) in changes.iter().zip(goldens) {
         let mut bytes = Vec::new();

@@ -45,12 +45,17 @@ fn bar(stage: Stage, total: u64) -> ProgressBar {
     let name = match stage {
         Stage::Tree => "tree",
         Stage::Log => "log",
+        Stage::Salvage => "salvage",
+        Stage::Writing => "writing",
         Stage::Summaries => "summaries",
         Stage::Data => "data",
     };
     let (bar, template) = match total {
-        0 => (ProgressBar::new_spinner(), "{msg:<10} {human_pos} blocks"),
-        _ => (ProgressBar::new(total), "{msg:<10} {wide_bar} {percent:>3}% {eta:>5}"),
+        0 => (ProgressBar::new_spinner(), "{msg:<10} {human_pos} blocks  {per_sec}"),
+        _ => (
+            ProgressBar::new(total),
+            "{msg:<10} {wide_bar} {percent:>3}%  {per_sec} blocks  {eta} left",
+        ),
     };
     let style = ProgressStyle::with_template(template).expect("the template is a constant");
     bar.with_style(style).with_message(name)

@@ -1,7 +1,8 @@
-//! The check: one stage after the other.
+//! The check: what is read, in which order, and what is said of it.
 //!
 //! Owns: the order of the stages.
-//! Promises: a tree that is not whole is said to be so, and not blamed for what it lacks.
+//! Promises: findings come in the order of the structures: superblocks, checkpoints, nodes, usage, log,
+//! names, content, references.
 //! Never: prints or writes.
 
 use std::collections::HashSet;
@@ -10,14 +11,14 @@ use std::ops::ControlFlow;
 use sfs_core::format::CheckpointRecord;
 use sfs_device::{BLOCK_SIZE, Device};
 
-use crate::mappings::Mappings;
-use crate::namespace::Namespace;
-use crate::progress::Progress;
-use crate::roll_forward::roll_forward;
-use crate::tree::Tree;
+use crate::progress::{Listener, Progress};
+use crate::roll_forward::{Rolled, roll_forward};
+use crate::scan::Chunks;
+use crate::survey::{Expected, Survey};
 use crate::usage::Usage;
+use crate::view::{Root, View};
 use crate::volume::Volume;
-use crate::{Finding, Findings, FsckError, Report, content, tree, usage};
+use crate::{Finding, Findings, FsckError, Report};
 
 /// What to check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,48 +39,77 @@ pub fn check(
 ) -> Result<Report, FsckError> {
     let mut findings = Findings::default();
     let volume = Volume::open(device, &mut findings)?;
-    let mut report = Report::default();
-    if let Some(record) = volume.checkpoint(&mut findings) {
-        report.unmounted = record.unmounted;
-        let tree = tree::read(&volume, &record, &mut findings, progress)?;
-        if tree.complete {
-            check_tree(&volume, &record, tree, options, &mut findings, &mut report, progress)?;
+    let Some(record) = volume.checkpoint(&mut findings) else {
+        return Ok(Report { findings, ..Report::default() });
+    };
+    let root = Some((record.root(), record.root_level));
+    let examined = Examined::examine(&volume, record, root, options.data, progress)?;
+    Ok(examined.report(findings, HashSet::new()))
+}
+
+/// A volume that was looked at.
+pub(crate) struct Examined<'a> {
+    pub(crate) record: CheckpointRecord,
+    pub(crate) view: View<'a>,
+    pub(crate) usage: Usage,
+    pub(crate) rolled: Rolled,
+    pub(crate) survey: Survey,
+    /// What is wrong with the usage table, and with the log past the checkpoint.
+    pub(crate) usage_findings: Findings,
+    pub(crate) log_findings: Findings,
+}
+
+impl<'a> Examined<'a> {
+    /// Reads everything that the checkpoint `record` leads to, and the log past it.
+    pub(crate) fn examine(
+        volume: &'a Volume<'a>,
+        record: CheckpointRecord,
+        root: Option<Root>,
+        data: bool,
+        listener: Listener<'_>,
+    ) -> Result<Self, FsckError> {
+        Self::finish(View::new(volume, root), record, &Chunks::new(), data, listener)
+    }
+
+    /// The same for a `view` whose damage is known, and chunks that were found past the checkpoint.
+    pub(crate) fn finish(
+        mut view: View<'a>,
+        record: CheckpointRecord,
+        found: &Chunks,
+        data: bool,
+        listener: Listener<'_>,
+    ) -> Result<Self, FsckError> {
+        let (mut usage_findings, mut log_findings) = Default::default();
+        let usage = Usage::read(&view, &mut usage_findings);
+        let rolled = roll_forward(&mut view, &record, &usage, found, &mut log_findings, listener)?;
+        let next_ino = rolled.next_ino;
+        let expected = Expected { next_ino, node_count: usage.node_count(), data };
+        let survey = Survey::take(&view, expected, listener)?;
+        survey.counts.check(&record, &usage, &mut usage_findings);
+        Ok(Self { record, view, usage, rolled, survey, usage_findings, log_findings })
+    }
+
+    /// What was found in all, after `findings`, with paths of what is found and of `named`.
+    pub(crate) fn report(&self, mut findings: Findings, named: HashSet<u64>) -> Report {
+        let mut report = Report { unmounted: self.record.unmounted, ..Report::default() };
+        let Self { view, rolled, survey, .. } = self;
+        findings.extend(&survey.nodes);
+        if survey.is_complete() {
+            findings.extend(&self.usage_findings);
+            findings.extend(&self.log_findings);
+            findings.extend(&survey.items);
+            findings.extend(&survey.files);
+            report.rolled_chunks = rolled.chunks;
+            report.files = survey.population.files;
+            report.directories = survey.population.directories;
+            report.used_bytes = survey.references.len() * BLOCK_SIZE as u64;
+            let mut inos = named;
+            inos.extend(findings.kept().iter().filter_map(Finding::ino));
+            report.paths = survey.namespace.paths(view, &inos);
         } else {
             findings.push(Finding::TreeIncomplete);
         }
+        report.findings = findings;
+        report
     }
-    report.findings = findings;
-    Ok(report)
-}
-
-fn check_tree(
-    volume: &Volume<'_>,
-    record: &CheckpointRecord,
-    tree: Tree,
-    options: &Options,
-    findings: &mut Findings,
-    report: &mut Report,
-    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<(), FsckError> {
-    let Tree { mut items, nodes, .. } = tree;
-    let table = Usage::read(volume, &items, findings);
-    usage::check(volume, record, &table, &items, &nodes, findings);
-    let rolled = roll_forward(volume, record, &table, &mut items, findings, progress)?;
-    report.rolled_chunks = rolled.chunks;
-
-    let hash_key = volume.superblock.hash_key;
-    let namespace = Namespace::read(&items, findings);
-    let population = namespace.check(&items, hash_key, rolled.next_ino, findings);
-    (report.files, report.directories) = (population.files, population.directories);
-    content::check(&items, &namespace, hash_key, findings);
-
-    let mappings = Mappings::collect(volume, &items, &nodes, findings);
-    report.used_bytes = mappings.len() * BLOCK_SIZE as u64;
-    mappings.check_summaries(volume, findings, progress)?;
-    if options.data {
-        mappings.check_data(volume, findings, progress)?;
-    }
-    let inos: HashSet<u64> = findings.kept().iter().filter_map(Finding::ino).collect();
-    report.paths = namespace.paths(&inos);
-    Ok(())
 }

@@ -2,19 +2,96 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 
-/// Checks an SFS volume that is not mounted. Nothing is written: a volume that is sound needs
-/// nothing, as mounting rolls the log forward.
+/// Checks and repairs an SFS volume that is not mounted. A volume that is sound needs neither after a
+/// power cut: mounting rolls the log forward.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "sfs-fsck", version, disable_version_flag = true)]
-#[command(after_help = "Exit codes: 0 clean, 4 damaged, 8 cannot check, 16 usage, 32 cancelled")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Exit codes, added up: 0 clean, 1 repaired, 4 errors left, 8 cannot check, 16 usage, 32 cancelled")]
 pub(crate) struct Command {
-    /// Check only (what happens without any flag, too)
+    #[command(subcommand)]
+    pub(crate) action: Option<Action>,
+
+    #[command(flatten)]
+    pub(crate) checking: Checking,
+
+    /// Print the version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+}
+
+/// What else can be done.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Shows a structure of a volume, mounted or not
+    Dump(Dump),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Dump {
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Block device or image file
+    pub(crate) device: PathBuf,
+
+    #[command(subcommand)]
+    pub(crate) what: What,
+}
+
+/// What to do about what is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Change nothing.
+    Check,
+    /// Repair what loses nothing.
+    Preen,
+    /// Repair.
+    Repair,
+    /// Ask, if there is anything to repair.
+    Ask,
+}
+
+/// A structure of a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum What {
+    /// Both superblocks
+    Superblock,
+    /// Both checkpoint slots
+    Checkpoints,
+    /// The chunks of a segment, and its entry in the usage table
+    Segment {
+        /// Number of the segment
+        segment: u32,
+    },
+    /// A tree node
+    Node {
+        /// Block address
+        address: u64,
+    },
+    /// The attributes and items of an inode
+    Inode {
+        /// Number of the inode
+        ino: u64,
+    },
+    /// The same for what is at a path
+    Path {
+        /// From the volume's root: /a/b
+        path: PathBuf,
+    },
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Checking {
+    /// Check only
     #[arg(short = 'n', conflicts_with_all = ["preen", "auto", "yes"])]
     no: bool,
 
-    /// Repair what is safe to repair, as at boot
+    /// Repair what loses nothing, as at boot; a volume that was unmounted is not read
     #[arg(short = 'p', conflicts_with = "yes")]
     preen: bool,
 
@@ -22,19 +99,19 @@ pub(crate) struct Command {
     #[arg(short = 'a', conflicts_with = "yes")]
     auto: bool,
 
-    /// Repair, and answer every question with yes
+    /// Repair whatever can be repaired
     #[arg(short = 'y')]
     yes: bool,
 
-    /// Ask before each repair
-    #[arg(short = 'r', hide = true)]
-    interactive: bool,
+    /// Ask before a repair (what happens on a terminal without -n, -p and -y)
+    #[arg(short = 'r', conflicts_with_all = ["no", "preen", "auto", "yes"])]
+    ask: bool,
 
-    /// Check even if the volume says that it is clean (which is always done)
+    /// With -p: check even if the volume was unmounted
     #[arg(short = 'f', long)]
-    force: bool,
+    pub(crate) force: bool,
 
-    /// Read all data and compare it with its checksums, too
+    /// Read all data and compare it with its checksums, too; with -y blocks that are wrong become holes
     #[arg(long)]
     pub(crate) data: bool,
 
@@ -46,17 +123,20 @@ pub(crate) struct Command {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
-    /// Print the version
-    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
-    version: Option<bool>,
-
     /// Block device or image file
-    pub(crate) device: PathBuf,
+    #[arg(required = true)]
+    pub(crate) device: Option<PathBuf>,
 }
 
-impl Command {
-    /// Whether damage was to be repaired.
-    pub(crate) fn wants_repair(&self) -> bool {
-        self.preen || self.auto || self.yes || self.interactive
+impl Checking {
+    /// What was asked for, if anything was.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        match self {
+            Self { no: true, .. } => Some(Mode::Check),
+            Self { yes: true, .. } => Some(Mode::Repair),
+            Self { preen, auto, .. } if *preen || *auto => Some(Mode::Preen),
+            Self { ask: true, .. } => Some(Mode::Ask),
+            _ => None,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a volume could not be checked at all.
+//! Why a volume could not be checked, or not be repaired.
 //!
 //! Owns: the error type; damage is no error but a finding.
 //! Promises: one line each, with the remedy where there is one.
@@ -9,7 +9,7 @@ use std::fmt;
 use sfs_core::format::FORMAT_VERSION;
 use sfs_device::DeviceError;
 
-/// Why a volume could not be checked.
+/// Why a volume could not be checked, or not be repaired.
 #[derive(Debug)]
 pub enum FsckError {
     /// The device did not give its superblock.
@@ -32,6 +32,12 @@ pub enum FsckError {
     },
     /// The caller did not want to go on.
     Cancelled,
+    /// Remedies go on finding something to do.
+    NoEnd,
+    /// Too few segments are Clean to write the repaired tree beside the damaged one.
+    NoRoom,
+    /// The repaired volume could not be written; the damaged one is as it was.
+    Write(sfs_core::Error),
 }
 
 impl fmt::Display for FsckError {
@@ -50,7 +56,17 @@ impl fmt::Display for FsckError {
                 "the device has {device} blocks and its volume {volume}: \
                  a truncated image, or the wrong partition table"
             ),
-            Self::Cancelled => f.write_str("cancelled"),
+            Self::Cancelled => f.write_str("cancelled; nothing was changed"),
+            Self::NoEnd => f.write_str(
+                "the repair comes to no end; nothing was changed: please report it, with the output of \
+                 sfs-fsck -n --json",
+            ),
+            Self::NoRoom => f.write_str(
+                "too few segments are free to write the repaired tree; nothing was changed: \
+                 copy the image to a larger device's file and repair that, or mount with -o ro and \
+                 copy what can be read",
+            ),
+            Self::Write(error) => write!(f, "nothing was changed: {error}"),
         }
     }
 }
@@ -59,7 +75,18 @@ impl std::error::Error for FsckError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Device(error) => Some(error),
+            Self::Write(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+impl From<sfs_core::Error> for FsckError {
+    fn from(error: sfs_core::Error) -> Self {
+        match error {
+            sfs_core::Error::NoSpace => Self::NoRoom,
+            sfs_core::Error::Device(error) => Self::Device(error),
+            error => Self::Write(error),
         }
     }
 }

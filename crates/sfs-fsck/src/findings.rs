@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use sfs_core::format::{Corruption, Key, SegmentState};
 
 /// Findings that are kept; further ones are only counted.
-const FINDINGS_MAX: usize = 10_000;
+const FINDINGS_MAX: usize = 1 << 20;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -186,6 +186,33 @@ impl Finding {
         match self {
             Self::SlotInvalid { .. } | Self::TreeIncomplete => Severity::Note,
             _ => Severity::Error,
+        }
+    }
+
+    /// Whether it is more than a note.
+    pub fn is_error(&self) -> bool {
+        self.severity() == Severity::Error
+    }
+
+    /// Whether what makes it go away loses nothing and needs nobody's judgment: what `-p` repairs.
+    pub fn is_safe(&self) -> bool {
+        match *self {
+            Self::SuperblockDamaged { .. }
+            | Self::CheckpointNumber { .. }
+            | Self::HeadInvalid { .. }
+            | Self::NodeUnknown { .. }
+            | Self::LinkCount { .. }
+            | Self::ParentWrong { .. }
+            | Self::OrphanMissing { .. }
+            | Self::OrphanWrong { .. }
+            | Self::UsageMissing { .. }
+            | Self::UsageExcess { .. }
+            | Self::UsageLive { .. }
+            | Self::UsageSums { .. }
+            | Self::UsageState { .. } => true,
+            Self::DirectorySize { size, counted, .. } => counted > size,
+            Self::BlockCount { blocks, counted, .. } => counted > blocks,
+            _ => self.severity() == Severity::Note,
         }
     }
 
@@ -402,7 +429,15 @@ impl Findings {
         }
     }
 
-    /// Those that were kept, in the order in which they were found; at most 10,000.
+    /// Adds all of `others`.
+    pub(crate) fn extend(&mut self, others: &Self) {
+        let room = FINDINGS_MAX.saturating_sub(self.kept.len());
+        self.kept.extend(others.kept.iter().take(room).cloned());
+        self.errors += others.errors;
+        self.notes += others.notes;
+    }
+
+    /// Those that were kept, in the order in which they were found; at most a million.
     pub fn kept(&self) -> &[Finding] {
         &self.kept
     }

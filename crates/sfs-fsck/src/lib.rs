@@ -1,30 +1,42 @@
 //! Checks an SFS volume, as a second reader of the format.
 //!
 //! Owns: the traversal of a volume and everything that must be true of it.
-//! Promises: terminates on any bytes, with memory bounded by what the device holds; every finding
+//! Promises: terminates on any bytes; memory grows with names and segments, not with data; every finding
 //! is a value; nothing is written.
 //! Never: uses the code that wrote the volume. Of `sfs_core` it knows the `format` only.
 #![deny(unsafe_code)]
 
+mod bits;
 mod check;
-mod content;
+mod edits;
 mod error;
+mod file;
 mod findings;
-mod items;
 mod log;
-mod mappings;
+mod loss;
+mod lost_found;
 mod namespace;
 mod node;
 mod progress;
+mod references;
+mod remedy;
+mod repair;
 mod report;
+mod rewrite;
 mod roll_forward;
-mod tree;
+mod salvage;
+mod scan;
+mod survey;
 mod usage;
+mod view;
 mod volume;
+mod walk;
 mod xattrs;
 
 pub use check::{Options, check};
 pub use error::FsckError;
 pub use findings::{Copy, Finding, Findings, Severity};
+pub use loss::Loss;
 pub use progress::{Progress, Stage};
+pub use repair::{Repair, Repaired, is_unmounted, repair};
 pub use report::Report;

@@ -1,16 +1,17 @@
 //! Directories: that every name leads to a file, and every file has its names.
 //!
-//! Owns: the inodes and entries of the volume, decoded.
+//! Owns: what is worth knowing of each inode and each name, without its text: 32 bytes each.
 //! Promises: each damaged thing is reported where it is, not for each of its consequences.
 //! Never: looks at what is in a file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 
-use sfs_core::format::{FIRST_INO, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX, ROOT_INO};
+use sfs_core::format::{FileKind, ItemKind, Key, NAME_LEN_MAX, ROOT_INO};
 use siphasher::sip::SipHasher13;
 
-use crate::items::Items;
+use crate::file::File;
+use crate::view::View;
 use crate::{Finding, Findings};
 
 /// Hops to the root after which a path is given up.
@@ -27,189 +28,208 @@ pub(crate) fn name_hash(hash_key: [u64; 2], name: &[u8]) -> u64 {
 }
 
 /// The cookie of a name that collides with no other.
-fn cookie(hash_key: [u64; 2], name: &[u8]) -> u64 {
+pub(crate) fn cookie(hash_key: [u64; 2], name: &[u8]) -> u64 {
     (name_hash(hash_key, name) >> 9).max(1) << 8
 }
 
 /// A directory entry.
 pub(crate) struct Entry<'a> {
-    parent: u64,
-    cookie: u64,
-    target: u64,
-    kind: FileKind,
-    name: &'a [u8],
+    pub(crate) target: u64,
+    pub(crate) kind: FileKind,
+    pub(crate) name: &'a [u8],
 }
 
-/// Every inode and every entry.
-pub(crate) struct Namespace<'a> {
+impl<'a> Entry<'a> {
+    /// Decodes an item's value.
+    pub(crate) fn decode(value: &'a [u8]) -> Option<Self> {
+        let (prefix, name) = value.split_at_checked(ENTRY_PREFIX_LEN)?;
+        let (target, kind) = prefix.split_first_chunk::<8>()?;
+        let kind = FileKind::decode(*kind.first()?)?;
+        Some(Self { target: u64::from_le_bytes(*target), kind, name })
+    }
+
+    /// The item's value.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        [&self.target.to_le_bytes(), &[self.kind as u8][..], self.name].concat()
+    }
+}
+
+/// Whether `name` can be in a directory.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    (1..=NAME_LEN_MAX).contains(&name.len())
+        && !name.contains(&b'/')
+        && !name.contains(&0)
+        && name != b"."
+        && name != b".."
+}
+
+/// An entry without its name, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    target: u64,
+    pub(crate) parent: u64,
+    pub(crate) cookie: u64,
+    kind: u8,
+}
+
+impl Name {
+    /// The item of this entry.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(self.parent, ItemKind::Dirent, self.cookie)
+    }
+}
+
+/// An inode, as far as its names are concerned.
+struct Inode {
+    ino: u64,
+    parent: u64,
+    links: u32,
+    subdirectories: u32,
     /// `None` for attributes that do not decode.
-    pub(crate) inodes: BTreeMap<u64, Option<Inode>>,
-    /// By parent and cookie.
-    entries: Vec<Entry<'a>>,
+    kind: Option<FileKind>,
+    /// Entries in it.
+    entries: u32,
+    reached: bool,
+}
+
+/// Every inode and every name.
+#[derive(Default)]
+pub(crate) struct Namespace {
+    /// By number.
+    inodes: Vec<Inode>,
+    /// By parent and cookie; once checked, by target.
+    names: Vec<Name>,
     /// Where blocks of a file are to be cut off, by inode.
     pub(crate) orphans: BTreeMap<u64, u64>,
+    /// Names of the present directory whose hash is the present one.
+    colliding: (u64, HashSet<Vec<u8>>),
 }
 
 /// How many files there are.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Population {
     pub(crate) files: u64,
     pub(crate) directories: u64,
 }
 
-impl<'a> Namespace<'a> {
-    /// Decodes inodes, entries and orphans, and finds items that cannot be.
-    pub(crate) fn read(items: &'a Items, findings: &mut Findings) -> Self {
-        let mut namespace =
-            Self { inodes: BTreeMap::new(), entries: Vec::new(), orphans: BTreeMap::new() };
-        for (key, value) in items.iter() {
-            match namespace.add(key, value) {
-                Ok(()) => {}
-                Err(finding) => findings.push(finding),
-            }
+impl Namespace {
+    /// The next inode, whose items have all come.
+    pub(crate) fn add_file(&mut self, file: &File) {
+        self.colliding = Default::default();
+        if !file.exists {
+            return;
         }
-        namespace
+        let inode = file.inode.as_ref();
+        self.inodes.push(Inode {
+            ino: file.ino,
+            parent: inode.map_or(0, |inode| inode.parent),
+            links: inode.map_or(0, |inode| inode.links),
+            subdirectories: file.subdirectories,
+            kind: inode.map(|inode| inode.kind()),
+            entries: u32::try_from(file.entries).unwrap_or(u32::MAX),
+            reached: false,
+        });
     }
 
-    fn add(&mut self, key: &Key, value: &'a [u8]) -> Result<(), Finding> {
-        let misplaced = Err(Finding::ItemMisplaced { key: *key });
-        let damaged = Finding::ItemDamaged { key: *key };
-        let Some(kind) = ItemKind::decode(key.kind) else { return misplaced };
-        let of_volume = matches!(kind, ItemKind::Orphan | ItemKind::Usage);
-        if of_volume != (key.ino == 0) {
-            return misplaced;
-        }
-        match kind {
-            ItemKind::Inode if key.offset != 0 => return misplaced,
-            ItemKind::Inode => {
-                let inode = Inode::decode(value, key.ino).ok();
-                self.inodes.insert(key.ino, inode);
-                inode.ok_or(damaged)?;
-            }
-            ItemKind::Dirent => {
-                self.entries.push(decode_entry(key, value).ok_or(damaged)?);
-            }
-            ItemKind::Orphan => {
-                let cut = value.try_into().map_err(|_| damaged)?;
-                self.orphans.insert(key.offset, u64::from_le_bytes(cut));
-            }
-            ItemKind::Mapping => {
-                crate::usage::decode_run(key, value).ok_or(damaged)?;
-            }
-            // The table is read on its own, these with their files.
-            ItemKind::Usage | ItemKind::Xattr | ItemKind::Inline => {}
-        }
-        Ok(())
-    }
-
-    /// Checks everything about names.
-    pub(crate) fn check(
-        &self,
-        items: &Items,
+    /// The next entry, of the directory whose items are coming.
+    pub(crate) fn add_entry(
+        &mut self,
+        file: &mut File,
+        cookie: u64,
+        entry: &Entry<'_>,
         hash_key: [u64; 2],
-        next_ino: u64,
         findings: &mut Findings,
-    ) -> Population {
-        self.check_owners(items, next_ino, findings);
-        for directory in self.entries.chunk_by(|a, b| a.parent == b.parent) {
-            self.check_entries(directory, hash_key, findings);
-        }
-        let reached = self.reach(findings);
-        self.check_orphans(findings);
-        let names = self.names();
-        for (ino, inode) in &self.inodes {
-            let Some(inode) = inode else { continue };
-            if inode.links == 0 && !self.orphans.contains_key(ino) {
-                findings.push(Finding::OrphanMissing { ino: *ino });
-            } else if inode.links > 0 && !reached.contains(ino) {
-                findings.push(Finding::Unreachable { ino: *ino });
-            } else {
-                self.check_links(*ino, inode, &names, findings);
-            }
-        }
-        self.population(&reached)
-    }
-
-    /// Items need attributes, and these a number that was given out.
-    fn check_owners(&self, items: &Items, next_ino: u64, findings: &mut Findings) {
-        let mut last = 0;
-        for (key, _) in items.iter().filter(|(key, _)| key.ino != 0) {
-            if key.ino == last {
-                continue;
-            }
-            last = key.ino;
-            let ino = key.ino;
-            if !self.inodes.contains_key(&ino) {
-                findings.push(Finding::InodeMissing { ino });
-            }
-            if ino != ROOT_INO && !(FIRST_INO..next_ino).contains(&ino) {
-                findings.push(Finding::InodeNumber { ino });
-            }
-        }
-    }
-
-    /// Checks the entries of one directory.
-    fn check_entries(&self, entries: &[Entry<'_>], hash_key: [u64; 2], findings: &mut Findings) {
-        let ino = entries[0].parent;
-        if self.kind_of(ino).is_some_and(|kind| kind != FileKind::Directory) {
+    ) {
+        let ino = file.ino;
+        let is_file = file.inode.is_some_and(|inode| inode.kind() != FileKind::Directory);
+        if is_file && file.entries == 0 {
             findings.push(Finding::EntryOwner { ino });
         }
-        for colliding in entries.chunk_by(|a, b| a.cookie >> 8 == b.cookie >> 8) {
-            let mut names = HashSet::new();
-            for entry in colliding {
-                let cookie = entry.cookie;
-                if !names.insert(entry.name) {
-                    findings.push(Finding::EntryTwice { ino, cookie });
+        file.entries += 1;
+        file.subdirectories += u32::from(entry.kind == FileKind::Directory);
+        if self.colliding.0 != cookie >> 8 {
+            self.colliding = (cookie >> 8, HashSet::new());
+        }
+        if !self.colliding.1.insert(entry.name.to_vec()) {
+            findings.push(Finding::EntryTwice { ino, cookie });
+        }
+        if !is_name(entry.name) {
+            findings.push(Finding::EntryName { ino, cookie });
+        }
+        if cookie & !0xff != self::cookie(hash_key, entry.name) {
+            findings.push(Finding::EntryHash { ino, cookie });
+        }
+        let kind = entry.kind as u8;
+        self.names.push(Name { target: entry.target, parent: ino, cookie, kind });
+    }
+
+    /// Checks everything about names; all have come.
+    pub(crate) fn check(&mut self, findings: &mut Findings) -> Population {
+        self.check_targets(findings);
+        self.reach(findings);
+        self.check_orphans(findings);
+        self.names.sort_unstable();
+        for inode in &self.inodes {
+            let Some(kind) = inode.kind else { continue };
+            let ino = inode.ino;
+            if inode.links == 0 && !self.orphans.contains_key(&ino) {
+                findings.push(Finding::OrphanMissing { ino });
+            } else if inode.links > 0 && !inode.reached {
+                findings.push(Finding::Unreachable { ino });
+            } else {
+                self.check_links(inode, kind, findings);
+            }
+        }
+        self.population()
+    }
+
+    fn index_of(&self, ino: u64) -> Option<usize> {
+        self.inodes.binary_search_by_key(&ino, |inode| inode.ino).ok()
+    }
+
+    fn check_targets(&self, findings: &mut Findings) {
+        for Name { target, parent: ino, cookie, kind } in self.names.iter().copied() {
+            match self.index_of(target).map(|index| self.inodes[index].kind) {
+                None => findings.push(Finding::EntryDangling { ino, cookie, target }),
+                Some(Some(other)) if other as u8 != kind => {
+                    findings.push(Finding::EntryKind { ino, cookie, target });
                 }
-                self.check_entry(entry, hash_key, findings);
+                Some(_) => {}
             }
         }
     }
 
-    fn check_entry(&self, entry: &Entry<'_>, hash_key: [u64; 2], findings: &mut Findings) {
-        let Entry { parent: ino, cookie: at, target, kind, name } = *entry;
-        if !is_name(name) {
-            findings.push(Finding::EntryName { ino, cookie: at });
-        }
-        if at & !0xff != cookie(hash_key, name) {
-            findings.push(Finding::EntryHash { ino, cookie: at });
-        }
-        if !self.inodes.contains_key(&target) {
-            findings.push(Finding::EntryDangling { ino, cookie: at, target });
-        } else if self.kind_of(target).is_some_and(|other| other != kind) {
-            findings.push(Finding::EntryKind { ino, cookie: at, target });
-        }
-    }
-
-    fn kind_of(&self, ino: u64) -> Option<FileKind> {
-        self.inodes.get(&ino).copied().flatten().map(|inode| inode.kind())
-    }
-
-    /// The entries of directory `ino`.
-    fn entries_of(&self, ino: u64) -> &[Entry<'a>] {
-        let first = self.entries.partition_point(|entry| entry.parent < ino);
-        let count = self.entries[first..].partition_point(|entry| entry.parent == ino);
-        &self.entries[first..first + count]
-    }
-
-    /// Every inode that a path from the root leads to.
-    fn reach(&self, findings: &mut Findings) -> HashSet<u64> {
-        if self.kind_of(ROOT_INO) != Some(FileKind::Directory) {
+    /// Marks every inode that a path from the root leads to.
+    fn reach(&mut self, findings: &mut Findings) {
+        let root = self.index_of(ROOT_INO);
+        let is_directory =
+            root.is_some_and(|root| self.inodes[root].kind == Some(FileKind::Directory));
+        if !is_directory {
             findings.push(Finding::RootMissing);
         }
-        let mut reached = HashSet::from([ROOT_INO]);
-        let mut rest = vec![ROOT_INO];
-        while let Some(ino) = rest.pop() {
-            let targets = self.entries_of(ino).iter().map(|entry| entry.target);
-            rest.extend(targets.filter(|target| reached.insert(*target)));
+        let mut rest: Vec<usize> = root.into_iter().collect();
+        rest.iter().for_each(|root| self.inodes[*root].reached = true);
+        while let Some(index) = rest.pop() {
+            if self.inodes[index].entries == 0 {
+                continue;
+            }
+            let ino = self.inodes[index].ino;
+            let first = self.names.partition_point(|name| name.parent < ino);
+            let count = self.names[first..].partition_point(|name| name.parent == ino);
+            for at in first..first + count {
+                let Some(index) = self.index_of(self.names[at].target) else { continue };
+                if !std::mem::replace(&mut self.inodes[index].reached, true) {
+                    rest.push(index);
+                }
+            }
         }
-        reached
     }
 
     fn check_orphans(&self, findings: &mut Findings) {
         for (ino, cut) in &self.orphans {
-            let is_sound = match self.inodes.get(ino) {
-                Some(Some(inode)) => inode.links > 0 || *cut == 0,
-                Some(None) => true,
+            let is_sound = match self.index_of(*ino).map(|index| &self.inodes[index]) {
+                Some(Inode { kind: Some(_), links, .. }) => *links > 0 || *cut == 0,
+                Some(_) => true,
                 None => false,
             };
             if !is_sound {
@@ -218,48 +238,35 @@ impl<'a> Namespace<'a> {
         }
     }
 
-    /// The directories that hold each inode, one for each of its names.
-    fn names(&self) -> BTreeMap<u64, Vec<u64>> {
-        let mut names: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for entry in &self.entries {
-            names.entry(entry.target).or_default().push(entry.parent);
-        }
-        names
+    /// The entries that lead to `ino`. After [`Namespace::check`].
+    pub(crate) fn names_of(&self, ino: u64) -> &[Name] {
+        let first = self.names.partition_point(|name| name.target < ino);
+        let count = self.names[first..].partition_point(|name| name.target == ino);
+        &self.names[first..first + count]
     }
 
-    fn check_links(
-        &self,
-        ino: u64,
-        inode: &Inode,
-        names: &BTreeMap<u64, Vec<u64>>,
-        findings: &mut Findings,
-    ) {
-        let holders = names.get(&ino).map_or(&[][..], Vec::as_slice);
-        let (links, entries) = (inode.links, self.entries_of(ino));
-        let is_directory = inode.kind() == FileKind::Directory;
-        let subdirectories = entries.iter().filter(|entry| entry.kind == FileKind::Directory);
+    fn check_links(&self, inode: &Inode, kind: FileKind, findings: &mut Findings) {
+        let Inode { ino, links, .. } = *inode;
+        let names = self.names_of(ino);
+        let is_directory = kind == FileKind::Directory;
         let counted = match (is_directory, links) {
             // Removed, while someone still has it open.
-            (true, 0) => (holders.len() + entries.len()) as u64,
-            (true, _) => 2 + subdirectories.count() as u64,
-            (false, _) => holders.len() as u64,
+            (true, 0) => names.len() as u64 + u64::from(inode.entries),
+            (true, _) => 2 + u64::from(inode.subdirectories),
+            (false, _) => names.len() as u64,
         };
         if u64::from(links) != counted {
             findings.push(Finding::LinkCount { ino, links, counted });
         }
-        let counted = entries.len() as u64;
-        if is_directory && inode.size != counted {
-            findings.push(Finding::DirectorySize { ino, size: inode.size, counted });
-        }
         let names_allowed = usize::from(ino != ROOT_INO);
-        if is_directory && holders.len() > names_allowed {
+        if is_directory && names.len() > names_allowed {
             findings.push(Finding::DirectoryTwice { ino });
             return;
         }
-        let expected = match (is_directory, holders) {
+        let expected = match (is_directory, names) {
             (false, _) => 0,
             (true, _) if ino == ROOT_INO => ROOT_INO,
-            (true, [holder]) => *holder,
+            (true, [name]) => name.parent,
             (true, _) => return,
         };
         if inode.parent != expected {
@@ -267,62 +274,32 @@ impl<'a> Namespace<'a> {
         }
     }
 
-    fn population(&self, reached: &HashSet<u64>) -> Population {
-        let is_directory = |ino: &&u64| self.kind_of(**ino) == Some(FileKind::Directory);
-        let present = reached.iter().filter(|ino| self.inodes.contains_key(ino)).count() as u64;
-        let directories = reached.iter().filter(is_directory).count() as u64;
-        Population { files: present - directories, directories }
+    fn population(&self) -> Population {
+        let reached = self.inodes.iter().filter(|inode| inode.reached);
+        let directory = |inode: &&Inode| inode.kind == Some(FileKind::Directory);
+        let directories = reached.clone().filter(directory).count() as u64;
+        Population { files: reached.count() as u64 - directories, directories }
     }
 
-    /// A path to each of `inos`, where there is one.
-    pub(crate) fn paths(&self, inos: &HashSet<u64>) -> BTreeMap<u64, Vec<u8>> {
-        let by_target = || {
-            let mut first_names: BTreeMap<u64, &Entry<'_>> = BTreeMap::new();
-            for entry in &self.entries {
-                first_names.entry(entry.target).or_insert(entry);
+    /// A path to each of `inos`, where there is one. After [`Namespace::check`].
+    pub(crate) fn paths(&self, view: &View<'_>, inos: &HashSet<u64>) -> BTreeMap<u64, Vec<u8>> {
+        inos.iter().filter_map(|ino| Some((*ino, self.path(view, *ino)?))).collect()
+    }
+
+    /// A path to `ino`, if there is one. After [`Namespace::check`].
+    pub(crate) fn path(&self, view: &View<'_>, ino: u64) -> Option<Vec<u8>> {
+        let (mut names, mut at) = (Vec::new(), ino);
+        while at != ROOT_INO {
+            let name = self.names_of(at).first()?;
+            names.push(Entry::decode(&view.get(&name.key())?)?.name.to_vec());
+            at = name.parent;
+            if names.len() > PATH_DEPTH_MAX {
+                return None;
             }
-            first_names
-        };
-        let first_names = if inos.is_empty() { BTreeMap::new() } else { by_target() };
-        let path = |ino: &u64| Some((*ino, path_of(*ino, &first_names)?));
-        inos.iter().filter_map(path).collect()
-    }
-}
-
-fn path_of(ino: u64, first_names: &BTreeMap<u64, &Entry<'_>>) -> Option<Vec<u8>> {
-    let (mut names, mut at) = (Vec::new(), ino);
-    while at != ROOT_INO {
-        let entry = first_names.get(&at)?;
-        names.push(entry.name);
-        at = entry.parent;
-        if names.len() > PATH_DEPTH_MAX {
-            return None;
         }
+        names.reverse();
+        let names: Vec<Vec<u8>> =
+            names.into_iter().map(|name| [b"/", &name[..]].concat()).collect();
+        Some(if names.is_empty() { b"/".to_vec() } else { names.concat() })
     }
-    let mut path = Vec::new();
-    for name in names.iter().rev() {
-        path.push(b'/');
-        path.extend_from_slice(name);
-    }
-    Some(if path.is_empty() { b"/".to_vec() } else { path })
-}
-
-fn decode_entry<'a>(key: &Key, value: &'a [u8]) -> Option<Entry<'a>> {
-    let (prefix, name) = value.split_at_checked(ENTRY_PREFIX_LEN)?;
-    let (target, kind) = prefix.split_first_chunk::<8>()?;
-    Some(Entry {
-        parent: key.ino,
-        cookie: key.offset,
-        target: u64::from_le_bytes(*target),
-        kind: FileKind::decode(*kind.first()?)?,
-        name,
-    })
-}
-
-fn is_name(name: &[u8]) -> bool {
-    (1..=NAME_LEN_MAX).contains(&name.len())
-        && !name.contains(&b'/')
-        && !name.contains(&0)
-        && name != b"."
-        && name != b".."
 }

@@ -22,6 +22,17 @@ pub(crate) enum Content<'a> {
     Inner(Vec<(Key, NodePointer)>),
 }
 
+impl Content<'_> {
+    /// The keys in it, ascending.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let (items, children) = match self {
+            Self::Leaf(items) => (&items[..], &[][..]),
+            Self::Inner(children) => (&[][..], &children[..]),
+        };
+        items.iter().map(|(key, _)| key).chain(children.iter().map(|(key, _)| key))
+    }
+}
+
 /// Decodes a node whose checksum has been verified.
 pub(crate) fn decode(
     bytes: &[u8; BLOCK_SIZE],

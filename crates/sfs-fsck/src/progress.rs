@@ -11,10 +11,14 @@ use crate::FsckError;
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the tree. Nobody knows how many nodes there are: the total is 0.
+    /// Reading the tree; counts nodes. The total is what the usage table says, or 0.
     Tree,
     /// Rolling forward over the chunks past the checkpoint; total 0.
     Log,
+    /// Searching every segment for what is left of a damaged tree; counts blocks.
+    Salvage,
+    /// Writing what was repaired; total 0.
+    Writing,
     /// Comparing mappings with summaries; counts blocks that are mapped.
     Summaries,
     /// Reading data blocks; counts them.

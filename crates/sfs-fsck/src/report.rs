@@ -9,7 +9,10 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::{Finding, Findings, Severity};
+use crate::{Finding, Findings, Loss, Severity};
+
+/// Findings that anybody reads.
+const SHOWN_MAX: usize = 10_000;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +38,11 @@ impl Report {
         self.findings.errors()
     }
 
+    /// The findings that are printed: the first 10,000.
+    pub fn shown(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.kept().iter().take(SHOWN_MAX)
+    }
+
     /// A path of an inode that a finding names.
     pub fn path(&self, ino: u64) -> Option<&[u8]> {
         self.paths.get(&ino).map(Vec::as_slice)
@@ -52,10 +60,28 @@ impl Report {
         }
     }
 
+    /// The line for `loss`: with the path, where one is known.
+    pub fn loss_line(&self, loss: &Loss) -> String {
+        match loss.ino().and_then(|ino| self.path(ino)) {
+            Some(path) => format!("lost: {}: {loss}", path.escape_ascii()),
+            None => format!("lost: {loss}"),
+        }
+    }
+
+    /// `loss` as a JSON object, with the path, where one is known.
+    pub fn loss_to_json(&self, loss: &Loss) -> Value {
+        let mut value = json!(loss);
+        value["message"] = json!(loss.to_string());
+        if let Some(path) = loss.ino().and_then(|ino| self.path(ino)) {
+            value["path"] = json!(path.escape_ascii().to_string());
+        }
+        value
+    }
+
     /// The report as one JSON object.
     pub fn to_json(&self) -> Value {
         let findings: Vec<Value> =
-            self.findings.kept().iter().map(|finding| self.finding_to_json(finding)).collect();
+            self.shown().map(|finding| self.finding_to_json(finding)).collect();
         json!({
             "clean": self.errors() == 0,
             "errors": self.errors(),

@@ -1,20 +1,21 @@
-//! Roll-forward: the batches past the checkpoint, applied to the items in memory.
+//! Roll-forward: the batches past the checkpoint, as edits of its tree.
 //!
 //! Owns: where the next chunk can be, and the effect of a batch.
 //! Promises: each chunk is used once, as sequence numbers grow, so it ends with the log.
 //! Never: writes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
     Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, ItemKind, Key,
     Mapping, SegmentState, Structure, SummaryEntry, VALUE_LEN_MAX,
 };
 
-use crate::items::Items;
 use crate::log;
 use crate::progress::{Listener, Stage, tell};
+use crate::scan::Chunks;
 use crate::usage::Usage;
+use crate::view::View;
 use crate::volume::Volume;
 use crate::{Finding, Findings, FsckError};
 
@@ -22,70 +23,91 @@ use crate::{Finding, Findings, FsckError};
 const ROOM_MIN: u32 = 2;
 
 /// The log past a checkpoint.
-struct Log {
+struct Log<'f> {
     next_sequence: u64,
     previous: u32,
     /// Segment and next block of each head.
     heads: BTreeMap<u8, (u32, u32)>,
-    /// Segments that may be opened, in this order.
-    clean: VecDeque<u32>,
+    /// Segments that may be opened, by stamp.
+    clean: BTreeSet<(u64, u32)>,
+    found: &'f Chunks,
 }
 
 /// What the log said.
+#[derive(Default)]
 pub(crate) struct Rolled {
     /// Chunks that took effect.
     pub(crate) chunks: u64,
     /// Inode numbers below this one have been given out.
     pub(crate) next_ino: u64,
+    /// Where the log ends: what the next chunk would be.
+    pub(crate) next_sequence: u64,
+    pub(crate) previous: u32,
+    /// The time of the last chunk, in ticks.
+    pub(crate) time: u32,
+    /// Segments that chunks past the checkpoint are in.
+    pub(crate) segments: BTreeSet<u32>,
 }
 
-/// Applies what the log holds past `record` to `items`.
+/// Applies what the log holds past `record` to `view`. Where the usage table does not lead to the next
+/// chunk, it may be among those that were `found`.
 pub(crate) fn roll_forward(
-    volume: &Volume<'_>,
+    view: &mut View<'_>,
     record: &CheckpointRecord,
     usage: &Usage,
-    items: &mut Items,
+    found: &Chunks,
     findings: &mut Findings,
     listener: Listener<'_>,
 ) -> Result<Rolled, FsckError> {
-    let mut log = Log::new(volume, record, usage);
-    let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino };
+    let volume = view.volume;
+    let mut log = Log::new(volume, record, usage, found);
+    let mut rolled = Rolled { chunks: 0, next_ino: record.next_ino, ..Rolled::default() };
     let (mut batch, mut blocks) = (Vec::new(), 0);
     while let Some(chunk) = log.next(volume) {
         blocks += chunk.block_count();
         tell(listener, Stage::Log, blocks, 0)?;
         let is_end = chunk.header.end;
+        rolled.segments.extend(volume.layout().segment_of(chunk.header.address));
+        rolled.time = rolled.time.max(chunk.header.time);
         batch.push(chunk);
         if !is_end {
             continue;
         }
-        if let Err(finding) = apply(&batch, items, &mut rolled.next_ino) {
-            findings.push(finding);
-            break;
+        match apply(&batch, view, &mut rolled.next_ino) {
+            Ok(released) => log.clean.extend(released),
+            Err(finding) => {
+                findings.push(finding);
+                break;
+            }
         }
         rolled.chunks += batch.len() as u64;
         batch.clear();
     }
+    (rolled.next_sequence, rolled.previous) = (log.next_sequence, log.previous);
     Ok(rolled)
 }
 
-impl Log {
-    fn new(volume: &Volume<'_>, record: &CheckpointRecord, usage: &Usage) -> Self {
+impl<'f> Log<'f> {
+    fn new(
+        volume: &Volume<'_>,
+        record: &CheckpointRecord,
+        usage: &Usage,
+        found: &'f Chunks,
+    ) -> Self {
         let layout = volume.layout();
         let heads = record.heads.iter().filter(|head| {
             head.segment < layout.segment_count && head.next_block <= layout.segment_blocks
         });
-        let mut clean: Vec<(u64, u32)> = usage
+        let clean = usage
             .iter()
             .filter(|(_, entry)| matches!(entry.state, SegmentState::Clean | SegmentState::Drained))
-            .map(|(segment, entry)| (entry.stamp, segment))
-            .collect();
-        clean.sort_unstable();
+            .map(|(segment, entry)| (entry.stamp, segment));
         Self {
             next_sequence: record.next_sequence,
             previous: record.previous,
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
-            clean: clean.into_iter().map(|(_, segment)| segment).collect(),
+            clean: clean.collect(),
+            found,
         }
     }
 
@@ -101,12 +123,19 @@ impl Log {
                     .map(|chunk| (chunk, segment, block))
             })
             .or_else(|| {
-                let segment = *self.clean.front()?;
+                let (_, segment) = *self.clean.first()?;
                 self.expected(volume, segment, 0).map(|chunk| (chunk, segment, 0))
+            })
+            .or_else(|| {
+                let places = self.found.get(&self.next_sequence)?;
+                places.iter().find_map(|(segment, block)| {
+                    let chunk = self.expected(volume, *segment, *block)?;
+                    Some((chunk, *segment, *block))
+                })
             });
         let (chunk, segment, block) = found?;
-        if self.clean.front() == Some(&segment) {
-            self.clean.pop_front();
+        if block == 0 {
+            self.clean.retain(|(_, other)| *other != segment);
         }
         self.heads.insert(chunk.header.head, (segment, block + chunk.block_count() as u32));
         self.next_sequence = self.next_sequence.checked_add(1)?;
@@ -125,8 +154,13 @@ impl Log {
     }
 }
 
-/// Applies a batch: unmaps, then items, then the mappings of its data.
-fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Result<(), Finding> {
+/// Applies a batch: unmaps, then items, then the mappings of its data. Gives the segments that it
+/// releases.
+fn apply(
+    batch: &[ChunkSummary],
+    view: &mut View<'_>,
+    next_ino: &mut u64,
+) -> Result<Vec<(u64, u32)>, Finding> {
     let at = batch.last().map_or(0, |chunk| chunk.header.address);
     let damaged = |corruption| Finding::DeltaDamaged { corruption };
     let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
@@ -136,17 +170,19 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
         match *change {
             Change::Unmap { first, last, .. } if first > last => return Err(damaged(wrong)),
             Change::Unmap { ino, first, last } => {
-                items.unmap(ino, first..=last).map_err(damaged)?;
+                view.unmap(ino, first..=last).map_err(damaged)?;
             }
             Change::NextIno(ino) => *next_ino = ino.max(*next_ino),
-            Change::Put { .. } | Change::Delete { .. } => {}
+            Change::Put { .. } | Change::Delete { .. } | Change::Release { .. } => {}
         }
     }
+    let mut released = Vec::new();
     for change in changes {
         match change {
+            Change::Release { segment, stamp } => released.push((stamp, segment)),
             Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => return Err(damaged(wrong)),
-            Change::Put { key, value } => items.put(said_key(&key, at)?, value.into()),
-            Change::Delete { key } => items.delete(&said_key(&key, at)?),
+            Change::Put { key, value } => view.edits.put(said_key(&key, at)?, value),
+            Change::Delete { key } => view.edits.delete(said_key(&key, at)?),
             Change::Unmap { .. } | Change::NextIno(_) => {}
         }
     }
@@ -157,10 +193,10 @@ fn apply(batch: &[ChunkSummary], items: &mut Items, next_ino: &mut u64) -> Resul
                 continue;
             };
             let mapping = Mapping { address, checksum, history };
-            items.map(ino, block, mapping).map_err(damaged)?;
+            view.map(ino, block, Some(mapping)).map_err(damaged)?;
         }
     }
-    Ok(())
+    Ok(released)
 }
 
 /// A key that a delta may name: mappings follow from the summaries, usage from the checkpoint.

@@ -55,9 +55,9 @@ impl<'a> Volume<'a> {
     }
 
     /// The block at `address`, which is on the device; a finding if the device does not give it.
-    pub(crate) fn read(&self, address: u64, findings: &mut Findings) -> Option<Box<[Block]>> {
-        let mut block = Block::zeroed(1);
-        if self.device.read(address, &mut block).is_err() {
+    pub(crate) fn read(&self, address: u64, findings: &mut Findings) -> Option<Box<Block>> {
+        let mut block = Box::new(Block([0; BLOCK_SIZE]));
+        if self.device.read(address, std::slice::from_mut(&mut *block)).is_err() {
             findings.push(Finding::Unreadable { address });
             return None;
         }

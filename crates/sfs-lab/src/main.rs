@@ -3,6 +3,7 @@
 
 mod model;
 mod peers;
+mod remainder;
 mod replay;
 mod reproduce;
 mod simulate;
@@ -28,6 +29,8 @@ enum Command {
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
+    /// Compare where a sync writes what waits.
+    Remainder(remainder::Arguments),
     /// Run every policy on every generator and every trace.
     Table(table::Arguments),
 }
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
         Command::Model(arguments) => model::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
+        Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
     }
 }

@@ -110,13 +110,13 @@ impl Outcome {
 
     /// The heading of [`Outcome::csv`].
     pub const CSV_HEADING: &str = "workload,placement,victims,groups,utilization,segments,\
-        segment_blocks,buffer_segments,seed,amplification_log,amplification_user,coalesced,\
+        segment_blocks,buffer_segments,writing,seed,amplification_log,amplification_user,coalesced,\
         write_cost,victim_utilization,nanoseconds_per_write";
 
     /// One line of a table.
     pub fn csv(&self) -> String {
         format!(
-            "{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
+            "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
             self.workload,
             self.placement,
             self.victims,
@@ -125,6 +125,7 @@ impl Outcome {
             self.space.segments,
             self.space.segment_blocks,
             self.buffering.segments,
+            self.buffering.writing,
             self.seed,
             self.amplification_log,
             self.amplification_user,

@@ -4,18 +4,23 @@
 //! Promises: the same outcome for the same experiment, but for the time it took.
 //! Never: prints.
 
-use std::time::Instant;
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use sfs_core::policy;
 
-use crate::oracle::FutureKnowledge;
+use crate::oracle::{Future, FutureIndex, FutureKnowledge};
 use crate::outcome::Outcome;
-use crate::simulation::{Buffering, Simulation, SpaceRequest};
+use crate::simulation::{Buffering, Simulation, Space, SpaceRequest};
 use crate::workload::{Operation, Source};
 
 /// Name of the placement that only the laboratory has.
 pub const ORACLE: &str = "future-knowledge";
+
+/// Name of the victim selection that goes with it.
+pub const ORACLE_VICTIMS: &str = "future-index";
 
 /// What is to be tried.
 #[derive(Clone, Debug)]
@@ -26,6 +31,10 @@ pub struct Experiment<'a> {
     pub workload: String,
     /// The volume.
     pub space: SpaceRequest,
+    /// The volume's own sizes instead.
+    pub exact: Option<Space>,
+    /// Part of the users' blocks that is written once and never again, before the others.
+    pub dummy: f64,
     /// The write buffer.
     pub buffering: Buffering,
     /// Name of the placement.
@@ -48,51 +57,54 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 impl Experiment<'_> {
     /// Carries it out.
     pub fn run(&self, progress: Progress<'_>) -> Result<Outcome> {
-        if self.placement == ORACLE && self.buffering.segments > 0 {
-            bail!("{ORACLE} knows writes by their number, which a write buffer changes");
-        }
         let request = SpaceRequest { blocks: self.source.block_count(), ..self.space };
-        let space = request.space()?;
+        let space = self.exact.map_or_else(|| request.space(), Ok)?;
+        let dummies = (f64::from(space.blocks) * self.dummy) as u32;
+        if dummies > space.blocks - 2 || self.source.block_count().is_some() && dummies > 0 {
+            bail!("a generator needs two blocks beside the dummies, and a trace has its own");
+        }
         let blocks = u64::from(space.blocks);
         let warm_up = (self.warm_up * blocks as f64) as u64;
         let total = warm_up + (self.measure * blocks as f64) as u64;
-        let victims = match (&self.victims, self.placement.as_str()) {
-            (Some(name), _) => name.as_str(),
-            (None, ORACLE) => "greedy",
-            (None, name) => policy::default_victims(name),
-        };
         let size = u64::from(space.segments) * u64::from(space.segment_blocks);
-        let victims = policy::victims_by(victims, space.segments, space.segment_blocks, size)
-            .with_context(|| format!("no victim selection {victims}"))?;
-        let mut stream = self.source.stream(space.blocks, self.seed);
+        let mut stream = self.source.stream(space.blocks - dummies, self.seed);
+        let mut draw = || stream.next().behind(dummies);
         let mut recorded = Vec::new();
-        let (placement, tick_log2): (Box<dyn policy::Placement>, u32) = if self.placement == ORACLE
-        {
+        let mut future = None;
+        let mut tick_log2 = policy::tick_blocks_log2(size);
+        let placement: Box<dyn policy::Placement> = if self.placement == ORACLE {
             recorded.extend((0..space.blocks).map(Operation::write));
-            recorded.extend((0..total).map(|_| stream.next()));
-            (Box::new(FutureKnowledge::new(&recorded, space.blocks, space.segment_blocks)), 0)
+            recorded.extend((0..total).map(|_| draw()));
+            tick_log2 = 0;
+            let known = Arc::new(Future::new(&recorded, space.blocks));
+            future = Some(Arc::clone(&known));
+            Box::new(FutureKnowledge::new(known, space.blocks, space.segment_blocks))
         } else {
-            let tick_log2 = policy::tick_blocks_log2(size);
-            let placement = policy::placement(
-                &self.placement,
-                self.groups,
-                space.segments,
-                space.segment_blocks,
-                size,
-            );
-            let none = || format!("no placement {}", self.placement);
-            (placement.with_context(none)?, tick_log2)
+            let (segments, segment_blocks) = (space.segments, space.segment_blocks);
+            policy::placement(&self.placement, self.groups, segments, segment_blocks, size)
+                .with_context(|| format!("no placement {}", self.placement))?
+        };
+        let victims: Box<dyn policy::VictimSelection> = match &self.victims {
+            None if future.is_some() => Box::new(FutureIndex),
+            Some(name) if future.is_some() && name == ORACLE_VICTIMS => Box::new(FutureIndex),
+            name => {
+                let default = || policy::default_victims(&self.placement);
+                let name = name.as_deref().unwrap_or_else(default);
+                policy::victims_by(name, space.segments, space.segment_blocks, size)
+                    .with_context(|| format!("no victim selection {name}"))?
+            }
         };
         let names = (placement.name(), victims.name());
         let mut simulation = Simulation::new(&space, self.buffering, placement, victims, tick_log2);
+        simulation.know(future);
         for block in 0..space.blocks {
             simulation.operate(Operation::write(block));
         }
         let mut recorded = recorded.into_iter().skip(space.blocks as usize);
-        let mut next = || recorded.next().unwrap_or_else(|| stream.next());
+        let mut next = || recorded.next().unwrap_or_else(&mut draw);
         let step = (blocks / 4).clamp(1, 1 << 20);
         let mut done = 0;
-        let mut began = Instant::now();
+        let mut began = processor_time();
         let mut counted = 0;
         while done < total {
             let bound = if done < warm_up { warm_up } else { total };
@@ -103,14 +115,24 @@ impl Experiment<'_> {
             done += count;
             if done == warm_up {
                 simulation.start_counting();
-                began = Instant::now();
+                began = processor_time();
                 counted = done;
             } else if done > warm_up {
                 simulation.sample();
             }
             progress(done, total);
         }
-        let nanoseconds = began.elapsed().as_nanos() as f64 / (done - counted).max(1) as f64;
+        let spent = processor_time().saturating_sub(began);
+        let nanoseconds = spent.as_nanos() as f64 / (done - counted).max(1) as f64;
         Ok(Outcome::new(self, space, names, simulation.counters().clone(), nanoseconds))
     }
+}
+
+/// Time that this thread has had a processor for, since some moment: other programs must not count.
+/// Where the system does not tell (only Linux does), the time of day.
+fn processor_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = text.as_deref().and_then(|text| text.split(' ').next()?.parse().ok());
+    let day = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    nanoseconds.map_or_else(day, Duration::from_nanos)
 }

@@ -11,8 +11,8 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use sfs_core::policy;
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE};
-use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
+use sfs_lab::run::{Experiment, ORACLE, ORACLE_VICTIMS};
+use sfs_lab::simulation::{Buffering, Remainder, Space, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
 /// What lasts longer shows a bar.
@@ -41,12 +41,27 @@ pub(crate) struct Arguments {
     /// Blocks of a segment; a trace has its own size.
     #[arg(long, default_value_t = 512)]
     segment_blocks: u32,
+    /// All segments of the volume, instead of what --utilization and --live-segments say.
+    #[arg(long, requires = "live_blocks")]
+    segments: Option<u32>,
+    /// Users' blocks, with --segments.
+    #[arg(long, requires = "segments")]
+    live_blocks: Option<u32>,
     /// Part of the segments that is kept clean.
     #[arg(long, default_value_t = 0.02)]
     reserve: f64,
+    /// Segments that are kept clean, with --segments.
+    #[arg(long, requires = "segments")]
+    reserve_segments: Option<u32>,
+    /// Part of the users' blocks that is written first, and never again.
+    #[arg(long, default_value_t = 0.0)]
+    dummy: f64,
     /// Write buffer, in segments.
     #[arg(long, default_value_t = 0)]
     buffer: u32,
+    /// Write buffer, in blocks.
+    #[arg(long, conflicts_with = "buffer")]
+    buffer_blocks: Option<u32>,
     /// How the buffer is written; by default deferred for sfs, on heads for others.
     #[arg(long)]
     writing: Option<Writing>,
@@ -79,7 +94,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.list {
         println!("placements: {} {ORACLE}", policy::PLACEMENTS.join(" "));
-        println!("victims: {}", policy::VICTIMS.join(" "));
+        println!("victims: {} {ORACLE_VICTIMS}", policy::VICTIMS.join(" "));
         return Ok(());
     }
     if let Some(path) = arguments.workload.strip_prefix("trace:")
@@ -101,6 +116,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 impl Arguments {
+    fn exact(&self) -> Option<Space> {
+        let (segments, blocks) = self.segments.zip(self.live_blocks)?;
+        let share = (f64::from(segments) * self.reserve).round() as u32;
+        let reserve = self.reserve_segments.unwrap_or(share).max(2);
+        Some(Space { blocks, segment_blocks: self.segment_blocks, segments, reserve })
+    }
+
     fn experiment<'a>(&self, source: &'a Source) -> Experiment<'a> {
         Experiment {
             source,
@@ -112,8 +134,11 @@ impl Arguments {
                 reserve: self.reserve,
                 blocks: None,
             },
+            exact: self.exact(),
+            dummy: self.dummy,
             buffering: Buffering {
                 segments: self.buffer,
+                blocks: self.buffer_blocks,
                 writing: self.writing.unwrap_or_else(|| Writing::of(&self.placement)),
                 remainder: self.remainder,
                 sync_interval: self.sync_interval,

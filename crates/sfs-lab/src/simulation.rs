@@ -10,14 +10,17 @@ mod counters;
 mod log;
 mod space;
 
+use std::sync::Arc;
+
 use sfs_core::format::History;
 use sfs_core::policy::{Candidate, Placement, VictimSelection};
 
 pub use counters::{Counters, HISTOGRAM_BINS};
 pub use space::{Space, SpaceRequest};
 
+use crate::oracle::Future;
 use crate::workload::Operation;
-use buffer::Buffer;
+use buffer::{Buffer, GroupLives};
 use log::Log;
 
 /// How the write buffer is written out.
@@ -28,6 +31,22 @@ pub enum Writing {
     Heads,
     /// Groups that fill segments, in whole segments; the rest waits (SFS).
     Deferred,
+    /// The largest groups, to their heads; the others wait (the volume).
+    Largest,
+    /// The groups whose blocks live longest, to their heads; what will soon be overwritten waits,
+    /// without end.
+    Coldest,
+}
+
+impl std::fmt::Display for Writing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Heads => "heads",
+            Self::Deferred => "deferred",
+            Self::Largest => "largest",
+            Self::Coldest => "coldest",
+        })
+    }
 }
 
 impl Writing {
@@ -55,6 +74,8 @@ pub enum Remainder {
 pub struct Buffering {
     /// Its size in segments; zero: every write goes to the log at once.
     pub segments: u32,
+    /// Its size in blocks instead.
+    pub blocks: Option<u32>,
     /// How it is written out.
     pub writing: Writing,
     /// Where a sync writes what waits.
@@ -67,10 +88,17 @@ impl Buffering {
     /// None.
     pub const NONE: Self = Self {
         segments: 0,
+        blocks: None,
         writing: Writing::Heads,
         remainder: Remainder::Pure,
         sync_interval: None,
     };
+
+    /// Its size in blocks, with segments of so many.
+    fn capacity(&self, segment_blocks: u32) -> usize {
+        self.blocks
+            .map_or(self.segments as usize * segment_blocks as usize, |blocks| blocks as usize)
+    }
 }
 
 /// A volume in a laboratory.
@@ -84,6 +112,8 @@ pub struct Simulation {
     clock: u64,
     tick_log2: u32,
     counters: Counters,
+    future: Option<Arc<Future>>,
+    lives: GroupLives,
 }
 
 impl Simulation {
@@ -104,7 +134,14 @@ impl Simulation {
             clock: 0,
             tick_log2,
             counters: Counters::default(),
+            future: None,
+            lives: GroupLives::default(),
         }
+    }
+
+    /// Histories say when blocks will die, for a policy that knows the future.
+    pub fn know(&mut self, future: Option<Arc<Future>>) {
+        self.future = future;
     }
 
     /// The time in ticks.
@@ -136,7 +173,7 @@ impl Simulation {
         }
         self.clock += 1;
         self.counters.user_writes += 1;
-        if self.buffering.segments == 0 {
+        if self.capacity() == 0 {
             self.write_user(block);
             return;
         }
@@ -155,12 +192,18 @@ impl Simulation {
         self.placement.note_write(Some(before), None, now);
     }
 
-    fn candidate(&self, block: u32, cleaning: bool) -> Candidate {
+    fn candidate(
+        &self,
+        block: u32,
+        history: Option<History>,
+        group: Option<u8>,
+        cleaning: bool,
+    ) -> Candidate {
         Candidate {
             ino: 1,
             block,
-            history: self.log.history(block),
-            group: self.log.group(block),
+            history,
+            group,
             cleaning,
             file_write_count: self.clock,
             file_modified: self.now().saturating_sub(1),
@@ -169,7 +212,8 @@ impl Simulation {
 
     /// The group of a block that is about to be written.
     fn group(&self, block: u32, cleaning: bool) -> u8 {
-        self.placement.group(&self.candidate(block, cleaning), self.now())
+        let (history, group) = (self.log.history(block), self.log.group(block));
+        self.placement.group(&self.candidate(block, history, group, cleaning), self.now())
     }
 
     /// A user's block goes to the log.
@@ -180,12 +224,20 @@ impl Simulation {
 
     fn write_user_to(&mut self, block: u32, head: u8, group: u8) {
         let now = self.now();
-        if self.buffering.segments == 0 {
+        if self.capacity() == 0 {
             self.make_room();
         }
         let before = self.log.history(block);
+        if self.buffering.writing == Writing::Coldest
+            && let Some((group, before)) = self.log.group(block).zip(before)
+        {
+            self.lives.note(group, before, now);
+        }
         self.log.kill(block, &mut *self.victims, now);
-        let after = self.placement.history(before, now);
+        let after = match &self.future {
+            Some(future) => History::plain(1, future.death(block, now)),
+            None => self.placement.history(before, now),
+        };
         self.placement.note_write(before, Some(after), now);
         self.counters.user_blocks += 1;
         self.append(block, after, head, group);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use sfs_lab::document::{Document, table};
 use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, ORACLE};
+use sfs_lab::run::{Experiment, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 
@@ -27,19 +27,28 @@ const TRACES: [&str; 6] = [
     "msr-mds_0-first1000w",
 ];
 
-/// Placement and victim selection.
-const POLICIES: [(&str, &str); 11] = [
-    ("none", "greedy"),
-    ("none", "cost-benefit"),
-    ("sep-gc", "cost-benefit"),
-    ("dac", "cost-benefit-sqrt"),
-    ("sfs", "cost-hotness"),
-    ("sfs-log", "cost-benefit"),
-    ("sfs-log", "index"),
-    ("sepbit", "greedy"),
-    ("sepbit", "cost-benefit-sqrt"),
-    ("lifetime", "index"),
-    (ORACLE, "greedy"),
+/// Placement, victim selection, and how a buffer is written.
+type Policy = (&'static str, &'static str, Writing);
+
+const UNBUFFERED: [Policy; 11] = [
+    ("none", "greedy", Writing::Heads),
+    ("none", "cost-benefit", Writing::Heads),
+    ("sep-gc", "cost-benefit", Writing::Heads),
+    ("dac", "cost-benefit-sqrt", Writing::Heads),
+    ("sfs", "cost-hotness", Writing::Deferred),
+    ("sfs-log", "cost-benefit", Writing::Deferred),
+    ("sfs-log", "index", Writing::Deferred),
+    ("sepbit", "greedy", Writing::Heads),
+    ("sepbit", "cost-benefit-sqrt", Writing::Heads),
+    ("lifetime", "index", Writing::Heads),
+    (ORACLE, ORACLE_VICTIMS, Writing::Heads),
+];
+
+/// What is tried with a buffer beside [`UNBUFFERED`].
+const BUFFERED: [Policy; 3] = [
+    ("sepbit", "cost-benefit-sqrt", Writing::Coldest),
+    ("lifetime", "index", Writing::Largest),
+    ("lifetime", "index", Writing::Coldest),
 ];
 
 #[derive(clap::Args)]
@@ -60,55 +69,79 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let workloads = workloads(arguments)?;
-    let mut text = String::new();
-    let mut csv = format!("{}\n", Outcome::CSV_HEADING);
-    for buffer in [0, 8] {
-        let mut rows = Vec::new();
-        for (name, source) in &workloads {
-            let outcomes = with_bar(|progress| {
-                let mut outcomes = Vec::new();
-                for (no, (placement, victims)) in (0..).zip(policies(buffer)) {
-                    let experiment =
-                        experiment(arguments, name, source, placement, victims, buffer);
-                    let all = POLICIES.len() as u64;
-                    let run = experiment.run(&mut |done, of| progress(no * of + done, all * of));
-                    outcomes.push(run?);
-                }
-                anyhow::Ok(outcomes)
-            })?;
-            let cell = |outcome: &Outcome| match buffer {
-                0 => format!("{:.2}", outcome.amplification_log),
-                _ => {
-                    format!("{:.2} ({:.2})", outcome.amplification_user, outcome.amplification_log)
-                }
-            };
-            rows.push([name.clone()].into_iter().chain(outcomes.iter().map(cell)).collect());
-            csv.extend(outcomes.iter().map(|outcome| outcome.csv() + "\n"));
-        }
-        let policies =
-            policies(buffer).map(|(placement, victims)| format!("{placement} {victims}"));
-        let heading: Vec<String> = ["workload".to_owned()].into_iter().chain(policies).collect();
-        text += match buffer {
-            0 => "Unbuffered: log write amplification.\n\n",
-            _ => {
-                "\nBuffer of 8 segments: blocks written over users' writes, and in parentheses \
-                  log write amplification.\n\n"
-            }
-        };
-        text += &table(&heading, &rows);
-    }
+    let unbuffered = Results::of(arguments, &workloads, 0, &UNBUFFERED)?;
+    let policies = [&UNBUFFERED[..], &BUFFERED].concat();
+    let buffered = Results::of(arguments, &workloads, BUFFER, &policies)?;
+    let text = format!(
+        "Unbuffered: log write amplification.\n\n{}\nBuffer of {BUFFER} segments: blocks written \
+         over users' writes, and in parentheses log write amplification.\n\n{}\nUnbuffered: \
+         nanoseconds of a processor for each of the users' writes, workload and cleaning included.\n\n{}",
+        unbuffered.table(|outcome| format!("{:.2}", outcome.amplification_log)),
+        buffered.table(|outcome| {
+            format!("{:.2} ({:.2})", outcome.amplification_user, outcome.amplification_log)
+        }),
+        unbuffered.table(|outcome| format!("{:.0}", outcome.nanoseconds_per_write)),
+    );
     print!("{text}");
     if let Some(docs) = &arguments.docs {
         let document = Document::new(docs);
         document.section("table", &text)?;
+        let csv = format!("{}\n{}{}", Outcome::CSV_HEADING, unbuffered.csv(), buffered.csv());
         document.file("table.csv", &csv)?;
     }
     Ok(())
 }
 
-/// The policies that can be used with this buffer.
-fn policies(buffer: u32) -> impl Iterator<Item = (&'static str, &'static str)> {
-    POLICIES.into_iter().filter(move |(placement, _)| buffer == 0 || *placement != ORACLE)
+/// The buffer that is compared, in segments.
+const BUFFER: u32 = 8;
+
+/// Of every workload the outcome of every policy.
+struct Results<'a> {
+    policies: &'a [Policy],
+    rows: Vec<(&'a str, Vec<Outcome>)>,
+}
+
+impl<'a> Results<'a> {
+    fn of(
+        arguments: &Arguments,
+        workloads: &'a [(String, Source)],
+        buffer: u32,
+        policies: &'a [Policy],
+    ) -> Result<Self> {
+        let mut rows = Vec::new();
+        for (name, source) in workloads {
+            let outcomes = with_bar(|progress| {
+                let all = policies.len() as u64;
+                let outcome = |(no, policy): (u64, &Policy)| {
+                    let experiment = experiment(arguments, name, source, *policy, buffer);
+                    experiment.run(&mut |done, of| progress(no * of + done, all * of))
+                };
+                (0..).zip(policies).map(outcome).collect::<Result<Vec<_>>>()
+            })?;
+            rows.push((name.as_str(), outcomes));
+        }
+        Ok(Self { policies, rows })
+    }
+
+    fn table(&self, cell: impl Fn(&Outcome) -> String) -> String {
+        let policy = |(placement, victims, writing): &Policy| match writing {
+            Writing::Largest | Writing::Coldest => format!("{placement} {victims}, {writing}"),
+            _ => format!("{placement} {victims}"),
+        };
+        let heading = ["workload".to_owned()].into_iter().chain(self.policies.iter().map(policy));
+        let rows: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|(name, outcomes)| {
+                [(*name).to_owned()].into_iter().chain(outcomes.iter().map(&cell)).collect()
+            })
+            .collect();
+        table(&heading.collect::<Vec<_>>(), &rows)
+    }
+
+    fn csv(&self) -> String {
+        self.rows.iter().flat_map(|(_, outcomes)| outcomes).map(|o| o.csv() + "\n").collect()
+    }
 }
 
 fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
@@ -136,8 +169,7 @@ fn experiment<'a>(
     arguments: &Arguments,
     name: &str,
     source: &'a Source,
-    placement: &str,
-    victims: &str,
+    (placement, victims, writing): Policy,
     buffer: u32,
 ) -> Experiment<'a> {
     // A small trace has fewer segments: a head of each group must not be a great part of them.
@@ -152,11 +184,9 @@ fn experiment<'a>(
             reserve: 0.02_f64.max(10.0 * 0.85 / f64::from(live_segments)),
             blocks: None,
         },
-        buffering: Buffering {
-            segments: buffer,
-            writing: Writing::of(placement),
-            ..Buffering::NONE
-        },
+        exact: None,
+        dummy: 0.0,
+        buffering: Buffering { segments: buffer, writing, ..Buffering::NONE },
         placement: placement.to_owned(),
         victims: Some(victims.to_owned()),
         groups: None,

@@ -42,6 +42,11 @@ impl Operation {
         self.0 & !Self::DELETE
     }
 
+    /// The same to a block whose number is higher by `count`.
+    pub fn behind(self, count: u32) -> Self {
+        Self(self.0 + count)
+    }
+
     /// It is deleted.
     pub fn is_delete(self) -> bool {
         self.0 & Self::DELETE != 0

@@ -25,6 +25,8 @@ fn outcome(
         source: &source,
         workload: workload.into(),
         space: SMALL,
+        exact: None,
+        dummy: 0.0,
         buffering: Buffering::NONE,
         placement: placement.into(),
         victims: victims.map(str::to_owned),
@@ -66,11 +68,42 @@ fn sequential_writing_has_nothing_to_clean() {
 
 #[test]
 fn knowing_the_future_is_best() {
-    for workload in ["zipf:0.99", "hotcold:90/10", "uniform"] {
-        let oracle = outcome(workload, ORACLE, None, |_| ());
-        let sepbit = outcome(workload, "sepbit", None, |_| ());
-        assert!(oracle.amplification_log < sepbit.amplification_log, "{workload}");
+    for workload in ["zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc", "uniform"] {
+        for segments in [0, 4] {
+            let run =
+                |placement| outcome(workload, placement, None, |e| e.buffering.segments = segments);
+            let oracle = run(ORACLE).amplification_log;
+            for placement in ["lifetime", "sepbit"] {
+                let other = run(placement).amplification_log;
+                assert!(oracle < other, "{workload}, {segments}: {oracle}, {placement} {other}");
+            }
+        }
     }
+}
+
+#[test]
+fn what_waits_for_being_overwritten_is() {
+    let of = |writing| {
+        let change = |experiment: &mut Experiment<'_>| {
+            experiment.buffering = Buffering { segments: 4, writing, ..Buffering::NONE };
+        };
+        outcome("zipf:0.99", "lifetime", None, change)
+    };
+    let (heads, coldest) = (of(Writing::Heads), of(Writing::Coldest));
+    assert!(
+        coldest.coalesced > heads.coalesced + 0.05,
+        "{} {}",
+        coldest.coalesced,
+        heads.coalesced
+    );
+    assert!(coldest.amplification_user < heads.amplification_user);
+}
+
+#[test]
+fn dummies_are_never_written_again() {
+    let of = |dummy| outcome("uniform", "sepbit", None, |experiment| experiment.dummy = dummy);
+    let (none, most) = (of(0.0).amplification_log, of(0.8).amplification_log);
+    assert!(most < none, "{most} {none}");
 }
 
 #[test]
@@ -81,11 +114,13 @@ fn every_way_of_writing_runs_with_every_policy() {
                 (Writing::Heads, Remainder::Pure),
                 (Writing::Deferred, Remainder::Pure),
                 (Writing::Deferred, Remainder::Mixed),
+                (Writing::Largest, Remainder::Mixed),
+                (Writing::Coldest, Remainder::Pure),
             ] {
                 let sync_interval = Some(500);
                 let outcome = outcome("zipf:0.99", placement, Some(victims), |experiment| {
                     experiment.buffering =
-                        Buffering { segments: 4, writing, remainder, sync_interval };
+                        Buffering { segments: 4, blocks: None, writing, remainder, sync_interval };
                     experiment.warm_up = 0.5;
                     experiment.measure = 1.0;
                 });

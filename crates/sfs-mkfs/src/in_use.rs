@@ -13,7 +13,11 @@ use std::path::{Path, PathBuf};
 use crate::MkfsError;
 
 /// Refuses `path` if it is mounted, swapped to or behind a loop device.
-pub(crate) fn refuse_in_use(path: &Path) -> Result<(), MkfsError> {
+///
+/// # Errors
+///
+/// [`MkfsError::Mounted`], [`MkfsError::Swap`] and [`MkfsError::BehindLoop`].
+pub fn refuse_in_use(path: &Path) -> Result<(), MkfsError> {
     let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
     let number = fs::metadata(&real)
         .ok()

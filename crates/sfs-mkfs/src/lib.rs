@@ -19,6 +19,7 @@ mod size;
 mod wipe;
 
 pub use error::MkfsError;
+pub use in_use::refuse_in_use;
 pub use make::{Made, make, make_on};
 pub use options::{Options, SegmentSize};
 pub use plan::{Identity, Plan, segment_size_for};

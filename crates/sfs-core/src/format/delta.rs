@@ -2,7 +2,7 @@
 //!
 //! A delta is the concatenation of encoded [`Change`]s, a net effect that is applied whole: first
 //! every `Unmap`, then every `Put` and `Delete`, then the mappings that the summaries of the same
-//! batch imply.
+//! batch imply, then every `Release`.
 
 use bincode::{Decode, Encode};
 
@@ -33,6 +33,13 @@ pub enum Change {
     Delete {
         /// Encoded key.
         key: [u8; Key::LEN],
+    },
+    /// A Drained segment is Clean after this batch.
+    Release {
+        /// The segment.
+        segment: u32,
+        /// Its stamp: its place in the order of allocation.
+        stamp: u64,
     },
 }
 

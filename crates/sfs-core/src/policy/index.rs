@@ -1,79 +1,97 @@
 //! Victims by the value of waiting: what would still die in a segment if it were left alone.
 //!
-//! Owns: the death rate of each group.
+//! Owns: the deaths of each group by the age of the segment.
 //! Promises: minimises what the cleaner moves if the blocks of a segment die alike (docs/lab.md has
 //! the derivation).
 //! Never: looks at single blocks.
 
-use super::victims::utilization;
+mod lives;
+
 use super::{GROUPS_MAX, VictimSelection, tick_blocks_log2};
 use crate::format::{SegmentState, UsageEntry};
+use lives::{AGES, Lives, place};
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
-/// The weight of the group's rate against what the segment itself shows, in expected deaths of a
-/// block.
-const GROUP_WEIGHT: f64 = 0.1;
+/// The weight of the group against what the segment itself shows, in segments that died.
+const GROUP_WEIGHT: f64 = 0.25;
 
 /// What is left of deaths and times at risk when the sixteenth of the volume has been written.
 const KEPT: f64 = 0.85;
 
-/// Blocks at risk, and those that died.
-#[derive(Clone, Copy, Debug, Default)]
-struct Lives {
-    deaths: f64,
-    /// Block-ticks.
-    exposure: f64,
-}
-
 /// Cleans the segment with the largest ((1 - u) / u + ln u) / lambda.
 ///
-/// Lambda, deaths per block and tick, is what the segment has shown since it was written, -ln u over
-/// its age, drawn towards the mean of its group.
+/// Lambda, deaths per block and tick, is what the segment's group has shown at this age and the
+/// next, times how much more or less than its group the segment has lost so far.
 #[derive(Clone, Debug)]
 pub struct Index {
-    groups: [Lives; GROUPS],
+    groups: Box<[Lives; GROUPS]>,
+    /// The value of waiting at every number of live blocks: (1 - u) / u + ln u.
+    waiting: Box<[f64]>,
+    /// The group of which conclusions were drawn last.
+    next: usize,
     /// When times at risk were counted last, and when they faded.
     counted: u32,
     faded: u32,
     /// A sixteenth of the volume, in ticks.
     sixteenth: u32,
+    /// A segment's blocks, in ticks.
+    segment_ticks: u32,
 }
 
 /// Ticks since the middle of the time in which a segment was written.
 fn age(segment: &UsageEntry, now: u32) -> f64 {
-    let middle = f64::from(segment.opened).midpoint(f64::from(segment.sealed));
+    let end = if segment.state == SegmentState::Open { now } else { segment.sealed };
+    let middle = f64::from(segment.opened).midpoint(f64::from(end));
     (f64::from(now) - middle).max(1.0)
 }
 
+/// Deaths count from the first block on: what `expected` says must be of all that is dead.
+fn is_at_risk(segment: &UsageEntry) -> bool {
+    matches!(segment.state, SegmentState::Open | SegmentState::Sealed)
+}
+
 impl Index {
-    /// For a volume of so many blocks in all.
-    pub fn new(blocks: u64) -> Self {
-        let size = blocks.max(1) >> tick_blocks_log2(blocks);
-        let sixteenth = (size / 16).max(1) as u32;
-        Self { groups: [Lives::default(); GROUPS], counted: 0, faded: 0, sixteenth }
+    /// For a volume of so many blocks in all, in segments of `segment_blocks`.
+    pub fn new(blocks: u64, segment_blocks: u32) -> Self {
+        let log2 = tick_blocks_log2(blocks);
+        let size = blocks.max(1) >> log2;
+        let u = |live: u32| f64::from(live) / f64::from(segment_blocks);
+        let waiting = (0..=segment_blocks).map(|live| (1.0 - u(live)) / u(live) + u(live).ln());
+        Self {
+            groups: Box::new([Lives::none(); GROUPS]),
+            waiting: waiting.collect(),
+            next: 0,
+            counted: 0,
+            faded: 0,
+            sixteenth: (size / 16).max(1) as u32,
+            segment_ticks: (segment_blocks >> log2).max(1),
+        }
     }
 
     fn count(&mut self, segments: &[UsageEntry], now: u32) {
         let time = f64::from(now.saturating_sub(self.counted));
         self.counted = now;
-        for segment in segments.iter().filter(|segment| segment.state == SegmentState::Sealed) {
+        for segment in segments.iter().filter(|segment| is_at_risk(segment)) {
             if let Some(lives) = group_mut(&mut self.groups, segment) {
-                lives.exposure += f64::from(segment.live_blocks) * time;
+                lives.exposure[place(age(segment, now))] += f64::from(segment.live_blocks) * time;
             }
         }
+        // One group at a time: what a group has shown changes slowly.
+        self.next = (self.next + 1) % GROUPS;
+        self.groups[self.next].conclude();
     }
 
-    /// Deaths per block and tick that are expected of a segment with this live fraction.
-    fn lambda(&self, segment: &UsageEntry, u: f64, now: u32) -> f64 {
-        let seen = (-u.ln(), age(segment, now));
-        match segment.data_group().and_then(|group| self.groups.get(usize::from(group))) {
-            Some(lives) if lives.deaths >= 1.0 => {
-                let expected = GROUP_WEIGHT * lives.exposure / lives.deaths;
-                (GROUP_WEIGHT + seen.0) / (expected + seen.1)
-            }
-            _ => seen.0 / seen.1,
-        }
+    /// Deaths per block and tick that are to be waited for in a segment.
+    fn lambda(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
+        let age = age(segment, now);
+        let live = f64::from(segment.live_blocks);
+        let all = f64::from(segment_blocks);
+        let group = segment.data_group().and_then(|group| self.groups.get(usize::from(group)));
+        let Some(lives) = group else { return (all / live).ln() / age };
+        let dead = all - live;
+        let own = GROUP_WEIGHT * all;
+        lives.coming(age) * (own + dead) / (own + lives.until(age) * (live + dead / 2.0))
     }
 }
 
@@ -88,15 +106,12 @@ impl VictimSelection for Index {
     }
 
     fn begin(&mut self, segments: &[UsageEntry], _segment_blocks: u32, now: u32) {
-        if now.saturating_sub(self.counted) > self.sixteenth / 64 {
+        if now.saturating_sub(self.counted) >= self.segment_ticks {
             self.count(segments, now);
         }
         if now.saturating_sub(self.faded) > self.sixteenth {
             self.faded = now;
-            for lives in &mut self.groups {
-                lives.deaths *= KEPT;
-                lives.exposure *= KEPT;
-            }
+            self.groups.iter_mut().for_each(|lives| lives.fade(KEPT));
         }
     }
 
@@ -107,38 +122,82 @@ impl VictimSelection for Index {
         if segment.live_blocks >= segment_blocks {
             return 0.0;
         }
-        let u = utilization(segment, segment_blocks);
-        ((1.0 - u) / u + u.ln()) / self.lambda(segment, u, now)
+        self.waiting[segment.live_blocks as usize] / self.lambda(segment, segment_blocks, now)
     }
 
-    fn note_death(&mut self, segment: &UsageEntry, _now: u32) {
-        if segment.state == SegmentState::Sealed
+    fn note_death(&mut self, segment: &UsageEntry, now: u32) {
+        if is_at_risk(segment)
             && let Some(lives) = group_mut(&mut self.groups, segment)
         {
-            lives.deaths += 1.0;
+            lives.deaths[place(age(segment, now))] += 1.0;
         }
     }
 
     fn save(&self, state: &mut Vec<u8>) {
-        for lives in &self.groups {
-            state.extend_from_slice(&lives.deaths.to_le_bytes());
-            state.extend_from_slice(&lives.exposure.to_le_bytes());
+        for lives in self.groups.iter() {
+            state.extend(lives.counts().map(encode));
         }
         state.extend_from_slice(&self.counted.to_le_bytes());
     }
 
     fn restore(&mut self, state: &[u8]) {
-        let Some((groups, counted)) = state.split_last_chunk() else { return };
-        let (numbers, []) = groups.as_chunks() else { return };
-        let number = |bytes: &[u8; 8]| f64::from_le_bytes(*bytes);
-        let sane = |value: f64| value.is_finite() && value >= 0.0;
-        if numbers.len() != 2 * GROUPS || !numbers.iter().all(|bytes| sane(number(bytes))) {
+        let Some((counts, counted)) = state.split_last_chunk() else { return };
+        if counts.len() != 2 * AGES * GROUPS {
             return;
         }
         self.counted = u32::from_le_bytes(*counted);
         self.faded = self.counted;
-        for (lives, pair) in self.groups.iter_mut().zip(numbers.as_chunks::<2>().0) {
-            *lives = Lives { deaths: number(&pair[0]), exposure: number(&pair[1]) };
+        for (lives, codes) in self.groups.iter_mut().zip(counts.chunks_exact(2 * AGES)) {
+            lives.counts_mut().zip(codes).for_each(|(count, code)| *count = decode(*code));
+            lives.conclude();
+        }
+    }
+}
+
+/// Steps of an octave in which a count is kept; code 0 stands for nothing.
+const STEPS: f64 = 5.0;
+
+fn encode(count: f64) -> u8 {
+    if count < 0.5 { 0 } else { ((count.log2() + 1.0) * STEPS + 1.0).round().min(255.0) as u8 }
+}
+
+fn decode(code: u8) -> f64 {
+    if code == 0 { 0.0 } else { ((f64::from(code) - 1.0) / STEPS - 1.0).exp2() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCKS: u32 = 512;
+
+    fn segment(group: u8, live_blocks: u32, sealed: u32) -> UsageEntry {
+        let state = SegmentState::Sealed;
+        let group = UsageEntry::FIRST_GROUP + group;
+        UsageEntry { live_blocks, state, group, opened: sealed, sealed, ..UsageEntry::NEW }
+    }
+
+    /// What dies at a known age is left alone just before that, however full the others are.
+    #[test]
+    fn who_is_about_to_die_is_waited_for() {
+        let mut index = Index::new(1 << 18, BLOCKS);
+        for now in (BLOCKS..1 << 16).step_by(BLOCKS as usize) {
+            let young = now.saturating_sub(1 << 14);
+            let segments = [segment(0, BLOCKS / 2, young), segment(1, BLOCKS / 2, 0)];
+            index.begin(&segments, BLOCKS, now);
+            (0..BLOCKS / 2).for_each(|_| index.note_death(&segment(0, BLOCKS, young), now));
+            index.note_death(&segment(1, BLOCKS, 0), now);
+        }
+        let now = 1 << 16;
+        let worth = |group| index.worth(&segment(group, BLOCKS / 2, now - 10_000), BLOCKS, now);
+        assert!(worth(1) > 2.0 * worth(0), "{} {}", worth(0), worth(1));
+    }
+
+    #[test]
+    fn counts_survive_within_a_step() {
+        assert_eq!(decode(encode(0.0)), 0.0);
+        for count in [1.0, 77.0, 1e6, 1e12] {
+            assert!((decode(encode(count)) / count).log2().abs() <= 0.5 / STEPS, "{count}");
         }
     }
 }

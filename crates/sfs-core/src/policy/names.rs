@@ -46,7 +46,7 @@ pub fn placement(
 pub fn victims_by(
     name: &str,
     _segments: u32,
-    _segment_blocks: u32,
+    segment_blocks: u32,
     blocks: u64,
 ) -> Option<Box<dyn VictimSelection>> {
     Some(match name {
@@ -55,7 +55,7 @@ pub fn victims_by(
         "cost-benefit-sqrt" => Box::new(CostBenefitSqrt),
         "cost-hotness" => Box::new(CostHotness),
         "cost-age" => Box::new(CostAge),
-        "index" => Box::new(Index::new(blocks)),
+        "index" => Box::new(Index::new(blocks, segment_blocks)),
         _ => return None,
     })
 }

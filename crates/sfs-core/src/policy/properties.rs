@@ -152,6 +152,27 @@ proptest! {
     }
 
     #[test]
+    fn what_a_victim_selection_saves_is_taken_back(segments in segments(), now in 0..1u32 << 20) {
+        for name in VICTIMS {
+            let made = || victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+            let mut policy = made();
+            policy.begin(&segments, SEGMENT_BLOCKS, now / 2);
+            for segment in segments.iter().filter(|segment| segment.live_blocks > 0) {
+                policy.note_death(segment, now);
+            }
+            policy.begin(&segments, SEGMENT_BLOCKS, now);
+            let mut state = Vec::new();
+            policy.save(&mut state);
+            prop_assert!(state.len() <= POLICY_STATE_LEN_MAX);
+            let mut other = made();
+            other.restore(&state);
+            let mut again = Vec::new();
+            other.save(&mut again);
+            prop_assert!(state == again, "{}", name);
+        }
+    }
+
+    #[test]
     fn any_state_is_borne(state in prop::collection::vec(any::<u8>(), 0..200), fill in any::<u8>(),
                           steps in steps()) {
         let mut filled = Vec::new();

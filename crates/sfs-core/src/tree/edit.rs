@@ -100,6 +100,30 @@ impl Tree {
         Ok(true)
     }
 
+    /// Adds a leaf that is on the device at `pointer`, behind all others: its `first` key is above
+    /// every key of the tree.
+    ///
+    /// # Panics
+    ///
+    /// If the tree is empty.
+    pub fn append_leaf(&mut self, first: &Key, pointer: NodePointer) -> Result<(), Missing> {
+        let (mut path, _) = self.path_above(&Key::MAX, 0)?;
+        if path.is_empty() {
+            self.residents.find(self.root, 0)?;
+            path.push(Step { number: self.root.address, index: 0 });
+            self.make_path_dirty(&mut path);
+            self.raise(first, pointer);
+            return Ok(());
+        }
+        self.make_path_dirty(&mut path);
+        let (parent, above) = path.split_last().expect("a path that is not empty");
+        let node = self.residents.node_mut(parent.number);
+        if let Some(right) = node.add_child(parent.index + 1, first, pointer) {
+            self.grow(above, right);
+        }
+        Ok(())
+    }
+
     /// The way to the leaf of `key`, and the index of its last step.
     fn path_to(&self, key: &Key) -> Result<(Vec<Step>, usize), Missing> {
         let (mut path, leaf) = self.path_above(key, 0)?;
@@ -149,12 +173,18 @@ impl Tree {
                 None => return,
             }
         }
+        let key = right.first_key().expect(DIVIDED);
+        let pointer = self.residents.add_dirty(right);
+        self.raise(&key, pointer);
+    }
+
+    /// Puts a root above the root, whose second child is the one at `pointer`.
+    fn raise(&mut self, key: &Key, pointer: NodePointer) {
         let left_key = self.residents.node(self.root.address).first_key().expect(DIVIDED);
-        let right_key = right.first_key().expect(DIVIDED);
         self.level = self.level.checked_add(1).expect("the tree is higher than any volume needs");
         let mut root = Node::new(self.level);
         root.add_child(0, &left_key, self.root);
-        root.add_child(1, &right_key, self.residents.add_dirty(right));
+        root.add_child(1, key, pointer);
         self.root = self.residents.add_dirty(root);
     }
 

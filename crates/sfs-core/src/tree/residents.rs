@@ -50,6 +50,10 @@ impl Residents {
         self.old_addresses.iter().copied()
     }
 
+    pub(super) fn old_count(&self) -> usize {
+        self.old_addresses.len()
+    }
+
     /// The node at `pointer`, if it is in memory.
     pub(super) fn find(&self, pointer: NodePointer, level: u8) -> Result<&Node, Missing> {
         match self.nodes.get(&pointer.address) {

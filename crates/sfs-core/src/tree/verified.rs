@@ -72,6 +72,12 @@ impl VerifiedNode {
         self.node.first_key()
     }
 
+    /// The items of a leaf, ascending; none of an inner node.
+    pub fn items(&self) -> impl Iterator<Item = (Key, &[u8])> {
+        let count = if self.level() == 0 { self.node.len() } else { 0 };
+        (0..count).filter_map(|index| self.node.item(index))
+    }
+
     /// The children of an inner node, as they are on the device; none of a leaf.
     pub fn children(&self) -> impl Iterator<Item = Missing> {
         let entries = if self.level() == 0 { &[] } else { self.node.entries() };

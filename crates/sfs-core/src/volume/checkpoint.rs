@@ -11,12 +11,19 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Request, Selection};
+use super::commit::{Built, Request, Selection};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
 use crate::{Error, Result};
+
+/// Nodes that a checkpoint makes dirty itself, but for those that so many changes do: of the usage
+/// table, and what leads to them.
+const NODES_MORE: usize = 16;
+
+/// Nodes that these may be split into.
+const SPLITS: usize = 2;
 
 /// A consistent state of the tree, about to be written.
 struct Snapshot {
@@ -27,11 +34,14 @@ struct Snapshot {
 }
 
 impl Volume {
-    /// Segments that the next checkpoint may have to open.
-    pub(super) fn checkpoint_reserve(&self, meta: &Meta) -> usize {
-        // The usage items that change are nodes too; they are few beside the rest.
-        let nodes = meta.tree.dirty_count() + meta.tree.dirty_count() / 4 + 16;
-        nodes / (self.superblock.layout.segment_blocks as usize - 2) + 2
+    /// Segments that the next checkpoint may have to open when `more` leaves have been changed
+    /// before it.
+    pub(super) fn checkpoint_reserve(&self, meta: &Meta, more: usize) -> usize {
+        // A change makes a leaf dirty and what leads to it, and the sums of a segment. No node is
+        // written twice; splitting makes new ones.
+        let stay = (meta.usage.live_nodes() as usize).saturating_sub(meta.tree.old_count());
+        let nodes = meta.tree.dirty_count() + (more + more / 4 + NODES_MORE).min(stay) + more / 4;
+        (nodes + SPLITS).div_ceil(Batch::segment_room(&self.superblock.layout))
     }
 
     /// Makes all metadata durable. Data that waits goes on waiting, but for what must not be behind
@@ -39,13 +49,14 @@ impl Volume {
     pub(super) fn checkpoint(&self, log: &mut Log, unmounted: bool) -> Result<()> {
         // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
         self.writable()?;
-        let mut chunks = Vec::new();
+        let (mut chunks, mut released) = (Vec::new(), Vec::new());
         let mut failed = None;
         let _keep = self.keep_nodes();
         let snapshot = loop {
             let mut meta = self.meta.write();
             let step = self.build_ordered(log, &mut meta).and_then(|built| {
-                chunks.extend(built);
+                chunks.extend(built.chunks);
+                released.extend(built.released);
                 self.snapshot(log, &mut meta, unmounted)
             });
             drop(meta);
@@ -71,25 +82,21 @@ impl Volume {
         {
             let mut meta = self.meta.write();
             meta.usage.release(&snapshot.drained);
+            meta.usage.note_checkpoint();
             self.note_rotten(&meta);
         }
-        self.discard(&snapshot.drained);
+        released.extend(snapshot.drained);
+        self.discard(&released);
         Ok(())
     }
 
     /// What has to go before the metadata does. Without such data a checkpoint needs no delta: it
     /// says everything itself.
-    fn build_ordered(
-        &self,
-        log: &mut Log,
-        meta: &mut Meta,
-    ) -> std::result::Result<Vec<Chunk>, Fault> {
+    fn build_ordered(&self, log: &mut Log, meta: &mut Meta) -> std::result::Result<Built, Fault> {
         if self.ordered_files.lock().is_empty() {
-            return Ok(Vec::new());
+            return Ok(Built::default());
         }
-        let selection = &Selection::Files(BTreeSet::new());
-        let request = Request { selection, moves: &[], reserve: 0 };
-        Ok(self.build(log, meta, &request)?.chunks)
+        self.build(log, meta, &Request::ahead())
     }
 
     /// Gives every dirty node its place, under the metadata lock.
@@ -155,7 +162,7 @@ impl Volume {
             user_bytes_written: log.user_bytes_before + written.user_bytes_written,
             device_bytes_written: log.device_bytes_before + written.device_bytes_written,
         };
-        Ok(Snapshot { record, chunks, drained: meta.usage.drained() })
+        Ok(Snapshot { record, chunks, drained: meta.usage.all_drained() })
     }
 
     /// Puts the usage items that this checkpoint will change into the tree, so that their leaves
@@ -215,8 +222,8 @@ impl Volume {
 
     /// Tells the device that `segments` hold nothing, neighbours together. It is a hint: a device
     /// that fails to take it loses nothing.
-    fn discard(&self, segments: &[u32]) {
-        if !self.options.discard {
+    pub(super) fn discard(&self, segments: &[u32]) {
+        if !self.options.discard || segments.is_empty() {
             return;
         }
         let layout = &self.superblock.layout;

@@ -13,10 +13,11 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::commit::{Move, Selection};
+use super::commit::{DELTA_SEGMENTS, Move, Request};
+use super::pacing::Vain;
 use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
-use crate::log::{Batch, Log, METADATA_HEAD};
+use crate::log::{Batch, Log};
 use crate::meta::{Meta, mapping};
 use crate::policy::{Greedy, VictimSelection};
 use crate::tree::{Missing, VerifiedNode};
@@ -25,19 +26,12 @@ use crate::{Error, Result};
 /// Blocks under cleaning take so large a share of the write buffer at most.
 const MOVED_SHARE: usize = 4;
 
-/// Nodes that a checkpoint writes beside those that are known beforehand: of the usage table.
-const NODES_MORE: usize = 8;
-
 /// Blocks of a victim that one step reads, in one request where it can: 1 MiB.
 const PIECE_BLOCKS: u64 = 256;
 
 /// Dead blocks between two live ones are read along with them up to so many: that is faster than
 /// another request.
 const GAP_BLOCKS: u64 = 8;
-
-/// Rounds in a row without gain after which cleaning is given up: what a round gains may first be
-/// half a segment.
-pub(super) const VAIN_ROUNDS_MAX: u32 = 6;
 
 /// A live block of a victim.
 struct Live {
@@ -71,8 +65,8 @@ pub(super) enum Step {
 pub(super) struct Cleaner {
     /// What has not been looked at of the victim being read, last address first.
     unread: Vec<(u64, SummaryEntry)>,
-    /// The victims of this round.
-    victims: Vec<u32>,
+    /// The victims of this round, the one being read last.
+    victims: Vec<Life>,
     /// Blocks under cleaning: they wait until there are enough of them.
     moves: Vec<Move>,
     gain: Gain,
@@ -83,22 +77,16 @@ pub(super) struct Cleaner {
 struct Gain {
     /// Changes by users so far.
     changes: u64,
-    /// Most segments that were to be had after a round.
-    most: usize,
-    /// Rounds in a row that did not bring more. It is reckoned over all rounds, for one may gain
-    /// what the checkpoint after it takes.
-    vain: u32,
+    vain: Vain,
 }
 
 impl Gain {
-    /// A round has ended with `segments` to be had; says whether another is worth while.
-    fn note(&mut self, changes: u64, segments: usize) -> bool {
+    /// A round has ended with `blocks` of room; says whether another is worth while.
+    fn note(&mut self, changes: u64, blocks: usize) -> bool {
         if self.changes != changes {
             *self = Self { changes, ..Self::default() };
         }
-        self.vain = if segments > self.most { 0 } else { self.vain + 1 };
-        self.most = self.most.max(segments);
-        self.vain < VAIN_ROUNDS_MAX
+        self.vain.note(blocks)
     }
 }
 
@@ -109,27 +97,32 @@ impl Cleaner {
     }
 }
 
+/// A segment in one of its lives: its number, and the stamp it was opened with.
+type Life = (u32, u64);
+
 /// Segments that are not chosen as victims.
 #[derive(Debug, Default)]
 pub(super) struct Unfit {
     /// A cleaner has them in hand.
     taken: BTreeSet<u32>,
     /// Emptied, but for nodes that the next checkpoint moves.
-    emptied: BTreeSet<u32>,
+    emptied: BTreeSet<Life>,
+    /// Something lived in them still, after a checkpoint.
+    suspect: BTreeSet<Life>,
     /// With live blocks that cannot be read: they stay as they are.
-    rotten: BTreeSet<u32>,
+    rotten: BTreeSet<Life>,
 }
 
 impl Volume {
     /// One step of cleaning in the background, which does not hold the log while it reads.
     pub(super) fn clean_step(&self, cleaner: &mut Cleaner) -> Result<Step> {
-        if cleaner.unread.is_empty() && !self.take_victim(cleaner, Choice::Policy)? {
+        if cleaner.unread.is_empty() && !self.take_victim(cleaner, Choice::Policy) {
             return match cleaner.victims.is_empty() {
                 true => Ok(Step::Nothing),
                 false => self.finish_round(cleaner),
             };
         }
-        self.read_piece(cleaner)?;
+        self.read_piece(cleaner);
         Ok(Step::Read)
     }
 
@@ -149,9 +142,9 @@ impl Volume {
     /// whether there was anything to clean.
     pub(super) fn clean_round(&self, log: &mut Log) -> Result<bool> {
         let mut cleaner = Cleaner::default();
-        while self.take_victim(&mut cleaner, Choice::Emptiest)? {
+        while self.take_victim(&mut cleaner, Choice::Emptiest) {
             while !cleaner.unread.is_empty() {
-                self.read_piece(&mut cleaner)?;
+                self.read_piece(&mut cleaner);
             }
         }
         if cleaner.victims.is_empty() {
@@ -167,86 +160,121 @@ impl Volume {
         let gain = cleaner.gain;
         let round = std::mem::replace(cleaner, Cleaner { gain, ..Cleaner::default() });
         let mut unfit = self.unfit.lock();
-        for victim in round.victims {
+        for (victim, _) in round.victims {
             unfit.taken.remove(&victim);
         }
     }
 
     /// Writes the blocks under cleaning, wherever they belong.
     pub(super) fn write_moves(&self, log: &mut Log, cleaner: &mut Cleaner) -> Result<Step> {
-        let nothing = Selection::Files(BTreeSet::new());
         let write = |log: &mut Log| match cleaner.moves.is_empty() {
             true => Ok(()),
-            false => self.commit_some(log, &nothing, &cleaner.moves).map(drop),
+            false => self.commit_some(log, &Request::moving(&cleaner.moves)).map(drop),
         };
         match write(log) {
             Err(Error::NoSpace) => {
-                // Others have taken the room since; a checkpoint may give it back.
-                self.checkpoint(log, false)?;
+                // Others have taken the room since; what is Drained may give it back.
+                if !self.release(log)? {
+                    self.checkpoint(log, false)?;
+                }
                 write(log)?;
             }
             other => other?,
         }
         let mut gain = cleaner.gain;
-        let goes_on = gain.note(self.clock.changes(), self.to_be_had());
+        let goes_on = gain.note(self.clock.changes(), self.room_to_be_had(log));
         let round = std::mem::replace(cleaner, Cleaner { gain, ..Cleaner::default() });
         let mut unfit = self.unfit.lock();
-        for victim in &round.victims {
-            unfit.taken.remove(victim);
-            unfit.emptied.insert(*victim);
+        for life in &round.victims {
+            unfit.taken.remove(&life.0);
+            unfit.emptied.insert(*life);
         }
         self.counters.segments_cleaned.fetch_add(round.victims.len() as u64, Ordering::Relaxed);
         Ok(if goes_on { Step::Written } else { Step::Nothing })
     }
 
     /// A checkpoint has written the nodes of the segments that have been emptied. What still lives
-    /// in one of them cannot be moved, or is behind a damaged summary. Such a segment is left
-    /// alone: cleaning it over and over would gain nothing.
+    /// in one of them had not reached the device when it was read, or cannot be moved: it is
+    /// damaged, or behind a damaged summary. Where that happens twice the segment is left alone
+    /// for the rest of its life: cleaning it over and over would gain nothing.
     pub(super) fn note_rotten(&self, meta: &Meta) {
+        let lives = |(segment, stamp): &Life| {
+            let entry = meta.usage.entry(*segment);
+            entry.state == SegmentState::Sealed && entry.stamp == *stamp
+        };
         let mut unfit = self.unfit.lock();
-        let emptied = std::mem::take(&mut unfit.emptied);
-        let lives = |segment: &u32| meta.usage.entry(*segment).state == SegmentState::Sealed;
-        unfit.rotten.extend(emptied.into_iter().filter(lives));
+        unfit.suspect.retain(lives);
+        unfit.rotten.retain(lives);
+        for life in std::mem::take(&mut unfit.emptied).into_iter().filter(lives) {
+            if !unfit.suspect.insert(life) {
+                unfit.rotten.insert(life);
+            }
+        }
     }
 
     /// Takes the best victim whose live blocks fit into what is Clean and into memory, together
     /// with those in hand and the nodes that moving them makes dirty.
-    fn take_victim(&self, cleaner: &mut Cleaner, choice: Choice) -> Result<bool> {
-        let Some(victim) = self.choose_victim(cleaner, choice) else { return Ok(false) };
-        self.unfit.lock().taken.insert(victim);
+    fn take_victim(&self, cleaner: &mut Cleaner, choice: Choice) -> bool {
+        let Some(victim) = self.choose_victim(cleaner, choice) else { return false };
+        self.unfit.lock().taken.insert(victim.0);
         cleaner.victims.push(victim);
-        cleaner.unread = self.segment_entries(victim)?;
-        cleaner.unread.reverse();
-        Ok(true)
+        match self.segment_entries(victim.0) {
+            Ok(entries) => cleaner.unread = entries.into_iter().rev().collect(),
+            Err(_) => self.give_up(cleaner),
+        }
+        true
     }
 
-    fn choose_victim(&self, cleaner: &Cleaner, choice: Choice) -> Option<u32> {
+    /// The victim being read cannot be: it is rotten. What was read of it moves.
+    fn give_up(&self, cleaner: &mut Cleaner) {
+        cleaner.unread.clear();
+        if let Some(victim) = cleaner.victims.last() {
+            self.unfit.lock().rotten.insert(*victim);
+        }
+    }
+
+    fn choose_victim(&self, cleaner: &Cleaner, choice: Choice) -> Option<Life> {
         let mut meta = self.meta.write();
+        let meta = &mut *meta;
         let layout = &self.superblock.layout;
+        let life = |segment: u32| (segment, meta.usage.entry(segment).stamp);
         let unfit = self.unfit.lock();
         let fit = |segment: u32| {
-            !(unfit.taken.contains(&segment)
-                || unfit.emptied.contains(&segment)
-                || unfit.rotten.contains(&segment))
+            // Who needs room now does not wait for others: what both move is moved once.
+            let taken = match choice {
+                Choice::Policy => unfit.taken.contains(&segment),
+                Choice::Emptiest => cleaner.victims.contains(&life(segment)),
+            };
+            let life = life(segment);
+            !(taken || unfit.emptied.contains(&life) || unfit.rotten.contains(&life))
         };
         let greedy: &dyn VictimSelection = &Greedy;
         let policy = if choice == Choice::Emptiest { greedy } else { &*meta.victims };
         let victim = meta.choose_victim(policy, layout.segment_blocks, fit)?;
         drop(unfit);
-        let moved = cleaner.moves.len() + meta.usage.entry(victim).live_blocks as usize;
+        let entry = meta.usage.entry(victim);
+        let (life, live) = ((victim, entry.stamp), entry.live_blocks as usize);
+        let data = cleaner.moves.len() + if entry.data_group().is_some() { live } else { 0 };
         let memory = self.options.write_buffer / MOVED_SHARE / BLOCK_SIZE;
-        let room = Batch::segment_room(layout);
-        let (nodes, dirty) = (meta.usage.live_blocks_of(METADATA_HEAD), meta.tree.dirty_count());
-        // Moving a block makes its leaf dirty, but no node twice.
-        let written = (dirty + moved).min(nodes.max(dirty)) + NODES_MORE;
-        let segments = moved.div_ceil(room) + 1 + written.div_ceil(room);
+        let segments = data.div_ceil(Batch::segment_room(layout))
+            + DELTA_SEGMENTS
+            + self.checkpoint_reserve(meta, cleaner.moves.len() + live);
         let fits =
-            (cleaner.victims.is_empty() || moved <= memory) && segments <= meta.usage.clean_count();
-        fits.then(|| meta.take_victim(victim))
+            (cleaner.victims.is_empty() || data <= memory) && segments <= meta.usage.clean_count();
+        if fits {
+            meta.note_cleaning(victim);
+        }
+        fits.then_some(life)
     }
 
     /// Collects live data from the next part of the victim, and makes its live nodes dirty.
-    fn read_piece(&self, cleaner: &mut Cleaner) -> Result<()> {
+    fn read_piece(&self, cleaner: &mut Cleaner) {
+        if self.try_read_piece(cleaner).is_err() {
+            self.give_up(cleaner);
+        }
+    }
+
+    fn try_read_piece(&self, cleaner: &mut Cleaner) -> Result<()> {
         let Some((start, _)) = cleaner.unread.last() else { return Ok(()) };
         let end = start + PIECE_BLOCKS;
         let mut live = Vec::new();

@@ -47,33 +47,87 @@ pub(super) struct Move {
 pub(super) struct Request<'a> {
     pub(super) selection: &'a Selection,
     pub(super) moves: &'a [Move],
-    /// Clean segments that must be left.
-    pub(super) reserve: usize,
+    pub(super) reserve: Reserve,
+    /// The batch is worth writing if all that it says is which segments are Clean.
+    pub(super) release: bool,
+}
+
+impl<'a> Request<'a> {
+    /// What `selection` says.
+    pub(super) fn of(selection: &'a Selection) -> Self {
+        Self { selection, moves: &[], reserve: Reserve::Cleaning, release: false }
+    }
+
+    /// What the cleaner moves.
+    pub(super) fn moving(moves: &'a [Move]) -> Self {
+        Self { selection: &NOTHING, moves, reserve: Reserve::Checkpoint, release: false }
+    }
+
+    /// Which segments are Clean.
+    pub(super) fn release() -> Self {
+        Self { selection: &NOTHING, moves: &[], reserve: Reserve::Checkpoint, release: true }
+    }
+
+    /// What has to go before a checkpoint.
+    pub(super) fn ahead() -> Self {
+        Self { selection: &NOTHING, moves: &[], reserve: Reserve::Nothing, release: false }
+    }
+}
+
+/// No file.
+static NOTHING: Selection = Selection::Files(BTreeSet::new());
+
+/// Which segments a batch leaves Clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reserve {
+    /// Those that it takes to clean another, for whoever comes next.
+    Cleaning,
+    /// Those of the checkpoint that lets go what is cleaned.
+    Checkpoint,
+    /// None: the batch is part of a checkpoint.
+    Nothing,
 }
 
 /// Out of how many times as many dirty blocks the largest groups are chosen.
 const CHOICE: usize = 2;
 
 /// Segments that a short delta may open: it may cross into one more.
-const DELTA_SEGMENTS: usize = 1;
+pub(super) const DELTA_SEGMENTS: usize = 1;
 
 /// Bytes that a change takes in a delta at most: a key, the longest value, and what frames them.
 const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 
 /// Whether a batch took all that was selected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
     /// It did.
+    #[default]
     Done,
     /// There was no room for the rest.
     More,
 }
 
+/// What is going to be a batch, while it can still be given up.
+struct Plan<'a> {
+    files: Vec<FilePlan<'a>>,
+    chosen: Vec<Chosen>,
+    progress: Progress,
+}
+
 /// A batch that has taken effect in memory and is to be written.
+#[derive(Default)]
 pub(super) struct Built {
     pub(super) chunks: Vec<Chunk>,
     pub(super) progress: Progress,
+    /// Segments that it says are Clean.
+    pub(super) released: Vec<u32>,
 }
+
+/// Bytes that a delta takes to say so of one.
+const RELEASE_LEN: usize = 16;
+
+/// Segments that one delta says are Clean at most, so that it stays small.
+const RELEASES_MAX: usize = 128;
 
 /// Bytes that a file adds to a delta at most, beside its inline content: its attributes, and the
 /// frames of both items.
@@ -88,14 +142,63 @@ impl Volume {
         meta: &mut Meta,
         request: &Request<'_>,
     ) -> std::result::Result<Built, Fault> {
-        let room = self.room(log, meta, request);
-        let (ordered, others) = self.select(request.selection);
         meta.begin_writing(self.superblock.layout.segment_blocks);
+        let (ordered, others) = self.select(request.selection);
+        let mut room = self.room(log, meta, request);
+        let Plan { files, mut chosen, progress } = loop {
+            let plan = self.plan(log, meta, request, (&ordered, &others), room)?;
+            if self.has_room(log, meta, &plan, request.reserve) {
+                break plan;
+            }
+            // It is more than it seemed: half of it is a start.
+            room /= 2;
+            if room == 0 || !request.moves.is_empty() {
+                return Err(Error::NoSpace.into());
+            }
+        };
+        let released = meta.usage.releasable(log.flushed, RELEASES_MAX);
+        let says = meta.has_changes() || request.release && !released.is_empty();
+        if chosen.is_empty() && files.is_empty() && !says {
+            return Ok(Built { chunks: Vec::new(), progress, released: Vec::new() });
+        }
+
+        for file in files {
+            self.settle_file(meta, file);
+        }
+        let delta = meta.delta(&released);
+        meta.clear_changes();
+        let batch = self.lay_out(log, meta, &mut chosen, &delta);
+        self.map(log, meta, &chosen)?;
+        meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
+        meta.tree.prune();
+        meta.usage.settle(log.next_sequence);
+        // From the next batch on: roll-forward reads a batch before it knows what it says.
+        meta.usage.release(&released);
+        if self.options.release == Release::AtOnce {
+            let drained = meta.usage.all_drained();
+            meta.usage.release(&drained);
+        }
+
+        let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
+        self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
+        self.expect_reads(&chunks);
+        Ok(Built { chunks, progress, released })
+    }
+
+    /// What goes, `room` dirty blocks at most.
+    fn plan<'a>(
+        &self,
+        log: &Log,
+        meta: &Meta,
+        request: &Request<'_>,
+        (ordered, others): (&'a [Arc<Handle>], &'a [Arc<Handle>]),
+        room: usize,
+    ) -> std::result::Result<Plan<'a>, Fault> {
         let limit = match request.selection {
             Selection::Largest(count) => room.min(count * CHOICE),
             _ => room,
         };
-        let (mut files, progress) = plan_files(meta, (&ordered, room), (&others, limit))?;
+        let (mut files, progress) = plan_files(meta, (ordered, room), (others, limit))?;
         if let Selection::Largest(count) = request.selection {
             plan::keep_largest(&mut files, *count);
         }
@@ -104,30 +207,7 @@ impl Volume {
             let group = roomiest(log, meta, &self.superblock.layout);
             plan::gather(&mut chosen, group);
         }
-        if chosen.is_empty() && files.is_empty() && !meta.has_changes() {
-            return Ok(Built { chunks: Vec::new(), progress });
-        }
-        self.check_room(log, meta, &chosen, &files, request.reserve)?;
-
-        for file in files {
-            self.settle_file(meta, file);
-        }
-        let delta = meta.delta();
-        meta.clear_changes();
-        let batch = self.lay_out(log, meta, &mut chosen, &delta);
-        self.map(log, meta, &chosen)?;
-        meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
-        meta.tree.prune();
-        meta.usage.settle(log.next_sequence);
-        if self.options.release == Release::AtOnce {
-            let drained = meta.usage.drained();
-            meta.usage.release(&drained);
-        }
-
-        let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
-        self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.expect_reads(&chunks);
-        Ok(Built { chunks, progress })
+        Ok(Plan { files, chosen, progress })
     }
 
     /// The files whose data must go with the next delta, and the others that are selected.
@@ -148,7 +228,8 @@ impl Volume {
     /// Blocks of data that there is room for now.
     fn room(&self, log: &Log, meta: &Meta, request: &Request<'_>) -> usize {
         let layout = &self.superblock.layout;
-        let spare = meta.usage.clean_count().saturating_sub(request.reserve + DELTA_SEGMENTS);
+        let kept = self.reserve(meta, request.reserve, 0) + DELTA_SEGMENTS;
+        let spare = meta.usage.clean_count().saturating_sub(kept);
         if spare > 0 {
             // Every block may make a leaf dirty, which a checkpoint has to write.
             return (spare * Batch::segment_room(layout) / 2).max(2);
@@ -157,26 +238,29 @@ impl Volume {
         Batch::head_room(log, layout, data_head(roomiest(log, meta, layout)))
     }
 
+    /// The segments of `reserve` when `more` leaves have been changed.
+    fn reserve(&self, meta: &Meta, reserve: Reserve, more: usize) -> usize {
+        match reserve {
+            Reserve::Cleaning => self.cleaning_reserve(meta, more),
+            Reserve::Checkpoint => self.checkpoint_reserve(meta, more),
+            Reserve::Nothing => 0,
+        }
+    }
+
     /// Whether there might not be room for all dirty blocks in one batch. It halves what there is:
     /// metadata that becomes dirty until then takes of it.
     pub(super) fn is_batch_short(&self) -> bool {
         let meta = self.meta.read();
-        let kept = self.cleaning_reserve(&meta) + DELTA_SEGMENTS;
+        let kept = self.cleaning_reserve(&meta, 0) + DELTA_SEGMENTS;
         let spare = meta.usage.clean_count().saturating_sub(kept);
         // Each file's item may be in a leaf of its own.
         let dirty = self.dirty_blocks.load(Ordering::Relaxed) + self.dirty_files.lock().len();
         dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
     }
 
-    /// Whether the Clean segments are enough for the batch, and `reserve` stay Clean.
-    fn check_room(
-        &self,
-        log: &Log,
-        meta: &Meta,
-        chosen: &[Chosen],
-        files: &[FilePlan<'_>],
-        reserve: usize,
-    ) -> Result<()> {
+    /// Whether the Clean segments are enough for the batch, and those of `reserve` stay Clean.
+    fn has_room(&self, log: &Log, meta: &Meta, plan: &Plan<'_>, reserve: Reserve) -> bool {
+        let Plan { files, chosen, .. } = plan;
         let layout = &self.superblock.layout;
         let groups = 0..meta.placement.group_count();
         let opens: usize = groups
@@ -187,25 +271,17 @@ impl Volume {
             .sum();
         // The leaves of the runs become dirty, and a checkpoint must be able to write them.
         let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
-        let runs = chosen.chunk_by(same_run).count();
-        let nodes = runs + runs / 4 + files.len();
-        let reserve = match reserve {
-            0 => 0, // The cleaner's own: it has reckoned with them.
-            _ => reserve + nodes / Batch::segment_room(layout),
-        };
+        let leaves = chosen.chunk_by(same_run).count() + files.len();
+        let kept = opens + DELTA_SEGMENTS + self.reserve(meta, reserve, leaves);
         let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
-        let of_files = files.len() * FILE_CHANGES_LEN_MAX + inline;
-        let clean = meta.usage.clean_count();
+        let others = files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN;
         let suffices = |delta_len: usize| {
             let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
-            opens + segments + DELTA_SEGMENTS + reserve <= clean
+            kept + segments <= meta.usage.clean_count()
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
-        let most = meta.change_count() * CHANGE_LEN_MAX + of_files;
-        if suffices(most) || suffices(meta.delta().len() + of_files) {
-            return Ok(());
-        }
-        Err(Error::NoSpace)
+        let most = meta.change_count() * CHANGE_LEN_MAX + others;
+        suffices(most) || suffices(meta.delta(&[]).len() + others)
     }
 
     /// The tree item of a file, and what of it no longer waits.

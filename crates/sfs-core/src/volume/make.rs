@@ -29,6 +29,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         next_sequence: 1,
         previous: 0,
         unflushed: false,
+        flushed: 0,
         blocks_since_checkpoint: 0,
         checkpoint: 1,
         synced: 0,

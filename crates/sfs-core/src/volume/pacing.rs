@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Volume;
-use super::cleaner::{Step, VAIN_ROUNDS_MAX};
+use super::cleaner::Step;
 use super::space::unless_full;
 use crate::log::{Batch, Log};
 use crate::meta::Meta;
@@ -27,10 +27,13 @@ const CRITICAL_SHARE: usize = 50;
 const GAIN_SEGMENTS: usize = 4;
 
 /// A checkpoint lets go segments for so many times the nodes that it writes, if there is room.
-const METADATA_SHARE: usize = 6;
+const METADATA_SHARE: usize = 12;
 
 /// Of the segments that are not in use, one in so many may wait for that.
 const SPARE_SHARE: usize = 4;
+
+/// Rounds in a row without gain after which cleaning is given up.
+const VAIN_ROUNDS_MAX: u32 = 6;
 
 /// Who yields looks again after this time.
 const YIELD: Duration = Duration::from_millis(5);
@@ -47,6 +50,25 @@ pub(super) enum Need {
     Background,
     /// Below the critical watermark.
     Critical,
+}
+
+/// Watches whether cleaning gains anything. It is reckoned over several rounds, for one may gain
+/// what the checkpoint after it takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Vain {
+    /// Most blocks of room so far.
+    most: usize,
+    /// Rounds in a row that did not bring more.
+    rounds: u32,
+}
+
+impl Vain {
+    /// There are `blocks` of room now; says whether another round is worth while.
+    pub(super) fn note(&mut self, blocks: usize) -> bool {
+        self.rounds = if blocks > self.most { 0 } else { self.rounds + 1 };
+        self.most = self.most.max(blocks);
+        self.rounds < VAIN_ROUNDS_MAX
+    }
 }
 
 /// Who has asked for what.
@@ -74,12 +96,14 @@ impl Pace {
 }
 
 impl Volume {
-    /// How urgent cleaning is. What is Drained counts: a checkpoint is all that it takes.
+    /// How urgent cleaning is. What is Drained counts: it takes little to make it Clean, or a
+    /// checkpoint where that is worth it.
     pub(super) fn cleaning_need(&self, meta: &Meta) -> Need {
         let segments = self.superblock.layout.segment_count as usize;
-        let critical = (segments / CRITICAL_SHARE).max(self.comfort(meta) + self.harvest(meta));
+        let critical = (segments / CRITICAL_SHARE).max(self.comfort(meta) + GAIN_SEGMENTS);
         let low = (segments / LOW_SHARE).max(critical + critical / 4);
-        let to_be_had = meta.usage.clean_count() + meta.usage.drained_count();
+        let pinned = if self.is_checkpoint_worth_it(meta) { meta.usage.pinned_count() } else { 0 };
+        let to_be_had = meta.usage.clean_count() + meta.usage.drained_count() + pinned;
         if to_be_had < critical {
             Need::Critical
         } else if to_be_had < low {
@@ -89,20 +113,29 @@ impl Volume {
         }
     }
 
-    /// Drained segments that are worth a checkpoint: so many that the nodes it writes are little
-    /// beside what they will take. No more than a part of what is not in use at all.
-    fn harvest(&self, meta: &Meta) -> usize {
+    /// Whether so many segments wait for a checkpoint that the nodes it writes are little beside
+    /// what the segments will take, or a good part of what is not in use at all.
+    fn is_checkpoint_worth_it(&self, meta: &Meta) -> bool {
         let layout = &self.superblock.layout;
         let nodes = meta.nodes_written.max(meta.tree.dirty_count());
         let worth = nodes * METADATA_SHARE / layout.segment_blocks as usize;
         let used = meta.usage.live_blocks() / Batch::segment_room(layout) as u64;
         let spare = u64::from(layout.segment_count).saturating_sub(used);
-        worth.min(spare as usize / SPARE_SHARE)
+        let pinned = meta.usage.pinned_count();
+        pinned > 0 && pinned >= worth.min(spare as usize / SPARE_SHARE)
     }
 
-    /// Whether a checkpoint should make Clean what is Drained, before somebody has to wait for it.
-    pub(super) fn is_release_due(&self, meta: &Meta) -> bool {
-        meta.usage.drained_count() > 0 && meta.usage.clean_count() < self.comfort(meta)
+    /// Makes Clean what is Drained before somebody has to wait for it.
+    pub(super) fn release_if_due(&self, log: &mut Log) -> Result<()> {
+        let short = |meta: &Meta| meta.usage.clean_count() < self.comfort(meta);
+        if short(&self.meta.read()) {
+            self.release(log)?;
+        }
+        let due = {
+            let meta = self.meta.read();
+            short(&meta) && self.is_checkpoint_worth_it(&meta)
+        };
+        if due { unless_full(self.checkpoint(log, false)) } else { Ok(()) }
     }
 
     /// One step of background cleaning, if there is need and nobody is to be yielded to.
@@ -153,43 +186,63 @@ impl Volume {
         unless_full(self.clean_step(&mut cleaner).map(drop))
     }
 
-    /// Makes segments Clean for one who cannot go on without: cleans until a checkpoint is worth its
-    /// while, which then lets go what is Drained. Says whether there are more than before.
+    /// Makes segments Clean for one who cannot go on without: what is Drained, and what cleaning
+    /// drains, by a checkpoint where nothing less will do. Says whether there are more than before.
     pub(super) fn make_room(&self, log: &mut Log) -> Result<bool> {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let clean = || self.meta.read().usage.clean_count();
         let before = clean();
-        for _ in 0..VAIN_ROUNDS_MAX {
-            let cleaned = self.clean_for_checkpoint(log, before + GAIN_SEGMENTS)?;
-            self.checkpoint(log, false)?;
-            if clean() > before || !cleaned {
-                break;
+        if self.release(log)? {
+            return Ok(true);
+        }
+        let mut vain = Vain::default();
+        loop {
+            let cleaned = self.clean_for_release(log, before + GAIN_SEGMENTS)?;
+            if !self.release(log)? || clean() <= before {
+                self.checkpoint(log, false)?;
+            }
+            if clean() > before {
+                return Ok(true);
+            }
+            if !cleaned || !vain.note(self.room_to_be_had(log)) {
+                return Ok(false);
             }
         }
-        Ok(clean() > before)
     }
 
     /// Cleans until `enough` segments are to be had, as far as there is room to clean into. Says
     /// whether anything was cleaned.
-    fn clean_for_checkpoint(&self, log: &mut Log, enough: usize) -> Result<bool> {
+    fn clean_for_release(&self, log: &mut Log, enough: usize) -> Result<bool> {
         let mut cleaned = false;
-        let (mut most, mut vain) = (self.to_be_had(), 0);
-        while self.to_be_had() < enough && vain < VAIN_ROUNDS_MAX {
+        let mut vain = Vain::default();
+        while self.to_be_had() < enough && vain.note(self.room_to_be_had(log)) {
             match self.clean_round(log) {
                 Ok(true) => cleaned = true,
                 Ok(false) | Err(Error::NoSpace) => break,
                 Err(error) => return Err(error),
             }
-            vain = if self.to_be_had() > most { 0 } else { vain + 1 };
-            most = most.max(self.to_be_had());
         }
         Ok(cleaned)
     }
 
     /// Segments that will be Clean after a checkpoint, which takes some itself.
-    pub(super) fn to_be_had(&self) -> usize {
+    fn to_be_had(&self) -> usize {
         let meta = self.meta.read();
-        let most = meta.usage.clean_count() + meta.usage.drained_count();
-        most.saturating_sub(self.checkpoint_reserve(&meta))
+        free_count(&meta).saturating_sub(self.checkpoint_reserve(&meta, 0))
     }
+
+    /// Blocks that can be written after a checkpoint, in the open heads, too.
+    pub(super) fn room_to_be_had(&self, log: &Log) -> usize {
+        let layout = &self.superblock.layout;
+        let room = |(head, _)| Batch::head_room(log, layout, head);
+        let heads: usize = log.heads.iter().map(room).sum();
+        let meta = self.meta.read();
+        let all = free_count(&meta) * Batch::segment_room(layout) + heads;
+        all.saturating_sub(meta.tree.dirty_count())
+    }
+}
+
+/// Segments that are Clean or Drained.
+fn free_count(meta: &Meta) -> usize {
+    meta.usage.clean_count() + meta.usage.drained_count() + meta.usage.pinned_count()
 }

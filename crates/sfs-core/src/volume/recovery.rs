@@ -45,6 +45,7 @@ impl Volume {
             next_sequence: record.next_sequence,
             previous: record.previous,
             unflushed: false,
+            flushed: record.next_sequence,
             blocks_since_checkpoint: 0,
             checkpoint: record.number,
             synced: 0,
@@ -132,13 +133,13 @@ impl Volume {
             for (segment, head) in position.opened {
                 self.open_found(&mut log, head, segment)?;
             }
+            let first = log.next_sequence;
             log.heads = position.heads;
             log.next_sequence = position.sequence;
             log.previous = position.previous;
             self.next_sequence.store(position.sequence, std::sync::atomic::Ordering::Relaxed);
             log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
-            self.apply_batch(&batch, position.sequence)?;
-            self.meta.write().usage.settle(position.sequence);
+            self.apply_batch(&batch, first)?;
         }
         Ok(())
     }
@@ -217,7 +218,7 @@ impl Volume {
         Ok(if next && self.is_whole(&chunk)? { Some(chunk) } else { None })
     }
 
-    /// Does in memory what a batch says.
+    /// Does in memory what a batch says whose first chunk is number `sequence`.
     fn apply_batch(&self, batch: &[ChunkSummary], sequence: u64) -> Result<()> {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
@@ -227,19 +228,28 @@ impl Volume {
                 self.unmap(ino, first, last, sequence)?;
             }
         }
+        let mut released = Vec::new();
         for change in changes {
-            self.apply_change(change, at)?;
+            match change {
+                Change::Release { segment, stamp } => released.push((segment, stamp)),
+                change => self.apply_change(change, at)?,
+            }
         }
         for chunk in batch {
             self.meta.write().usage.clock.catch_up(chunk.header.time);
             self.apply_mappings(chunk, sequence)?;
         }
-        Ok(())
+        let usage = &mut self.meta.write().usage;
+        usage.settle(sequence);
+        match released.iter().all(|(segment, stamp)| usage.release_found(*segment, *stamp)) {
+            true => Ok(()),
+            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into()),
+        }
     }
 
     fn apply_change(&self, change: Change, at: u64) -> Result<()> {
         let (key, value) = match change {
-            Change::Unmap { .. } => return Ok(()),
+            Change::Unmap { .. } | Change::Release { .. } => return Ok(()),
             Change::NextIno(next) if next >= COUNT_MAX => {
                 return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
             }

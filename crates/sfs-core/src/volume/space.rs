@@ -10,6 +10,7 @@ use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
 use super::handles::Handle;
+use crate::log::Batch;
 use crate::meta::Meta;
 use crate::request::Space;
 use crate::{Error, Result};
@@ -31,7 +32,8 @@ const RESERVE_SHARE: u32 = 16;
 /// rename when it is full.
 const METADATA_SHARE: u64 = 128;
 
-/// Segments that a round of cleaning may open: the heads' next, and one for the delta.
+/// Segments that emptying one may open: the head's next, and one for the delta. Another, for two
+/// checkpoints may each fill a segment in part.
 const CLEANING_SEGMENTS: usize = 3;
 
 /// Segments that a small commit may open, and one to see it coming.
@@ -100,16 +102,17 @@ impl Volume {
         if new_blocks == 0 { Ok(()) } else { self.admit(new_blocks) }
     }
 
-    /// Segments that a commit leaves Clean, so that there is always room to clean into and to write
-    /// the checkpoint that lets the cleaned segments go.
-    pub(super) fn cleaning_reserve(&self, meta: &Meta) -> usize {
-        self.checkpoint_reserve(meta) + CLEANING_SEGMENTS
+    /// Segments that a commit leaves Clean which changes `more` leaves, so that there is always room
+    /// to clean a segment and to write the checkpoint that lets it go.
+    pub(super) fn cleaning_reserve(&self, meta: &Meta, more: usize) -> usize {
+        let moved = Batch::segment_room(&self.superblock.layout);
+        self.checkpoint_reserve(meta, more + moved) + CLEANING_SEGMENTS
     }
 
     /// Segments that should be Clean lest every group have its own head: below, all blocks go to one,
     /// and the reserve is enough for that.
     pub(super) fn comfort(&self, meta: &Meta) -> usize {
-        self.cleaning_reserve(meta) + COMMIT_SEGMENTS + usize::from(meta.placement.group_count())
+        self.cleaning_reserve(meta, 0) + COMMIT_SEGMENTS + usize::from(meta.placement.group_count())
     }
 
     /// Makes room before more metadata becomes dirty than a checkpoint could write.
@@ -117,7 +120,7 @@ impl Volume {
         let short = {
             let meta = self.meta.read();
             meta.tree.dirty_count() > 0
-                && meta.usage.clean_count() < self.cleaning_reserve(&meta) + COMMIT_SEGMENTS / 2
+                && meta.usage.clean_count() < self.cleaning_reserve(&meta, 0) + COMMIT_SEGMENTS / 2
         };
         if !short {
             return Ok(());

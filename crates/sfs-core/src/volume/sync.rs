@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, DeviceError};
 
 use super::Volume;
-use super::commit::{Move, Progress, Request, Selection};
+use super::commit::{Progress, Request, Selection};
+use super::space::unless_full;
 use crate::format::SummaryEntry;
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
@@ -101,7 +102,7 @@ impl Volume {
     pub(super) fn commit(&self, log: &mut Log, selection: &Selection) -> Result<()> {
         let mut tried = false;
         loop {
-            match self.commit_some(log, selection, &[]) {
+            match self.commit_some(log, &Request::of(selection)) {
                 Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => tried = false,
                 Ok(_) => return Ok(()),
                 Err(Error::NoSpace) => {
@@ -117,23 +118,16 @@ impl Volume {
         }
     }
 
-    /// Writes out as much of what `selection` says as there is room for, and what the cleaner
-    /// moves. `NoSpace` has changed nothing.
-    pub(super) fn commit_some(
-        &self,
-        log: &mut Log,
-        selection: &Selection,
-        moves: &[Move],
-    ) -> Result<Progress> {
+    /// Writes out as much of what `request` says as there is room for. `NoSpace` has changed
+    /// nothing.
+    pub(super) fn commit_some(&self, log: &mut Log, request: &Request<'_>) -> Result<Progress> {
         // The log may have been waited for; what failed meanwhile must not be built upon.
         self.writable()?;
         let mut failed = None;
         let _keep = self.keep_nodes();
         let built = loop {
             let mut meta = self.meta.write();
-            let reserve = if moves.is_empty() { self.cleaning_reserve(&meta) } else { 0 };
-            let request = Request { selection, moves, reserve };
-            match self.build(log, &mut meta, &request) {
+            match self.build(log, &mut meta, request) {
                 Ok(built) => break built,
                 Err(Fault::Missing(missing)) => {
                     drop(meta);
@@ -143,7 +137,27 @@ impl Volume {
             }
         };
         self.write_chunks(log, &built.chunks)?;
+        self.discard(&built.released);
         Ok(built.progress)
+    }
+
+    /// Makes Drained segments Clean, as far as no checkpoint is needed for it: a delta says so. Says
+    /// whether there are more than before.
+    pub(super) fn release(&self, log: &mut Log) -> Result<bool> {
+        let count = || {
+            let meta = self.meta.read();
+            (meta.usage.clean_count(), meta.usage.drained_count())
+        };
+        let (before, drained) = count();
+        // The first batch may have to say what drained them.
+        for _ in 0..2 {
+            if count().0 > before || drained == 0 {
+                break;
+            }
+            self.flush(log)?;
+            unless_full(self.commit_some(log, &Request::release()).map(drop))?;
+        }
+        Ok(count().0 > before)
     }
 
     /// Writes chunks in order.
@@ -180,6 +194,7 @@ impl Volume {
         if log.unflushed {
             self.device.flush().map_err(|error| self.fail(error))?;
             log.unflushed = false;
+            log.flushed = log.next_sequence;
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -159,10 +159,9 @@ impl Volume {
         if self.is_checkpoint_due(blocks, now) {
             self.checkpoint(&mut log, false)?;
             self.clock.due.lock().checkpoint = millis(now);
-        } else if blocks > 0 && self.is_release_due(&self.meta.read()) {
-            unless_full(self.checkpoint(&mut log, false))?;
+            return Ok(());
         }
-        Ok(())
+        self.release_if_due(&mut log)
     }
 
     fn is_commit_due(&self, now: Timestamp) -> bool {

@@ -3,6 +3,7 @@
 mod cleaning;
 mod crashes;
 mod files;
+mod full;
 mod policies;
 mod races;
 mod rig;

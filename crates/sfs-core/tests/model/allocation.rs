@@ -83,3 +83,47 @@ fn without_the_rule_data_is_lost() {
     let losses: usize = (1..4).map(|seed| crashes_that_lose(Release::AtOnce, seed).0).sum();
     assert!(losses > 0, "the rule makes no difference");
 }
+
+/// Where nothing but a flush is needed to let a segment go, there is hardly a checkpoint; after a
+/// crash at any event everything is there that had been synced.
+#[test]
+fn segments_are_used_again_without_a_checkpoint() {
+    let base = ram(20 << 20, SEGMENT_BLOCKS);
+    let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
+    let volume = open(device.clone(), Options::default());
+    let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
+    let put = |block: u64, byte: u8| {
+        let mode = WriteMode::default();
+        volume.write(ino, block * 4096, &[byte; 4096], mode, &caller()).expect("it writes");
+    };
+    (0..BLOCKS).for_each(|block| put(block, 1));
+    volume.sync_all().expect("a sync");
+    let mut random = Random::new(5);
+    // What was durable after so many events.
+    let mut synced = vec![(device.event_count(), vec![1; BLOCKS as usize])];
+    let before = volume.counters();
+    for round in 0..300u32 {
+        let mut bytes = synced[synced.len() - 1].1.clone();
+        for _ in 0..100 {
+            let block = random.below(BLOCKS);
+            bytes[block as usize] = (round % 250) as u8 + 2;
+            put(block, bytes[block as usize]);
+        }
+        volume.sync_all().expect("a sync");
+        synced.push((device.event_count(), bytes));
+    }
+    let after = volume.counters();
+    let checkpoints = after.checkpoints - before.checkpoints;
+    let written = after.device_bytes_written - before.device_bytes_written;
+    assert!(written > 6 * (20 << 20), "{written} bytes are too few");
+    assert!(checkpoints <= 30, "{checkpoints} checkpoints");
+
+    let events = device.events();
+    for pair in synced.windows(2).step_by(12) {
+        let ((first, old), (last, new)) = (&pair[0], &pair[1]);
+        let end = first + (last - first) / 2;
+        let image = Arc::new(image_after(&base, &events[..end]));
+        let versions: Versions = old.iter().zip(new).map(|(old, new)| vec![*old, *new]).collect();
+        assert!(is_whole(image, ino, &versions), "after event {end} of {}", events.len());
+    }
+}

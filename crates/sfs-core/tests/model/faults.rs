@@ -130,7 +130,7 @@ fn whichever_block_lies_no_answer_is_wrong() {
     let base: Arc<RamDevice> = Arc::new(ram(4_400_000, SEGMENT_BLOCKS));
     let mut pair = Pair::new(base.clone(), tight());
     for _ in 0..400 {
-        let operation = choose(random.next(), &pair.reference, &limits);
+        let operation = choose(random.draw(), &pair.reference, &limits);
         pair.perform(&operation);
     }
     pair.volume().close().expect("it closes");

@@ -6,23 +6,14 @@
 mod allocation;
 mod amplification;
 mod caches;
-mod compare;
-mod content;
 mod contract;
-mod crash;
-mod digest;
 mod faults;
-mod history;
 mod leader;
 mod leftovers;
 mod limits;
-mod namespace;
-mod operation;
-mod pair;
 mod races;
-mod random;
-mod reference;
-mod rig;
 mod sequences;
 mod space;
 mod watchdog;
+
+use sfs_sim::model::{compare, content, digest, operation, pair, random, reference, rig};

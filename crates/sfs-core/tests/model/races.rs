@@ -107,7 +107,7 @@ impl Worker {
     /// Writes its share of a block that others write to at the same time.
     fn stamp(&mut self) {
         let block = self.random.below(SHARED_BLOCKS);
-        let byte = self.random.next() as u8;
+        let byte = self.random.draw() as u8;
         let offset = block * 4096 + self.no * SHARE;
         let bytes = [byte; SHARE as usize];
         self.volume

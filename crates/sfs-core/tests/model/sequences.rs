@@ -24,7 +24,7 @@ fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -
     let mut pair = new_pair(bytes, tight_with(seed));
     let mut random = Random::new(seed);
     for step in 0..steps {
-        let operation = choose(random.next(), &pair.reference, limits);
+        let operation = choose(random.draw(), &pair.reference, limits);
         if std::env::var_os("SFS_TRACE").is_some() {
             eprintln!("{step}: {:.200}", format!("{operation:?}"));
         }

@@ -134,8 +134,8 @@ fn what_a_batch_breaks_is_found() {
     let at = volume.head_address(0);
     volume.append(0, at, &[], &[], &delta, true);
     let expected = [
-        Finding::DirectorySize { ino: ROOT_INO, size: 4, counted: 3 },
         Finding::Unreachable { ino: HELLO },
+        Finding::DirectorySize { ino: ROOT_INO, size: 4, counted: 3 },
     ];
     assert_eq!(errors(&volume), expected);
 }

@@ -6,3 +6,4 @@ mod fresh;
 mod hostile;
 mod log;
 mod program;
+mod repair;

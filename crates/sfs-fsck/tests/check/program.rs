@@ -41,37 +41,90 @@ fn directory() -> TempDir {
 fn a_sound_volume_exits_with_0_whatever_was_asked() {
     let directory = directory();
     let path = image(&directory, &populated().build());
-    for arguments in [&[][..], &["-n"], &["-a"], &["-p"], &["-y"], &["-f", "-v", "--data"]] {
+    let before = std::fs::read(&path).expect("the image");
+    for arguments in [&["-n"][..], &["-f", "-a"], &["-pf"], &["-y"], &["-nfv", "--data"]] {
         let output = fsck(arguments, &path);
         assert_eq!(code(&output), 0, "{arguments:?}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         let last = "clean, 3 files, 2 directories, 28672 bytes used\n";
         assert!(text.ends_with(last), "{arguments:?}: {text}");
     }
-    let output = fsck(&["--json"], &path);
+    let output = fsck(&["-n", "--json"], &path);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(json["clean"], true);
     assert_eq!(json["files"], 3);
+    assert!(before == std::fs::read(&path).expect("the image"), "nothing was written");
 }
 
 #[test]
-fn damage_exits_with_4_and_is_not_repaired() {
+fn preening_does_not_read_what_was_unmounted() {
     let mut forge: Forge = populated();
-    forge.change_inode(SUB, |inode| inode.size = 0);
+    forge.change_inode(SUB, |inode| inode.links = 7);
+    let directory = directory();
+    let path = image(&directory, &forge.build());
+    for arguments in ["-a", "-p"] {
+        let output = fsck(&[arguments], &path);
+        assert_eq!(code(&output), 0);
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(text.ends_with(": clean: it was unmounted; -f checks it\n"), "{text}");
+    }
+    assert_eq!(code(&fsck(&["-a", "-f"], &path)), 1);
+    assert_eq!(code(&fsck(&["-n"], &path)), 0);
+
+    let mut forge: Forge = populated();
+    forge.change_inode(SUB, |inode| inode.links = 7);
+    forge.on_record = Box::new(|record| record.unmounted = false);
+    let path = image(&directory, &forge.build());
+    assert_eq!(code(&fsck(&["-a"], &path)), 1, "it was not unmounted");
+}
+
+#[test]
+fn damage_exits_with_4_until_it_is_repaired() {
+    let mut forge: Forge = populated();
+    forge.change_inode(SUB, |inode| inode.size = 2);
     let directory = directory();
     let path = image(&directory, &forge.build());
     let before = std::fs::read(&path).expect("the image");
-    for arguments in [&["-n"][..], &["-a"], &["-p"], &["-y"]] {
-        let output = fsck(arguments, &path);
-        assert_eq!(code(&output), 4, "{arguments:?}");
+    for (arguments, said) in [("-n", ""), ("-pf", "run sfs-fsck -y: a repair may lose something")] {
+        let output = fsck(&[arguments], &path);
+        assert_eq!(code(&output), 4, "{arguments}");
         let errors = String::from_utf8(output.stderr).expect("UTF-8");
-        let expected = match arguments {
-            ["-n"] => "",
-            _ => "sfs-fsck: repair is not part of this version\n",
-        };
-        assert_eq!(errors, expected);
+        assert!(errors.contains(said) && errors.is_empty() == said.is_empty(), "{errors}");
     }
-    assert!(before == std::fs::read(&path).expect("the image"));
+    assert!(before == std::fs::read(&path).expect("the image"), "nothing was written");
+    let output = fsck(&["-y"], &path);
+    assert_eq!(code(&output), 1);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let name = path.display();
+    let lost = format!("{name}: lost: /sub: inode 18: 1 names lost\n");
+    assert!(text.contains(&lost), "{text}");
+    assert!(text.contains(&format!("{name}: repaired: clean, 3 files")), "{text}");
+    assert_eq!(code(&fsck(&["-y"], &path)), 0);
+}
+
+#[test]
+fn a_repair_says_the_same_in_json() {
+    let mut forge: Forge = populated();
+    forge.change_inode(SUB, |inode| inode.size = 2);
+    let directory = directory();
+    let path = image(&directory, &forge.build());
+    let output = fsck(&["-y", "--json"], &path);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["clean"], false);
+    assert_eq!(json["repaired"], true);
+    assert_eq!(json["errors_left"], 0);
+    assert_eq!(json["losses"][0]["loss"], "Names");
+    assert_eq!(json["losses"][0]["path"], "/sub");
+}
+
+#[test]
+fn without_a_terminal_it_must_be_said_what_to_do() {
+    let directory = directory();
+    let path = image(&directory, &populated().build());
+    let output = fsck(&[], &path);
+    assert_eq!(code(&output), 8);
+    let errors = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(errors, "sfs-fsck: not on a terminal: give -n to check, -p or -y to repair\n");
 }
 
 #[test]
@@ -107,7 +160,7 @@ fn what_cannot_be_checked_exits_with_8() {
 #[test]
 fn wrong_usage_exits_with_16() {
     let path = Path::new("/nonexistent");
-    for arguments in [&["-n", "-y"][..], &["-p", "-n"], &["-a", "-y"], &["--frobnicate"]] {
+    for arguments in [&["-n", "-y"][..], &["-p", "-n"], &["-a", "-y"], &["-r", "-y"], &["--frob"]] {
         assert_eq!(code(&fsck(arguments, path)), 16, "{arguments:?}");
     }
     assert_eq!(code(&fsck(&["-V"], path)), 0);

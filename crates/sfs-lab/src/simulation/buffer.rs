@@ -4,6 +4,8 @@
 //! Promises: a block waits once, and no segment is opened that has the only copy of one that waits.
 //! Never: holds more than its budget when a user's write returns, but by what one cleaning adds.
 
+use sfs_core::format::History;
+
 use super::log::MIXED_HEAD;
 use super::{Remainder, Simulation, Writing};
 
@@ -13,6 +15,10 @@ const DIRTY: u8 = 1;
 const COPIED_OUT: u8 = 2;
 /// In the queue, and to be left out when its turn comes.
 const REMOVED: u8 = 4;
+
+/// So many-th of the buffer goes at once, where not all of it goes: the volume begins when its
+/// budget is half used, and writes an eighth of it.
+const WRITE_OUT_SHARE: usize = 4;
 
 pub(super) struct Buffer {
     state: Vec<u8>,
@@ -61,21 +67,53 @@ impl Buffer {
     }
 }
 
+/// How long the blocks of each group live: a moving mean of the logarithm, in octaves of ticks.
+#[derive(Default)]
+pub(super) struct GroupLives([f64; MIXED_HEAD as usize]);
+
+impl GroupLives {
+    /// Deaths that the mean reaches back.
+    const DEATHS: f64 = 1024.0;
+
+    /// A user has overwritten a block that was in `group`.
+    pub(super) fn note(&mut self, group: u8, before: History, now: u32) {
+        let life = f64::from(now.saturating_sub(before.modified).max(1)).log2();
+        let mean = &mut self.0[usize::from(group)];
+        *mean += (life - *mean) / Self::DEATHS;
+    }
+
+    fn compare(&self, a: u8, b: u8) -> std::cmp::Ordering {
+        self.0[usize::from(a)].total_cmp(&self.0[usize::from(b)])
+    }
+}
+
+/// Blocks of each group.
+fn counts(waiting: &[(u8, u32)]) -> [usize; MIXED_HEAD as usize] {
+    let mut counts = [0; MIXED_HEAD as usize];
+    for (group, _) in waiting {
+        counts[usize::from(*group)] += 1;
+    }
+    counts
+}
+
 impl Simulation {
     pub(super) fn write_buffered(&mut self, block: u32) {
         self.buffer.write(block);
         let full = self.buffer.queue.len() >= self.capacity();
         let sync = self.buffering.sync_interval.is_some_and(|n| self.clock.is_multiple_of(n));
-        if full && self.buffering.writing == Writing::Heads || sync {
-            self.write_out(true);
+        match self.buffering.writing {
+            _ if sync => self.write_out(true),
+            Writing::Heads if full => self.write_out(true),
+            Writing::Largest | Writing::Coldest if full => self.write_out(false),
+            _ => (),
         }
         if self.buffering.writing == Writing::Deferred {
             self.settle();
         }
     }
 
-    fn capacity(&self) -> usize {
-        self.buffering.segments as usize * self.log.segment_blocks() as usize
+    pub(super) fn capacity(&self) -> usize {
+        self.buffering.capacity(self.log.segment_blocks())
     }
 
     /// Until the buffer has room and the reserve is clean: each needs the other.
@@ -102,14 +140,13 @@ impl Simulation {
                 state => groups.push((self.group(block, state & DIRTY == 0), block)),
             }
         }
-        if self.buffering.writing == Writing::Deferred {
-            self.write_whole_segments(&mut groups);
+        match self.buffering.writing {
+            Writing::Deferred => self.write_whole_segments(&mut groups),
+            Writing::Largest | Writing::Coldest if !sync => self.write_share(&mut groups),
+            _ => (),
         }
         if sync {
-            for (group, block) in groups.drain(..) {
-                let pure = self.buffering.remainder == Remainder::Pure;
-                self.write_waiting(block, if pure { group } else { MIXED_HEAD }, group);
-            }
+            self.write_remainder(&mut groups);
         }
         // What cleaning has added meanwhile comes after what waited before.
         let mut queue: Vec<u32> = groups.into_iter().map(|(_, block)| block).collect();
@@ -117,13 +154,37 @@ impl Simulation {
         self.buffer.queue = queue;
     }
 
+    /// Takes all out of `waiting`, and writes it.
+    fn write_remainder(&mut self, waiting: &mut Vec<(u8, u32)>) {
+        let pure = self.buffering.remainder == Remainder::Pure;
+        let groups = counts(waiting).iter().filter(|count| **count > 0).count() as u64;
+        self.counters.syncs += u64::from(groups > 0);
+        self.counters.sync_heads += if pure { groups } else { groups.min(1) };
+        for (group, block) in waiting.drain(..) {
+            self.write_waiting(block, if pure { group } else { MIXED_HEAD }, group);
+        }
+    }
+
+    /// Takes a share out of `waiting` and writes it: from the largest groups and there in the order of
+    /// the file, as the volume does, or from those whose blocks live longest, first come first.
+    fn write_share(&mut self, waiting: &mut Vec<(u8, u32)>) {
+        let counts = counts(waiting);
+        if self.buffering.writing == Writing::Coldest {
+            waiting.sort_by(|(a, _), (b, _)| self.lives.compare(*b, *a).then(a.cmp(b)));
+        } else {
+            let key = |group: u8| std::cmp::Reverse(counts[usize::from(group)]);
+            waiting.sort_unstable_by_key(|&(group, block)| (key(group), group, block));
+        }
+        let count = (self.capacity() / WRITE_OUT_SHARE).max(1).min(waiting.len());
+        for (group, block) in waiting.drain(..count) {
+            self.write_waiting(block, group, group);
+        }
+    }
+
     /// Takes out of `waiting` what fills segments, and writes it; if nothing does, the largest group.
     fn write_whole_segments(&mut self, waiting: &mut Vec<(u8, u32)>) {
         let segment_blocks = self.log.segment_blocks() as usize;
-        let mut counts = [0usize; MIXED_HEAD as usize];
-        for (group, _) in &*waiting {
-            counts[usize::from(*group)] += 1;
-        }
+        let mut counts = counts(waiting);
         let largest = self.force(waiting, &mut counts);
         let mut left = counts.map(|count| count / segment_blocks * segment_blocks);
         if left.iter().all(|count| *count == 0) {
@@ -176,7 +237,7 @@ impl Simulation {
     }
 
     fn write_waiting(&mut self, block: u32, head: u8, group: u8) {
-        if self.buffering.writing == Writing::Heads {
+        if self.buffering.writing != Writing::Deferred {
             self.make_room();
         }
         let state = std::mem::take(&mut self.buffer.state[block as usize]);

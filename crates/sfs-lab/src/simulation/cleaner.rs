@@ -4,7 +4,7 @@
 //! Promises: the reserve is clean before a user's block opens a segment.
 //! Never: chooses the victim.
 
-use sfs_core::format::SegmentState;
+use sfs_core::format::{History, SegmentState};
 
 use super::counters::bin;
 use super::{Simulation, Writing};
@@ -34,17 +34,16 @@ impl Simulation {
         if entry.live_blocks > 0 {
             let first = victim * segment_blocks;
             for slot in first..first + segment_blocks {
-                let block = self.log.block_at(slot);
-                if self.log.is_at(block, slot) {
-                    self.copy_out(block);
+                if let Some((block, history)) = self.log.live_at(slot) {
+                    self.copy_out(block, history, entry.data_group());
                 }
             }
         }
         self.log.free(victim);
     }
 
-    fn copy_out(&mut self, block: u32) {
-        if self.buffering.segments > 0 && self.buffering.writing == Writing::Deferred {
+    fn copy_out(&mut self, block: u32, history: History, group: Option<u8>) {
+        if self.capacity() > 0 && self.buffering.writing == Writing::Deferred {
             self.counters.cleaning_reads += u64::from(self.buffer.clean(block));
             return;
         }
@@ -54,8 +53,8 @@ impl Simulation {
             return;
         }
         self.counters.cleaning_reads += 1;
-        let group = self.group(block, true);
-        let history = self.log.history(block).expect("what lives was written");
+        let candidate = self.candidate(block, Some(history), group, true);
+        let group = self.placement.group(&candidate, self.now());
         self.write_cleaned_to(block, history, group, group);
     }
 

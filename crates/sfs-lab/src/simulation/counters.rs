@@ -22,6 +22,10 @@ pub struct Counters {
     pub victims: u64,
     /// Blocks under cleaning that had to be written at once, lest their only copy be overwritten.
     pub forced_blocks: u64,
+    /// Syncs that found something waiting.
+    pub syncs: u64,
+    /// Heads that these wrote to, at least a chunk and a request each.
+    pub sync_heads: u64,
     /// Segments by utilization when they were cleaned.
     pub histogram_cleaning: [u64; HISTOGRAM_BINS],
     /// Sealed segments by utilization, all samples together.
@@ -60,6 +64,11 @@ impl Counters {
         let new = self.user_blocks.max(1) as f64;
         let reads = self.cleaning_reads as f64 * 87.0 / 10.6;
         (new + reads + self.moved_blocks as f64) / new
+    }
+
+    /// Heads that a sync writes to.
+    pub fn heads_of_a_sync(&self) -> f64 {
+        self.sync_heads as f64 / self.syncs.max(1) as f64
     }
 
     /// Mean live fraction of victims.

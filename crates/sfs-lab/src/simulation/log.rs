@@ -25,13 +25,22 @@ struct Head {
     used: u32,
 }
 
+/// What the mapping has of a block.
+#[derive(Clone, Copy)]
+struct Block {
+    slot: u32,
+    /// Of a block that was never written: without writes.
+    history: History,
+}
+
+impl Block {
+    const NONE: Self = Self { slot: NOWHERE, history: History { writes: 0, modified: 0 } };
+}
+
 pub(super) struct Log {
     segment_blocks: u32,
     pub(super) reserve: u32,
-    /// Slot of each block.
-    location: Vec<u32>,
-    /// History of each block; one without writes has none.
-    history: Vec<History>,
+    blocks: Vec<Block>,
     /// Block of each slot.
     block: Vec<u32>,
     entries: Vec<UsageEntry>,
@@ -45,8 +54,7 @@ impl Log {
         Self {
             segment_blocks: space.segment_blocks,
             reserve: space.reserve,
-            location: vec![NOWHERE; space.blocks as usize],
-            history: vec![History::default(); space.blocks as usize],
+            blocks: vec![Block::NONE; space.blocks as usize],
             block: vec![0; slots],
             entries: vec![UsageEntry::NEW; space.segments as usize],
             clean: (0..space.segments).collect(),
@@ -67,13 +75,13 @@ impl Log {
     }
 
     pub(super) fn history(&self, block: u32) -> Option<History> {
-        let history = self.history[block as usize];
+        let history = self.blocks[block as usize].history;
         (history.writes != 0).then_some(history)
     }
 
     /// The group of the segment that it is in, or was in last.
     pub(super) fn group(&self, block: u32) -> Option<u8> {
-        let slot = self.location[block as usize];
+        let slot = self.blocks[block as usize].slot;
         if slot == NOWHERE {
             return None;
         }
@@ -82,37 +90,39 @@ impl Log {
 
     /// The segment that it is in, or was in last.
     pub(super) fn segment_of(&self, block: u32) -> Option<u32> {
-        let slot = self.location[block as usize];
+        let slot = self.blocks[block as usize].slot;
         (slot != NOWHERE).then(|| slot / self.segment_blocks)
     }
 
-    pub(super) fn is_at(&self, block: u32, slot: u32) -> bool {
-        self.location[block as usize] == slot
+    /// The block that was written to `slot` and its history, if it still lives there.
+    pub(super) fn live_at(&self, slot: u32) -> Option<(u32, History)> {
+        let block = self.block[slot as usize];
+        let Block { slot: place, history } = self.blocks[block as usize];
+        (place == slot).then_some((block, history))
     }
 
     /// The copy in the log dies, if there is one that lives.
     pub(super) fn kill(&mut self, block: u32, victims: &mut dyn VictimSelection, now: u32) {
-        let slot = self.location[block as usize];
+        let Block { slot, history } = self.blocks[block as usize];
         if slot == NOWHERE {
             return;
         }
         let entry = &mut self.entries[(slot / self.segment_blocks) as usize];
         victims.note_death(entry, now);
-        let history = self.history[block as usize];
         entry.live_blocks -= 1;
         entry.write_count_sum -= u64::from(history.write_count());
         entry.modified_sum -= u64::from(history.modified);
-        self.location[block as usize] = NOWHERE;
+        self.blocks[block as usize].slot = NOWHERE;
     }
 
     /// It was copied out of a segment that is empty now: nothing of it is in the log.
     pub(super) fn leave(&mut self, block: u32) {
-        self.location[block as usize] = NOWHERE;
+        self.blocks[block as usize].slot = NOWHERE;
     }
 
     /// It is deleted.
     pub(super) fn forget(&mut self, block: u32) {
-        self.history[block as usize] = History::default();
+        self.blocks[block as usize].history = Block::NONE.history;
     }
 
     pub(super) fn needs_segment(&self, head: u8) -> bool {
@@ -151,13 +161,7 @@ impl Log {
             *place = None;
         }
         self.block[slot as usize] = block;
-        self.location[block as usize] = slot;
-        self.history[block as usize] = history;
-    }
-
-    /// What `slot` was written with.
-    pub(super) fn block_at(&self, slot: u32) -> u32 {
-        self.block[slot as usize]
+        self.blocks[block as usize] = Block { slot, history };
     }
 
     /// A victim is being emptied: it is no longer Sealed.

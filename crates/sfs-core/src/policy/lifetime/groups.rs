@@ -1,7 +1,8 @@
 //! Groups by expected remaining life: centres on its logarithm.
 //!
 //! Owns: the centres. A centre keeps its number as long as it lives, as heads and segments have it.
-//! Promises: at most as many as asked for, none closer to another than [`CLOSE`].
+//! Promises: at most as many as asked for, none closer to another than [`CLOSE`], and none that tells
+//! less apart than [`SLIGHT`].
 //! Never: knows where the expectations come from.
 
 use super::super::GROUPS_MAX;
@@ -16,6 +17,10 @@ const BINS: usize = 256;
 
 /// Centres closer than this, in octaves, become one.
 const CLOSE: f64 = 0.75;
+
+/// Centres that tell less apart than this, in octaves squared of all traffic, become one: a head
+/// costs half a segment, however little is written to it.
+const SLIGHT: f64 = 0.02;
 
 const ROUNDS: u32 = 8;
 
@@ -127,21 +132,27 @@ impl Groups {
         }
     }
 
-    /// Makes the two closest centres one, if they are too close; of the two the one that was there
-    /// before stays. True if there may be more.
+    /// Makes two centres one: the closest ones of those that are too close, or that tell too little
+    /// apart for what a head costs. Of the two the one that was there before stays. True if there may
+    /// be more.
     fn merge(&mut self, traffic: &Histogram, known: &[Option<f64>; GROUPS]) -> bool {
+        let clusters = self.clusters(traffic);
+        let all: f64 = clusters.iter().map(|cluster| cluster.weight).sum();
         let mut closest: Option<(f64, usize, usize)> = None;
         for a in 0..GROUPS {
             for b in a + 1..GROUPS {
-                if let (Some(x), Some(y)) = (self.centres[a], self.centres[b])
-                    && (x - y).abs() < closest.map_or(CLOSE, |(distance, ..)| distance)
+                let (Some(x), Some(y)) = (self.centres[a], self.centres[b]) else { continue };
+                let distance = (x - y).abs();
+                let (v, w) = (clusters[a].weight, clusters[b].weight);
+                let told_apart = v * w / (v + w).max(f64::MIN_POSITIVE) * distance * distance;
+                if (distance < CLOSE || told_apart < SLIGHT * all)
+                    && closest.is_none_or(|(least, ..)| distance < least)
                 {
-                    closest = Some(((x - y).abs(), a, b));
+                    closest = Some((distance, a, b));
                 }
             }
         }
         let Some((_, a, b)) = closest else { return false };
-        let clusters = self.clusters(traffic);
         let weight = clusters[a].weight + clusters[b].weight;
         let heavier = if clusters[a].weight < clusters[b].weight { b } else { a };
         let stays = match (known[a], known[b]) {

@@ -7,13 +7,14 @@
 use sfs_core::format::{FileKind, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
-use crate::random::Random;
-use crate::reference::{CAPABILITY, Reference};
-use crate::rig::{FILE, after};
+use super::random::Random;
+use super::reference::{CAPABILITY, Reference};
+use super::rig::{FILE, after};
 
-/// One step.
+/// One step. Fields are named as the arguments of the volume's methods are.
+#[expect(missing_docs, reason = "see above")]
 #[derive(Clone, Debug)]
-pub(crate) enum Operation {
+pub enum Operation {
     Make {
         parent: u64,
         name: Vec<u8>,
@@ -97,16 +98,34 @@ pub(crate) enum Operation {
     },
 }
 
+impl Operation {
+    /// It may be refused for lack of space: it makes something new.
+    pub fn takes_space(&self) -> bool {
+        matches!(
+            self,
+            Self::Make { .. }
+                | Self::Symlink { .. }
+                | Self::Link { .. }
+                | Self::Rename { .. }
+                | Self::Write { .. }
+                | Self::SetAttributes { .. }
+                | Self::SetXattr { .. }
+        )
+    }
+}
+
 /// What the files of a run may take in all, in bytes; beyond it, room is made.
-pub(crate) struct Limits {
-    pub(crate) bytes: u64,
-    pub(crate) files: usize,
+pub struct Limits {
+    /// Bytes that files may take.
+    pub bytes: u64,
+    /// Files there may be.
+    pub files: usize,
     /// Reopening is among the operations.
-    pub(crate) reopens: bool,
+    pub reopens: bool,
 }
 
 /// The operation that `seed` chooses.
-pub(crate) fn choose(seed: u64, reference: &Reference, limits: &Limits) -> Operation {
+pub fn choose(seed: u64, reference: &Reference, limits: &Limits) -> Operation {
     let mut random = Random::new(seed);
     let mut chooser = Chooser { random: &mut random, reference };
     let bytes: u64 = reference.nodes.values().map(|node| bytes_of(node)).sum();
@@ -117,7 +136,7 @@ pub(crate) fn choose(seed: u64, reference: &Reference, limits: &Limits) -> Opera
     chooser.any(limits)
 }
 
-fn bytes_of(node: &crate::reference::Node) -> u64 {
+fn bytes_of(node: &super::reference::Node) -> u64 {
     let xattrs: usize = node.xattrs.values().map(|value| value.len() + 512).sum();
     node.content.blocks.len() as u64 * 4096 + node.target.len() as u64 + xattrs as u64 + 256
 }
@@ -163,7 +182,7 @@ impl Chooser<'_> {
             68..=75 => self.set_attributes(),
             76..=80 => self.set_xattr(),
             81 => Operation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
-            82..=83 => Operation::List { ino: self.directory(), seed: self.random.next() },
+            82..=83 => Operation::List { ino: self.directory(), seed: self.random.draw() },
             84..=88 => Operation::SyncFile { ino: self.ino() },
             89..=90 => Operation::SyncAll,
             91..=98 => {
@@ -190,7 +209,7 @@ impl Chooser<'_> {
         }
     }
 
-    fn pick(&mut self, fits: impl Fn(&crate::reference::Node) -> bool) -> u64 {
+    fn pick(&mut self, fits: impl Fn(&super::reference::Node) -> bool) -> u64 {
         let all = self.reference.nodes.iter();
         let found: Vec<u64> = all.filter(|(_, node)| fits(node)).map(|(ino, _)| *ino).collect();
         if found.is_empty() { ROOT_INO } else { self.random.pick(&found) }
@@ -240,7 +259,7 @@ impl Chooser<'_> {
     }
 
     fn make(&mut self) -> Operation {
-        let bits = self.random.next() as u32;
+        let bits = self.random.draw() as u32;
         let kind = match self.random.below(20) {
             0..=12 => FILE & 0o170_000,
             13..=16 => 0o040_000,
@@ -308,7 +327,7 @@ impl Chooser<'_> {
 
     fn set_attributes(&mut self) -> Operation {
         let ino = if self.random.one_in(3) { self.ino() } else { self.file() };
-        let bits = self.random.next();
+        let bits = self.random.draw();
         let time = |bit: u32| {
             (bits >> bit & 3 == 0).then(|| Timestamp { nanos: 9, ..after(bits % 1_000_000) })
         };

@@ -13,29 +13,31 @@ use sfs_core::request::{Caller, Options, Remainder, Work};
 use sfs_core::{Error, Volume, make, root_directory};
 use sfs_device::{Device, RamDevice};
 
-pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
+/// When everything begins.
+pub const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
 /// Regular file, `rw-r--r--`.
-pub(crate) const FILE: u32 = 0o100_644;
+pub const FILE: u32 = 0o100_644;
 
 /// Directory, `rwxr-xr-x`.
-pub(crate) const DIRECTORY: u32 = 0o040_755;
+pub const DIRECTORY: u32 = 0o040_755;
 
 /// Blocks of the smallest segment.
-pub(crate) const SEGMENT_BLOCKS: u64 = 32;
+pub const SEGMENT_BLOCKS: u64 = 32;
 
-pub(crate) fn caller() -> Caller {
+/// Somebody, at the beginning.
+pub fn caller() -> Caller {
     Caller { uid: 1000, gid: 100, now: NOW }
 }
 
 /// `NOW` and `millis` more.
-pub(crate) fn after(millis: u64) -> Timestamp {
+pub fn after(millis: u64) -> Timestamp {
     let nanos = u64::from(NOW.nanos) + millis % 1000 * 1_000_000;
     Timestamp { secs: NOW.secs + (millis / 1000) as i64, nanos: nanos as u32 }
 }
 
 /// Small budgets: everything is written out, evicted and loaded all the time.
-pub(crate) fn tight() -> Options {
+pub fn tight() -> Options {
     Options {
         write_buffer: 256 << 10,
         yield_cleaning: false,
@@ -47,14 +49,14 @@ pub(crate) fn tight() -> Options {
 }
 
 /// As [`tight`], with one policy after the other.
-pub(crate) fn tight_with(policy: u64) -> Options {
+pub fn tight_with(policy: u64) -> Options {
     let placement = PLACEMENTS[(policy % PLACEMENTS.len() as u64) as usize].to_owned();
     let remainder = if policy.is_multiple_of(2) { Remainder::Pure } else { Remainder::Mixed };
     Options { placement, remainder, ..tight() }
 }
 
 /// Makes a volume in segments of `segment_blocks` on the whole of `device`.
-pub(crate) fn format(device: Arc<dyn Device>, segment_blocks: u64) {
+pub fn format(device: Arc<dyn Device>, segment_blocks: u64) {
     let layout = Layout::new(device.geometry().block_count, segment_blocks, 0).expect("it fits");
     let superblock = Superblock {
         uuid: *b"the model volume",
@@ -67,18 +69,19 @@ pub(crate) fn format(device: Arc<dyn Device>, segment_blocks: u64) {
 }
 
 /// A volume of `bytes` in memory.
-pub(crate) fn ram(bytes: u64, segment_blocks: u64) -> RamDevice {
+pub fn ram(bytes: u64, segment_blocks: u64) -> RamDevice {
     let device = Arc::new(RamDevice::new(bytes / 4096));
     format(device.clone(), segment_blocks);
     Arc::into_inner(device).expect("making lets go of the device")
 }
 
-pub(crate) fn open(device: Arc<dyn Device>, options: Options) -> Volume {
+/// Opens a volume that must open.
+pub fn open(device: Arc<dyn Device>, options: Options) -> Volume {
     Volume::open(device, options, NOW).expect("the volume opens")
 }
 
 /// Does all background work that is due at `now`.
-pub(crate) fn settle(volume: &Volume, now: Timestamp) -> sfs_core::Result<()> {
+pub fn settle(volume: &Volume, now: Timestamp) -> sfs_core::Result<()> {
     for _ in 0..100_000 {
         if volume.work(now)? != Work::More {
             return Ok(());
@@ -88,6 +91,6 @@ pub(crate) fn settle(volume: &Volume, now: Timestamp) -> sfs_core::Result<()> {
 }
 
 /// Whether two errors are of one kind.
-pub(crate) fn same_kind(a: &Error, b: &Error) -> bool {
+pub fn same_kind(a: &Error, b: &Error) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }

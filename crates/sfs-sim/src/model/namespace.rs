@@ -3,7 +3,7 @@
 use sfs_core::Error;
 use sfs_core::request::{Caller, RenameMode};
 
-use crate::reference::{Node, Reference};
+use super::reference::{Node, Reference};
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -18,7 +18,8 @@ fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Reference {
-    pub(crate) fn find(&self, parent: u64, name: &[u8]) -> Result<u64> {
+    /// The file `name` in `parent`.
+    pub fn find(&self, parent: u64, name: &[u8]) -> Result<u64> {
         let directory = self.directory(parent)?;
         if name.len() > 255 {
             return Err(Error::NameTooLong);
@@ -27,21 +28,14 @@ impl Reference {
     }
 
     /// Whether a new file `name` can be made in `parent`.
-    pub(crate) fn may_make(&self, parent: u64, name: &[u8]) -> Result<()> {
+    pub fn may_make(&self, parent: u64, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let directory = self.live_directory(parent)?;
         if directory.entries.contains_key(name) { Err(Error::Exists) } else { Ok(()) }
     }
 
     /// Adds the new file `ino`.
-    pub(crate) fn make(
-        &mut self,
-        parent: u64,
-        name: &[u8],
-        ino: u64,
-        mut node: Node,
-        caller: &Caller,
-    ) {
+    pub fn make(&mut self, parent: u64, name: &[u8], ino: u64, mut node: Node, caller: &Caller) {
         let directory = self.edit(parent);
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
@@ -60,13 +54,8 @@ impl Reference {
         self.refer(ino);
     }
 
-    pub(crate) fn link(
-        &mut self,
-        ino: u64,
-        parent: u64,
-        name: &[u8],
-        caller: &Caller,
-    ) -> Result<()> {
+    /// Gives `ino` another name.
+    pub fn link(&mut self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         check_name(name)?;
         let node = self.node(ino)?;
         if node.is_directory() {
@@ -86,7 +75,8 @@ impl Reference {
         Ok(())
     }
 
-    pub(crate) fn unlink(&mut self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
+    /// Takes a name away.
+    pub fn unlink(&mut self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         let ino = self.find(parent, name)?;
         if self.node(ino)?.is_directory() {
             return Err(Error::IsDirectory);
@@ -105,12 +95,8 @@ impl Reference {
         self.drop_nameless(ino);
     }
 
-    pub(crate) fn remove_directory(
-        &mut self,
-        parent: u64,
-        name: &[u8],
-        caller: &Caller,
-    ) -> Result<()> {
+    /// Removes an empty directory.
+    pub fn remove_directory(&mut self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         let ino = self.find(parent, name)?;
         let node = self.node(ino)?;
         if !node.is_directory() {
@@ -147,7 +133,8 @@ impl Reference {
         }
     }
 
-    pub(crate) fn rename(
+    /// Moves a name.
+    pub fn rename(
         &mut self,
         (parent, name): (u64, &[u8]),
         (new_parent, new_name): (u64, &[u8]),
@@ -173,10 +160,13 @@ impl Reference {
                 self.edit(new_parent).entries.insert(new_name.to_vec(), from);
                 self.moved(from, parent, new_parent, caller);
                 self.moved(to, new_parent, parent, caller);
+                self.note_replaced(from, to);
+                self.note_replaced(to, from);
                 Ok(())
             }
             (to, _) => {
                 if let Some(to) = to {
+                    self.note_replaced(from, to);
                     self.replace(is_directory, to, new_parent, caller)?;
                 }
                 self.edit(parent).entries.remove(name);
@@ -184,6 +174,14 @@ impl Reference {
                 self.moved(from, parent, new_parent, caller);
                 Ok(())
             }
+        }
+    }
+
+    /// File `from` takes the place of `to`.
+    fn note_replaced(&mut self, from: u64, to: u64) {
+        let has_data = |ino: u64| self.regular(ino).is_ok_and(|node| node.size() > 0);
+        if has_data(from) && has_data(to) {
+            self.edit(from).replaces = true;
         }
     }
 

@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) const BLOCK: u64 = 4096;
+/// Bytes in a block.
+pub const BLOCK: u64 = 4096;
+
+static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
 /// The bytes of a file. What is in no block is zero; so is everything beyond the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) size: u64,
-    pub(crate) blocks: BTreeMap<u32, Arc<Vec<u8>>>,
+pub struct Content {
+    /// Length in bytes.
+    pub size: u64,
+    /// Blocks that were written, by number.
+    pub blocks: BTreeMap<u32, Arc<Vec<u8>>>,
 }
 
 impl Content {
-    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
+    /// Writes `bytes` at `offset`.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let mut at = offset;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -27,7 +33,8 @@ impl Content {
         self.size = self.size.max(at);
     }
 
-    pub(crate) fn truncate(&mut self, size: u64) {
+    /// Makes it `size` bytes long.
+    pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             drop(self.blocks.split_off(&(size.div_ceil(BLOCK) as u32)));
             let tail = (size % BLOCK) as usize;
@@ -39,7 +46,7 @@ impl Content {
     }
 
     /// Up to `len` bytes from `offset` on.
-    pub(crate) fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+    pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = len.min(self.size.saturating_sub(offset) as usize);
         let mut bytes = vec![0; len];
         if len == 0 {
@@ -57,12 +64,12 @@ impl Content {
     }
 
     /// Block `block` whole, zero where nothing is.
-    pub(crate) fn block(&self, block: u32) -> Vec<u8> {
-        self.blocks.get(&block).map_or_else(|| zeros().to_vec(), |bytes| bytes.to_vec())
+    pub fn block(&self, block: u32) -> &[u8] {
+        self.blocks.get(&block).map_or(&ZEROS, |bytes| &bytes[..])
     }
 
     /// Whether `from..to` is all zeros.
-    pub(crate) fn is_zero(&self, from: u64, to: u64) -> bool {
+    pub fn is_zero(&self, from: u64, to: u64) -> bool {
         let to = to.min(self.size);
         if from >= to {
             return true;

@@ -11,58 +11,113 @@ use sfs_core::request::{Caller, Entry, Options};
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
 
-use crate::compare;
-use crate::operation::Operation;
-use crate::reference::{Node, Reference};
-use crate::rig::{after, same_kind, settle};
+use super::compare;
+use super::operation::Operation;
+use super::reference::{Node, Reference};
+use super::rig::{after, same_kind, settle};
 
-pub(crate) struct Pair {
-    pub(crate) device: Arc<dyn Device>,
+/// A volume and its reference.
+pub struct Pair {
+    /// What the volume is on.
+    pub device: Arc<dyn Device>,
     options: Options,
     /// There always is one, but for a moment while it is opened again.
     volume: Option<Volume>,
-    pub(crate) reference: Reference,
+    /// What the volume must be like.
+    pub reference: Reference,
     millis: u64,
     /// Segments cleaned before the volume was opened last.
     cleaned_before: u64,
+    /// Operations that were refused for lack of space.
+    pub refused: u64,
 }
 
 impl Pair {
     /// A new volume on `device`.
-    pub(crate) fn new(device: Arc<dyn Device>, options: Options) -> Self {
+    pub fn new(device: Arc<dyn Device>, options: Options) -> Self {
         Self::with(device, options, Reference::new(), 0)
     }
 
     /// The volume on `device`, which holds `reference`. The clock stands at `millis`.
-    pub(crate) fn with(
+    pub fn with(
         device: Arc<dyn Device>,
         options: Options,
         reference: Reference,
         millis: u64,
     ) -> Self {
-        let opened = Volume::open(device.clone(), options.clone(), after(millis));
-        let volume = Some(opened.expect("it opens"));
-        Self { device, options, volume, reference, millis, cleaned_before: 0 }
+        Self::open(device, options, millis, |_| reference).expect("it opens")
     }
 
-    pub(crate) fn volume(&self) -> &Volume {
+    /// The volume on `device`, if it opens; `reference` says what it holds.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Volume::open`].
+    pub fn open(
+        device: Arc<dyn Device>,
+        options: Options,
+        millis: u64,
+        reference: impl FnOnce(&Volume) -> Reference,
+    ) -> Result<Self, Error> {
+        let volume = Volume::open(device.clone(), options.clone(), after(millis))?;
+        let reference = reference(&volume);
+        Ok(Self {
+            device,
+            options,
+            volume: Some(volume),
+            reference,
+            millis,
+            cleaned_before: 0,
+            refused: 0,
+        })
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Volume {
         self.volume.as_ref().expect("an open volume")
     }
 
     /// Segments cleaned since the beginning.
-    pub(crate) fn cleaned(&self) -> u64 {
+    pub fn cleaned(&self) -> u64 {
         self.cleaned_before + self.volume().counters().segments_cleaned
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
+    /// The time.
+    pub fn now(&self) -> Timestamp {
         after(self.millis)
     }
 
-    /// Carries `operation` out on both.
-    pub(crate) fn perform(&mut self, operation: &Operation) {
+    /// Carries `operation` out on both, and demands the same answer.
+    pub fn perform(&mut self, operation: &Operation) {
+        let (done, expected) = self.both(operation);
+        match (&done, &expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(a), Err(b)) if same_kind(a, b) => {}
+            _ => panic!("{operation:?}: {done:?}, expected {expected:?}"),
+        }
+    }
+
+    /// As [`Pair::perform`], but an operation that makes something new may be refused for lack of
+    /// space; then nothing has changed.
+    pub fn perform_if_room(&mut self, operation: &Operation) {
+        let before = self.reference.clone();
+        let (done, expected) = self.both(operation);
+        match (&done, &expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(a), Err(b)) if same_kind(a, b) => {}
+            (Err(Error::NoSpace), _) if operation.takes_space() => {
+                self.refused += 1;
+                self.reference = before;
+            }
+            _ => panic!("{operation:?}: {done:?}, expected {expected:?}"),
+        }
+    }
+
+    /// Carries `operation` out on both; gives what they answer.
+    fn both(&mut self, operation: &Operation) -> (Result<(), Error>, Result<(), Error>) {
         self.millis += 1;
         let caller = Caller { uid: 1000, gid: 100, now: self.now() };
-        let (done, expected) = match operation {
+        match operation {
             Operation::Make { parent, name, mode, rdev } => {
                 let made = self.volume().make_node(*parent, name, *mode, *rdev, &caller);
                 self.made(made, *parent, name, made_node(*mode, *rdev, &caller), &caller)
@@ -114,11 +169,6 @@ impl Pair {
                 compare::remove_xattr(&mut self.reference, *ino, name, &caller),
             ),
             other => (self.look(other), Ok(())),
-        };
-        match (&done, &expected) {
-            (Ok(()), Ok(())) => {}
-            (Err(a), Err(b)) if same_kind(a, b) => {}
-            _ => panic!("{operation:?}: {done:?}, expected {expected:?}"),
         }
     }
 
@@ -191,7 +241,7 @@ impl Pair {
     }
 
     /// Opens the volume again, and compares everything.
-    pub(crate) fn reopen(&mut self, close: bool) {
+    pub fn reopen(&mut self, close: bool) {
         let now = self.now();
         self.cleaned_before = self.cleaned();
         let volume = self.volume.take().expect("an open volume");
@@ -208,7 +258,7 @@ impl Pair {
     }
 
     /// Compares everything.
-    pub(crate) fn compare(&self) {
+    pub fn compare(&self) {
         compare::everything(self.volume(), &self.reference);
         assert_eq!(self.volume().audit().expect("it can be counted"), []);
         let referenced: u64 = self.reference.references.values().sum();

@@ -11,15 +11,16 @@ use sfs_core::format::{FileKind, Inode, ROOT_INO, Timestamp, XATTR_LEN_MAX};
 use sfs_core::request::{Caller, Seek, XattrMode};
 use sfs_core::{Error, Volume};
 
-use crate::content::BLOCK;
-use crate::random::Random;
-use crate::reference::Reference;
-use crate::rig::same_kind;
+use super::content::BLOCK;
+use super::random::Random;
+use super::reference::Reference;
+use super::rig::same_kind;
 
 /// Files up to this length are compared whole; of longer ones what is near their blocks.
 const WHOLE_LEN_MAX: u64 = 2 << 20;
 
-pub(crate) fn attributes(reference: &Reference, ino: u64, inode: &Inode) {
+/// `inode` is what `stat` of `ino` must answer.
+pub fn attributes(reference: &Reference, ino: u64, inode: &Inode) {
     let node = reference.node(ino).expect("the reference has the file");
     let found = (inode.mode, inode.links, inode.uid, inode.gid, inode.rdev, inode.size);
     let expected = (node.mode, node.links, node.uid, node.gid, node.rdev, node.size());
@@ -29,7 +30,8 @@ pub(crate) fn attributes(reference: &Reference, ino: u64, inode: &Inode) {
     assert_eq!(inode.parent, node.parent, "parent of {ino}");
 }
 
-pub(crate) fn read(volume: &Volume, reference: &Reference, ino: u64, offset: u64, len: usize) {
+/// A read answers what the reference does.
+pub fn read(volume: &Volume, reference: &Reference, ino: u64, offset: u64, len: usize) {
     let expected = reference.regular(ino).map(|node| node.content.read(offset, len));
     match (volume.read(ino, offset, len), expected) {
         (Ok(found), Ok(expected)) => same_bytes(found.as_bytes(), &expected, ino, offset),
@@ -38,7 +40,8 @@ pub(crate) fn read(volume: &Volume, reference: &Reference, ino: u64, offset: u64
     }
 }
 
-pub(crate) fn same_bytes(found: &[u8], expected: &[u8], ino: u64, offset: u64) {
+/// `found`, read of `ino` at `offset`, is `expected`.
+pub fn same_bytes(found: &[u8], expected: &[u8], ino: u64, offset: u64) {
     if found == expected {
         return;
     }
@@ -53,7 +56,7 @@ pub(crate) fn same_bytes(found: &[u8], expected: &[u8], ino: u64, offset: u64) {
 }
 
 /// A seek may call zeros data, and only zeros a hole.
-pub(crate) fn seek(volume: &Volume, reference: &Reference, ino: u64, offset: u64) {
+pub fn seek(volume: &Volume, reference: &Reference, ino: u64, offset: u64) {
     let Ok(node) = reference.regular(ino) else { return };
     let size = node.content.size;
     match volume.seek(ino, offset, Seek::Data) {
@@ -76,7 +79,7 @@ pub(crate) fn seek(volume: &Volume, reference: &Reference, ino: u64, offset: u64
 }
 
 /// Reads a directory in pieces, while entries come and go: what is there throughout comes once.
-pub(crate) fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now: Timestamp) {
+pub fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now: Timestamp) {
     let Ok(node) = reference.directory(ino) else { return };
     let mut random = Random::new(seed);
     let caller = Caller { uid: 0, gid: 0, now };
@@ -120,7 +123,7 @@ pub(crate) fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u6
 /// A file that comes and goes.
 fn guest(volume: &Volume, parent: u64, caller: &Caller) {
     let name = format!("guest-{}", caller.now.nanos);
-    match volume.make_node(parent, name.as_bytes(), crate::rig::FILE, 0, caller) {
+    match volume.make_node(parent, name.as_bytes(), super::rig::FILE, 0, caller) {
         Ok(entry) => volume.forget(entry.ino, 1),
         Err(Error::Exists) => {}
         Err(error) => panic!("a guest: {error}"),
@@ -138,7 +141,8 @@ fn restore_times(volume: &Volume, reference: &Reference, ino: u64, caller: &Call
     volume.set_attributes(ino, &changes, caller).expect("times are put back");
 }
 
-pub(crate) fn set_xattr(
+/// Sets an attribute of the reference, or says why it cannot be.
+pub fn set_xattr(
     reference: &mut Reference,
     ino: u64,
     name: &[u8],
@@ -161,7 +165,8 @@ pub(crate) fn set_xattr(
     Ok(())
 }
 
-pub(crate) fn remove_xattr(
+/// Removes an attribute of the reference, or says why it cannot be.
+pub fn remove_xattr(
     reference: &mut Reference,
     ino: u64,
     name: &[u8],
@@ -177,7 +182,7 @@ pub(crate) fn remove_xattr(
 }
 
 /// Every file, attribute, entry and byte; and nothing more is there.
-pub(crate) fn everything(volume: &Volume, reference: &Reference) {
+pub fn everything(volume: &Volume, reference: &Reference) {
     for (ino, node) in &reference.nodes {
         let inode = volume.attributes(*ino).unwrap_or_else(|error| panic!("{ino}: {error}"));
         attributes(reference, *ino, &inode);

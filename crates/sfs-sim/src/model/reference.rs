@@ -11,34 +11,53 @@ use sfs_core::Error;
 use sfs_core::format::{FileKind, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, Caller, WriteMode};
 
-use crate::content::Content;
-use crate::rig::NOW;
+use super::content::Content;
+use super::rig::NOW;
 
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+/// The attribute that a write clears.
+pub const CAPABILITY: &[u8] = b"security.capability";
 
 type Result<T> = std::result::Result<T, Error>;
 
 /// A file of any kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
-    pub(crate) mode: u32,
-    pub(crate) links: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) rdev: u32,
-    pub(crate) atime: Timestamp,
-    pub(crate) mtime: Timestamp,
-    pub(crate) ctime: Timestamp,
-    pub(crate) btime: Timestamp,
-    pub(crate) xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
-    pub(crate) content: Content,
-    pub(crate) target: Vec<u8>,
-    pub(crate) parent: u64,
-    pub(crate) entries: BTreeMap<Vec<u8>, u64>,
+pub struct Node {
+    /// Type and permissions.
+    pub mode: u32,
+    /// Names, and of a directory those in its children.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of a device file.
+    pub rdev: u32,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of attributes.
+    pub ctime: Timestamp,
+    /// Birth.
+    pub btime: Timestamp,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
+    /// Content of a regular file.
+    pub content: Content,
+    /// Target of a symbolic link.
+    pub target: Vec<u8>,
+    /// The directory that holds a directory.
+    pub parent: u64,
+    /// Names in a directory.
+    pub entries: BTreeMap<Vec<u8>, u64>,
+    /// It took the place of another file, or was cut to nothing to be written anew: the fourth
+    /// sentence of the contract is about it.
+    pub replaces: bool,
 }
 
 impl Node {
-    pub(crate) fn new(mode: u32, caller: &Caller) -> Self {
+    /// A new file of `caller`.
+    pub fn new(mode: u32, caller: &Caller) -> Self {
         let now = caller.now;
         Self {
             mode,
@@ -55,19 +74,22 @@ impl Node {
             target: Vec::new(),
             parent: 0,
             entries: BTreeMap::new(),
+            replaces: false,
         }
     }
 
-    pub(crate) fn kind(&self) -> FileKind {
+    /// What it is.
+    pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode).expect("a mode with a kind")
     }
 
-    pub(crate) fn is_directory(&self) -> bool {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
         self.kind() == FileKind::Directory
     }
 
     /// What `stat` says of the length.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         match self.kind() {
             FileKind::Directory => self.entries.len() as u64,
             FileKind::Symlink => self.target.len() as u64,
@@ -80,7 +102,8 @@ impl Node {
         self.mode &= !(0o4000 | sgid);
     }
 
-    pub(crate) fn touch(&mut self, caller: &Caller) {
+    /// Its content changes.
+    pub fn touch(&mut self, caller: &Caller) {
         self.mtime = caller.now;
         self.ctime = caller.now;
     }
@@ -88,67 +111,90 @@ impl Node {
 
 /// The whole filesystem.
 #[derive(Clone, Debug)]
-pub(crate) struct Reference {
-    pub(crate) nodes: BTreeMap<u64, Arc<Node>>,
+pub struct Reference {
+    /// All files, by inode number.
+    pub nodes: BTreeMap<u64, Arc<Node>>,
     /// References that the caller got and has not forgotten.
-    pub(crate) references: BTreeMap<u64, u64>,
+    pub references: BTreeMap<u64, u64>,
+}
+
+impl Default for Reference {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Reference {
-    pub(crate) fn new() -> Self {
+    /// An empty root directory.
+    pub fn new() -> Self {
         let mut root = Node::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW });
         root.links = 2;
         root.parent = ROOT_INO;
         Self { nodes: [(ROOT_INO, Arc::new(root))].into(), references: BTreeMap::new() }
     }
 
-    pub(crate) fn node(&self, ino: u64) -> Result<&Node> {
+    /// The file `ino`.
+    pub fn node(&self, ino: u64) -> Result<&Node> {
         self.nodes.get(&ino).map(|node| &**node).ok_or(Error::NotFound)
     }
 
-    pub(crate) fn edit(&mut self, ino: u64) -> &mut Node {
+    /// The file `ino`, which exists, to be changed.
+    pub fn edit(&mut self, ino: u64) -> &mut Node {
         Arc::make_mut(self.nodes.get_mut(&ino).expect("the file exists"))
     }
 
-    pub(crate) fn directory(&self, ino: u64) -> Result<&Node> {
+    /// The directory `ino`.
+    pub fn directory(&self, ino: u64) -> Result<&Node> {
         self.node(ino).and_then(|n| if n.is_directory() { Ok(n) } else { Err(Error::NotDirectory) })
     }
 
-    pub(crate) fn live_directory(&self, ino: u64) -> Result<&Node> {
+    /// The directory `ino`, which must have a name.
+    pub fn live_directory(&self, ino: u64) -> Result<&Node> {
         self.directory(ino).and_then(|n| if n.links > 0 { Ok(n) } else { Err(Error::NotFound) })
     }
 
     /// Files that have a name, or a reference.
-    pub(crate) fn inos(&self) -> Vec<u64> {
+    pub fn inos(&self) -> Vec<u64> {
         self.nodes.keys().copied().collect()
     }
 
-    pub(crate) fn refer(&mut self, ino: u64) {
+    /// A caller gets a reference.
+    pub fn refer(&mut self, ino: u64) {
         *self.references.entry(ino).or_default() += 1;
     }
 
     /// Forgets all references to `ino`; gives how many there were.
-    pub(crate) fn forget(&mut self, ino: u64) -> u64 {
+    pub fn forget(&mut self, ino: u64) -> u64 {
         let count = self.references.remove(&ino).unwrap_or(0);
         self.drop_nameless(ino);
         count
     }
 
     /// A reopened volume knows no references.
-    pub(crate) fn forget_all(&mut self) {
+    pub fn forget_all(&mut self) {
         for ino in self.inos() {
             self.forget(ino);
         }
     }
 
-    pub(crate) fn drop_nameless(&mut self, ino: u64) {
+    /// Deletes a file that has neither name nor reference.
+    pub fn drop_nameless(&mut self, ino: u64) {
         let nameless = self.nodes.get(&ino).is_some_and(|node| node.links == 0);
         if nameless && !self.references.contains_key(&ino) {
             self.nodes.remove(&ino);
         }
     }
 
-    pub(crate) fn regular(&self, ino: u64) -> Result<&Node> {
+    /// What has been said so far may have become durable: a file that is empty by now may be found
+    /// so.
+    pub fn forget_replaced(&mut self) {
+        for node in self.nodes.values_mut().filter(|node| node.replaces && node.size() == 0) {
+            Arc::make_mut(node).replaces = false;
+        }
+    }
+
+    /// The regular file `ino`.
+    pub fn regular(&self, ino: u64) -> Result<&Node> {
         let node = self.node(ino)?;
         match node.kind() {
             FileKind::Regular => Ok(node),
@@ -157,7 +203,8 @@ impl Reference {
         }
     }
 
-    pub(crate) fn write(
+    /// Writes to a regular file.
+    pub fn write(
         &mut self,
         ino: u64,
         offset: u64,
@@ -181,7 +228,8 @@ impl Reference {
         Ok(())
     }
 
-    pub(crate) fn set_attributes(
+    /// Changes attributes and length.
+    pub fn set_attributes(
         &mut self,
         ino: u64,
         changes: &AttributeChanges,
@@ -193,6 +241,7 @@ impl Reference {
         self.node(ino)?;
         let node = self.edit(ino);
         if let Some(size) = changes.size {
+            node.replaces |= size == 0 && node.content.size > 0;
             node.content.truncate(size);
             node.mtime = caller.now;
         }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use sfs_core::Volume;
 use sfs_core::format::{FileKind, Inode, ROOT_INO};
 
-use crate::reference::{Node, Reference};
+use super::reference::{Node, Reference};
 
 /// A file as the namespace has it. Length and times of a regular file come with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub struct Named {
     ino: u64,
     node: Node,
 }
 
 /// Every name, with what it refers to.
-pub(crate) type Digest = BTreeMap<Vec<u8>, Named>;
+pub type Digest = BTreeMap<Vec<u8>, Named>;
 
 fn reduced(ino: u64, node: &Node) -> Named {
     let mut node = node.clone();
@@ -26,10 +26,12 @@ fn reduced(ino: u64, node: &Node) -> Named {
         node.content = Default::default();
     }
     node.entries = BTreeMap::new();
+    node.replaces = false;
     Named { ino, node }
 }
 
-pub(crate) fn of_reference(reference: &Reference) -> Digest {
+/// What of `reference` a crash may not mix.
+pub fn of_reference(reference: &Reference) -> Digest {
     let mut digest = Digest::new();
     let mut todo = vec![(b"/".to_vec(), ROOT_INO)];
     while let Some((path, ino)) = todo.pop() {
@@ -43,7 +45,7 @@ pub(crate) fn of_reference(reference: &Reference) -> Digest {
 }
 
 /// The reference that a volume is like, content of files included where `with_content` says.
-pub(crate) fn capture(volume: &Volume, with_content: bool) -> Reference {
+pub fn capture(volume: &Volume, with_content: bool) -> Reference {
     let mut reference = Reference { nodes: BTreeMap::new(), references: BTreeMap::new() };
     let mut todo = vec![ROOT_INO];
     while let Some(ino) = todo.pop() {
@@ -84,16 +86,18 @@ fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> Node {
 
 fn capture_content(volume: &Volume, ino: u64, inode: &Inode, node: &mut Node) {
     node.content.size = inode.size;
-    for block in data_blocks(volume, ino) {
-        let bytes = volume.read(ino, u64::from(block) * 4096, 4096).expect("it reads");
-        let mut bytes = bytes.as_bytes().to_vec();
-        bytes.resize(4096, 0);
-        node.content.blocks.insert(block, Arc::new(bytes));
+    for run in data_blocks(volume, ino).chunk_by(|a, b| a + 1 == *b) {
+        let bytes = volume.read(ino, u64::from(run[0]) * 4096, run.len() * 4096).expect("it reads");
+        for (block, bytes) in run.iter().zip(bytes.as_bytes().chunks(4096)) {
+            let mut bytes = bytes.to_vec();
+            bytes.resize(4096, 0);
+            node.content.blocks.insert(*block, Arc::new(bytes));
+        }
     }
 }
 
 /// The blocks of a file that are not holes.
-pub(crate) fn data_blocks(volume: &Volume, ino: u64) -> Vec<u32> {
+pub fn data_blocks(volume: &Volume, ino: u64) -> Vec<u32> {
     let mut blocks = Vec::new();
     let mut offset = 0;
     while let Ok(found) = volume.seek(ino, offset, sfs_core::request::Seek::Data) {

@@ -1,0 +1,168 @@
+//! What went wrong when a volume that is full, or nearly, was overwritten.
+
+use std::sync::Arc;
+
+use sfs_core::Volume;
+use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::policy::PLACEMENTS;
+use sfs_core::request::{Options, Work};
+use sfs_device::{FaultyDevice, RamDevice};
+
+use crate::rig::{NOW, Random, blocks_for, caller, create, format, ram, write};
+
+/// Options that `random` gives.
+fn any_options(random: &mut Random) -> Options {
+    Options {
+        placement: PLACEMENTS[random.below(PLACEMENTS.len() as u64) as usize].into(),
+        yield_cleaning: random.below(2) == 0,
+        write_buffer: (1 << 20) << random.below(7),
+        ..Options::default()
+    }
+}
+
+/// Whatever its size and policy, and whoever cleans: what was accepted can be synced. The
+/// background may have blocks in hand that it chose when there was much room; a commit takes the
+/// room before they are written.
+#[test]
+fn what_was_overwritten_can_be_synced() {
+    for seed in 0..24 {
+        let mut random = Random(seed * 7919 + 1);
+        let sizes = [32 + random.below(40), 60 + random.below(300), 300 + random.below(900)];
+        let segments = sizes[random.below(3) as usize];
+        let options = any_options(&mut random);
+        let at = format!("seed {seed}, {segments} segments, {}", options.placement);
+        let device = ram(segments);
+        let volume = Volume::open(device, options, NOW).unwrap();
+        let file = create(&volume, "f");
+        let mut count = 0;
+        let most = segments * 30 * (60 + random.below(60)) / 100;
+        while count < most && write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
+            count += 16;
+            if count % 1600 == 0 {
+                volume.sync_all().unwrap();
+            }
+        }
+        volume.sync_all().unwrap();
+        let steps = [0, 60, 60][random.below(3) as usize];
+        for round in 0..150 {
+            for _ in 0..random.below(steps + 1) {
+                if volume.work(NOW).unwrap() != Work::More {
+                    break;
+                }
+            }
+            let shift = random.below(12);
+            for _ in 0..1 + random.below(1 << shift) {
+                write(&volume, file, random.below(count), &[round as u8; 4096])
+                    .unwrap_or_else(|e| panic!("{at}: write in round {round}: {e}"));
+            }
+            volume.sync_all().unwrap_or_else(|e| panic!("{at}: sync in round {round}: {e}"));
+        }
+        volume.close().unwrap_or_else(|e| panic!("{at}: close: {e}"));
+    }
+}
+
+/// A full volume can be overwritten under every policy, and does not wear the device out when
+/// nobody uses it any more.
+#[test]
+fn every_policy_comes_to_rest() {
+    for placement in PLACEMENTS {
+        for segments in [100, 300] {
+            let at = format!("{placement}, {segments} segments");
+            let options = Options { placement: placement.to_string(), ..Options::default() };
+            let volume = Volume::open(ram(segments), options, NOW).unwrap();
+            let file = create(&volume, "f");
+            let mut count = 0;
+            while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
+                count += 16;
+                volume.sync_all().unwrap();
+            }
+            let mut random = Random(segments);
+            for round in 0..count {
+                write(&volume, file, random.below(count), &[2; 4096]).unwrap();
+                if round % 50 == 0 {
+                    volume.sync_all().unwrap_or_else(|e| panic!("{at}: sync {round}: {e}"));
+                }
+            }
+            let later = |secs: i64| Timestamp { secs: NOW.secs + 60 + secs, nanos: 0 };
+            for secs in 0..60 {
+                let mut steps = 0;
+                while volume.work(later(secs)).unwrap() == Work::More {
+                    steps += 1;
+                    assert!(steps < 100_000, "{at}: does not end");
+                }
+            }
+            let before = volume.counters().device_bytes_written;
+            for secs in 60..600 {
+                while volume.work(later(secs)).unwrap() == Work::More {}
+            }
+            let written = (volume.counters().device_bytes_written - before) / 4096;
+            assert!(written < 500, "{at}: {written} blocks for nothing");
+        }
+    }
+}
+
+/// The last block of a file and what is appended behind it belong to different groups.
+#[test]
+fn appending_empties_the_write_buffer() {
+    for placement in ["dac", "sfs", "sepbit"] {
+        let options =
+            Options { placement: placement.into(), write_buffer: 4 << 20, ..Options::default() };
+        let volume = Volume::open(ram(4000), options, NOW).unwrap();
+        let file = create(&volume, "f");
+        write(&volume, file, 0, &[1; 5 * 4096 + 100]).unwrap();
+        volume.sync_all().unwrap();
+        let mut at = 5 * 4096 + 100;
+        for _ in 0..4000 {
+            volume.write(file, at, &[2; 4096], Default::default(), &caller()).unwrap();
+            at += 4096;
+        }
+        let waiting = 4000 - volume.counters().data_bytes / 4096;
+        assert!(waiting < 2048, "{placement}: {waiting} blocks wait in a buffer of 1024");
+    }
+}
+
+/// What could not be read once made the segments rotten. They have been emptied and written anew
+/// since, and can be cleaned as any others.
+#[test]
+fn a_segment_that_was_freed_is_sound_again() {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(100))));
+    format(&device, 32);
+    let options = Options { placement: "none".into(), yield_cleaning: false, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    let file = create(&volume, "f");
+    let fill = |file: u64| {
+        let mut count = 0;
+        while write(&volume, file, count, &[1; 4 * 4096]).is_ok() {
+            count += 4;
+            volume.sync_all().unwrap();
+        }
+        count
+    };
+    let count = fill(file);
+    let mut random = Random(3);
+    // Data blocks of most segments read wrong for a while.
+    device.corrupt_reads(32..32 + 80 * 32);
+    for round in 0..3000 {
+        if write(&volume, file, random.below(count), &[2; 4096]).is_err()
+            || round % 10 == 0 && volume.sync_all().is_err()
+        {
+            break;
+        }
+        drop(volume.work(NOW));
+    }
+    device.heal();
+    volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
+    volume.forget(file, 1);
+    volume.sync_all().unwrap();
+    while volume.work(NOW).unwrap() == Work::More {}
+
+    let file = create(&volume, "g");
+    let count = fill(file);
+    for round in 0..6000 {
+        write(&volume, file, random.below(count), &[3; 4096])
+            .unwrap_or_else(|e| panic!("write {round}: {e}"));
+        if round % 10 == 0 {
+            volume.sync_all().unwrap_or_else(|e| panic!("sync {round}: {e}"));
+        }
+    }
+}

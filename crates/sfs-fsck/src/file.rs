@@ -1,0 +1,163 @@
+//! One inode: its attributes, and the items that are its own.
+//!
+//! Owns: the rules between an inode and its attributes, inline parts and mappings.
+//! Promises: looks at each item once, as they come; memory for one extended attribute's names.
+//! Never: reads the device, or knows of other inodes.
+
+use sfs_core::format::{
+    FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, RUN_BLOCKS, SYMLINK_LEN_MAX,
+};
+use sfs_device::BLOCK_SIZE;
+
+use crate::usage::decode_run;
+use crate::xattrs::Xattrs;
+use crate::{Finding, Findings};
+
+/// An inode whose items are coming.
+pub(crate) struct File {
+    pub(crate) ino: u64,
+    /// It has attributes, sound or not.
+    pub(crate) exists: bool,
+    /// The attributes, if they decode.
+    pub(crate) inode: Option<Inode>,
+    /// Directory entries in it, and those of them that are directories.
+    pub(crate) entries: u64,
+    pub(crate) subdirectories: u32,
+    xattrs: Xattrs,
+    inline: Inline,
+    mapped: Mapped,
+}
+
+/// The inline parts so far.
+struct Inline {
+    parts: u64,
+    bytes: u64,
+    sound: bool,
+}
+
+/// The mappings so far.
+struct Mapped {
+    blocks: u64,
+    /// The last block.
+    last: Option<u32>,
+    /// The first at or behind the end.
+    beyond: Option<u32>,
+    sound: bool,
+}
+
+impl File {
+    pub(crate) fn new(ino: u64) -> Self {
+        Self {
+            ino,
+            exists: false,
+            inode: None,
+            entries: 0,
+            subdirectories: 0,
+            xattrs: Xattrs::default(),
+            inline: Inline { parts: 0, bytes: 0, sound: true },
+            mapped: Mapped { blocks: 0, last: None, beyond: None, sound: true },
+        }
+    }
+
+    pub(crate) fn add_inode(&mut self, value: &[u8]) {
+        self.exists = true;
+        self.inode = Inode::decode(value, self.ino).ok();
+    }
+
+    pub(crate) fn add_xattr(&mut self, key: &Key, value: &[u8], hash_key: [u64; 2]) {
+        self.xattrs.add(key, value, hash_key);
+    }
+
+    pub(crate) fn add_inline(&mut self, key: &Key, value: &[u8]) {
+        self.inline.sound &= key.offset == self.inline.parts && value.len() <= INLINE_LEN_MAX;
+        self.inline.parts += 1;
+        self.inline.bytes += value.len() as u64;
+    }
+
+    /// Whether the run decodes.
+    pub(crate) fn add_mappings(&mut self, key: &Key, value: &[u8]) -> bool {
+        let Some(run) = decode_run(key, value) else {
+            self.mapped.sound = false;
+            return false;
+        };
+        let end = self.inode.map_or(u64::MAX, |inode| inode.size.div_ceil(BLOCK_SIZE as u64));
+        for (block, _) in run.iter(key.offset as u32 * RUN_BLOCKS) {
+            self.mapped.blocks += 1;
+            self.mapped.last = Some(block);
+            if u64::from(block) >= end {
+                self.mapped.beyond = self.mapped.beyond.or(Some(block));
+            }
+        }
+        true
+    }
+
+    /// All items have come: what is wrong among them.
+    pub(crate) fn finish(&mut self, is_cut: bool, findings: &mut Findings) {
+        let ino = self.ino;
+        self.xattrs.finish();
+        let Some(inode) = self.inode else { return };
+        let counted = self.entries;
+        if inode.kind() == FileKind::Directory && inode.size != counted {
+            findings.push(Finding::DirectorySize { ino, size: inode.size, counted });
+        }
+        self.check_inline(&inode, findings);
+        if self.mapped.sound {
+            self.check_mappings(&inode, is_cut, findings);
+        }
+        if inode.flags.contains(InodeFlags::XATTRS) != self.xattrs.any() {
+            findings.push(Finding::XattrFlag { ino });
+        }
+        self.xattrs.report(ino, findings);
+    }
+
+    fn check_inline(&self, inode: &Inode, findings: &mut Findings) {
+        let (ino, size) = (self.ino, inode.size);
+        let is_inline = inode.flags.contains(InodeFlags::INLINE);
+        let parts_max = match inode.kind() {
+            FileKind::Regular if is_inline => 1,
+            FileKind::Symlink => SYMLINK_LEN_MAX.div_ceil(INLINE_LEN_MAX) as u64,
+            _ => 0,
+        };
+        let Inline { parts, bytes: counted, sound } = self.inline;
+        if !sound || parts > parts_max {
+            findings.push(Finding::InlineParts { ino });
+            return;
+        }
+        if parts_max > 0 && size != counted {
+            findings.push(Finding::InlineSize { ino, size, counted });
+        }
+        let lengths = 1..=SYMLINK_LEN_MAX as u64;
+        if inode.kind() == FileKind::Symlink && !lengths.contains(&size) {
+            findings.push(Finding::SymlinkSize { ino, size });
+        }
+    }
+
+    fn check_mappings(&self, inode: &Inode, is_cut: bool, findings: &mut Findings) {
+        let ino = self.ino;
+        let is_inline = inode.flags.contains(InodeFlags::INLINE);
+        let counted = self.mapped.blocks;
+        if counted > 0 && (inode.kind() != FileKind::Regular || is_inline) {
+            findings.push(Finding::MappingOwner { ino });
+            return;
+        }
+        if counted != inode.blocks {
+            findings.push(Finding::BlockCount { ino, blocks: inode.blocks, counted });
+        }
+        if let Some(block) = self.mapped.beyond.filter(|_| !is_cut) {
+            findings.push(Finding::MappingBeyondEnd { ino, block });
+        }
+    }
+
+    /// What its items say that it was, if its attributes are lost: kind and length.
+    pub(crate) fn guess(&self) -> Option<(FileKind, u64)> {
+        let mapped = self.mapped.last.map(|last| (u64::from(last) + 1) * BLOCK_SIZE as u64);
+        match mapped {
+            _ if self.entries > 0 => Some((FileKind::Directory, self.entries)),
+            Some(size) => Some((FileKind::Regular, size)),
+            None if self.inline.parts == 1 && self.inline.sound => {
+                Some((FileKind::Regular, self.inline.bytes))
+            }
+            None => None,
+        }
+    }
+}

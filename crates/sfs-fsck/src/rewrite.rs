@@ -1,0 +1,158 @@
+//! Writing what was repaired.
+//!
+//! Owns: which segments may be written to, which leaves stay as they are, and the superblocks' copies.
+//! Promises: nothing that the old checkpoint or the repair needs is overwritten before the new checkpoint
+//! is durable.
+//! Never: changes what a view says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sfs_core::format::{
+    CheckpointRecord, ItemKind, Key, SUPERBLOCK_ADDRESS, SegmentState, Superblock, UsageEntry,
+};
+use sfs_core::{Basis, Moved, Rebuild};
+use sfs_device::{Block, Device, Stream};
+
+use crate::progress::{Listener, Stage, tell};
+use crate::remedy::Plan;
+use crate::usage::Usage;
+use crate::view::View;
+use crate::walk::{Keys, Leaf, Part};
+use crate::{Findings, FsckError, salvage};
+
+/// Blocks that get a copy at once.
+const COPIES_MAX: usize = 256;
+
+/// Nodes between two reports of progress.
+const REPORT_EVERY: u64 = 256;
+
+/// What a repair is written with.
+pub(crate) struct Draft<'d> {
+    pub(crate) device: &'d Arc<dyn Device>,
+    pub(crate) superblock: &'d Superblock,
+    /// The last checkpoint, with where the log goes on.
+    pub(crate) record: CheckpointRecord,
+    /// It is so late at least, in ticks.
+    pub(crate) time: u32,
+    pub(crate) usage: &'d Usage,
+    /// Segments in which something is that may be needed again.
+    pub(crate) needed: BTreeSet<u32>,
+}
+
+impl Draft<'_> {
+    /// Makes `view` the volume, and says whether there was room.
+    pub(crate) fn write(
+        &self,
+        view: &mut View<'_>,
+        plan: &Plan,
+        listener: Listener<'_>,
+    ) -> Result<(), FsckError> {
+        let basis = Basis { record: self.record.clone(), usage: self.segments(), time: self.time };
+        let rebuild = Rebuild::begin(self.device.clone(), self.superblock, &basis)?;
+        copy_blocks(&rebuild, view, plan)?;
+        let mut done = 0;
+        let mut ignored = Findings::default();
+        match view.parts(Keys::ALL) {
+            None => write_items(&rebuild, view, &Keys::ALL, &[])?,
+            Some(mut walk) => {
+                while let Some(part) = walk.next(&mut ignored) {
+                    match part {
+                        Part::Inner(_) => {}
+                        Part::Leaf(leaf) => write_leaf(&rebuild, view, plan, &leaf)?,
+                        Part::Lost(keys) => write_items(&rebuild, view, &keys, &[])?,
+                    }
+                    done += 1;
+                    if done % REPORT_EVERY == 0 {
+                        tell(listener, Stage::Writing, done, 0)?;
+                    }
+                }
+            }
+        }
+        Ok(rebuild.commit(plan.next_ino)?)
+    }
+
+    /// The table to begin with: Clean is what nobody needs.
+    fn segments(&self) -> Vec<UsageEntry> {
+        let segment = |segment| {
+            // What is not known is opened last.
+            let unknown = UsageEntry { stamp: self.record.next_sequence, ..UsageEntry::NEW };
+            let entry = self.usage.get(segment).copied().unwrap_or(unknown);
+            let is_free = matches!(entry.state, SegmentState::Clean | SegmentState::Drained);
+            let state = match (entry.state, is_free && !self.needed.contains(&segment)) {
+                (SegmentState::Bad, _) => SegmentState::Bad,
+                (_, true) => SegmentState::Clean,
+                (_, false) => SegmentState::Sealed,
+            };
+            UsageEntry { state, ..entry }
+        };
+        (0..self.superblock.layout.segment_count).map(segment).collect()
+    }
+}
+
+/// Gives blocks a place of their own.
+fn copy_blocks(rebuild: &Rebuild, view: &mut View<'_>, plan: &Plan) -> Result<(), FsckError> {
+    let copies: Vec<(u64, u32)> = plan.copies.iter().copied().collect();
+    for some in copies.chunks(COPIES_MAX) {
+        let mut moved = Vec::with_capacity(some.len());
+        for (ino, block) in some.iter().copied() {
+            let Some(mapping) = salvage::mapping(view, ino, block) else { continue };
+            let mut content = Block::zeroed(1);
+            view.volume.device.read(mapping.address, &mut content)?;
+            let content = content[0].clone();
+            moved.push(Moved { ino, block, history: mapping.history, content });
+        }
+        let places: Vec<(u64, u32)> = moved.iter().map(|moved| (moved.ino, moved.block)).collect();
+        for ((ino, block), mapping) in places.into_iter().zip(rebuild.move_blocks(moved)?) {
+            let mapped = view.map(ino, block, Some(mapping));
+            mapped.map_err(|corruption| FsckError::Write(corruption.into()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps `leaf` if nothing in it changes, or writes what becomes of its items.
+fn write_leaf(
+    rebuild: &Rebuild,
+    view: &View<'_>,
+    plan: &Plan,
+    leaf: &Leaf,
+) -> Result<(), FsckError> {
+    let items = leaf.items();
+    let is_kept = view.edits.of(&leaf.keys).next().is_none()
+        && !plan.rewrites.contains(&leaf.pointer.address)
+        && items.first().is_some_and(|(key, _)| key.ino != 0);
+    if !is_kept {
+        return write_items(rebuild, view, &leaf.keys, &items);
+    }
+    Ok(rebuild.keep(leaf.pointer, &leaf.block)?)
+}
+
+/// Writes `items` with the edits of `keys`.
+fn write_items(
+    rebuild: &Rebuild,
+    view: &View<'_>,
+    keys: &Keys,
+    items: &[(Key, &[u8])],
+) -> Result<(), FsckError> {
+    let mut outcome = Ok(());
+    view.edits.merge(keys, items, |key, value| {
+        let is_usage = key.ino == 0 && key.kind == ItemKind::Usage as u8;
+        if outcome.is_ok() && !is_usage {
+            outcome = rebuild.put(key, value);
+        }
+    });
+    Ok(outcome?)
+}
+
+/// Writes `superblock` to both its places, durably.
+pub(crate) fn write_superblocks(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<(), FsckError> {
+    let block = [Block(superblock.encode())];
+    for at in [superblock.layout.backup, SUPERBLOCK_ADDRESS] {
+        device.write(at, &[&block], Stream::default())?;
+    }
+    Ok(device.flush()?)
+}

@@ -1,0 +1,329 @@
+//! All short sequences of operations: the bounded black-box set of CrashMonkey's ACE.
+//!
+//! Owns: the operations and their arguments, and the numbering of all sequences of one and two.
+//! Promises: two top files, two directories with two files each, depth two; overwriting at start,
+//! middle and end, appending; each operation followed by every kind of sync, or by none.
+//! Never: carries anything out.
+
+use sfs_core::format::ROOT_INO;
+use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
+
+use crate::model::operation::Operation;
+use crate::model::random::Random;
+use crate::model::reference::Reference;
+use crate::model::rig::{DIRECTORY, FILE};
+
+/// An operation on paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// `creat`.
+    Create(&'static str),
+    /// `mkdir`.
+    MakeDirectory(&'static str),
+    /// `symlink`.
+    Symlink(&'static str),
+    /// `mknod` of a pipe.
+    MakePipe(&'static str),
+    /// `write` of so many bytes at an offset.
+    Write(&'static str, u64, usize),
+    /// As the page cache writes back what was written through `mmap`: whole blocks, times apart.
+    WriteBack(&'static str, u64, usize),
+    /// `truncate`.
+    Truncate(&'static str, u64),
+    /// `open(O_TRUNC)`, and `write` of so many bytes.
+    Rewrite(&'static str, usize),
+    /// `link`.
+    Link(&'static str, &'static str),
+    /// `unlink`.
+    Unlink(&'static str),
+    /// `unlink` of a file that stays open.
+    UnlinkOpen(&'static str),
+    /// `rmdir`.
+    RemoveDirectory(&'static str),
+    /// `rename`.
+    Rename(&'static str, &'static str),
+    /// `renameat2(RENAME_EXCHANGE)`.
+    Exchange(&'static str, &'static str),
+    /// `setxattr` of so many bytes.
+    SetXattr(&'static str, usize),
+    /// `removexattr`.
+    RemoveXattr(&'static str),
+    /// `chmod`.
+    Chmod(&'static str),
+}
+
+use Recipe::{
+    Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, RemoveDirectory, RemoveXattr, Rename,
+    Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Write, WriteBack,
+};
+
+/// Every operation with every argument. `/foo` has four blocks and a tail, `/A/foo` 300 bytes,
+/// `/A/bar` a block and a half and an attribute; `/B` is empty.
+pub const RECIPES: &[Recipe] = &[
+    Create("/bar"),
+    Create("/A/new"),
+    Create("/B/foo"),
+    MakeDirectory("/C"),
+    MakeDirectory("/A/C"),
+    Symlink("/B/link"),
+    MakePipe("/B/pipe"),
+    Write("/foo", 0, 4096),
+    Write("/foo", 100, 200),
+    Write("/foo", 6000, 5000),
+    Write("/foo", 16_384, 100),
+    Write("/foo", 16_484, 9000),
+    Write("/foo", 40_000, 10),
+    Write("/A/foo", 0, 100),
+    Write("/A/foo", 300, 300),
+    Write("/A/foo", 300, 5000),
+    Write("/A/bar", 0, 6144),
+    Write("/A/bar", 6144, 70_000),
+    WriteBack("/foo", 4096, 8192),
+    WriteBack("/A/bar", 0, 4096),
+    Truncate("/foo", 0),
+    Truncate("/foo", 5000),
+    Truncate("/foo", 30_000),
+    Truncate("/A/foo", 0),
+    Truncate("/A/foo", 100),
+    Truncate("/A/bar", 4096),
+    Rewrite("/foo", 200),
+    Rewrite("/foo", 9000),
+    Rewrite("/A/foo", 9000),
+    Link("/foo", "/bar"),
+    Link("/foo", "/A/new"),
+    Link("/A/foo", "/B/foo"),
+    Unlink("/foo"),
+    Unlink("/A/foo"),
+    Unlink("/A/bar"),
+    UnlinkOpen("/foo"),
+    UnlinkOpen("/A/bar"),
+    RemoveDirectory("/B"),
+    Rename("/foo", "/bar"),
+    Rename("/foo", "/A/foo"),
+    Rename("/A/foo", "/foo"),
+    Rename("/A/bar", "/A/foo"),
+    Rename("/A/bar", "/B/bar"),
+    Rename("/A", "/C"),
+    Rename("/A", "/B"),
+    Exchange("/foo", "/A/bar"),
+    SetXattr("/foo", 20),
+    SetXattr("/A", 3000),
+    SetXattr("/A/bar", 900),
+    RemoveXattr("/A/bar"),
+    Chmod("/A/foo"),
+];
+
+/// What follows an operation. The core makes no difference between `fsync` and `fdatasync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persist {
+    /// Nothing.
+    None,
+    /// `fsync` of the file that it was about.
+    Target,
+    /// `fsync` of the directory that holds it.
+    Parent,
+    /// `fsync` of another file.
+    Other,
+    /// `sync`.
+    All,
+}
+
+/// All of them.
+pub const PERSISTS: [Persist; 5] =
+    [Persist::None, Persist::Target, Persist::Parent, Persist::Other, Persist::All];
+
+/// An operation and what follows it.
+pub type Step = (Recipe, Persist);
+
+const STEPS: u64 = (RECIPES.len() * PERSISTS.len()) as u64;
+
+/// Steps that end with a sync.
+const LAST_STEPS: u64 = (RECIPES.len() * (PERSISTS.len() - 1)) as u64;
+
+/// Sequences of one operation.
+pub const SINGLES: u64 = LAST_STEPS;
+
+/// Sequences of one and two operations.
+pub const SEQUENCES: u64 = SINGLES + STEPS * LAST_STEPS;
+
+/// Sequence `index`, below [`SEQUENCES`]: those of one operation come first.
+pub fn sequence(index: u64) -> Vec<Step> {
+    match index.checked_sub(SINGLES) {
+        None => vec![last_step(index)],
+        Some(pair) => vec![step(pair / LAST_STEPS), last_step(pair % LAST_STEPS)],
+    }
+}
+
+fn step(index: u64) -> Step {
+    let persists = PERSISTS.len() as u64;
+    (RECIPES[(index / persists) as usize], PERSISTS[(index % persists) as usize])
+}
+
+fn last_step(index: u64) -> Step {
+    let persists = PERSISTS.len() as u64 - 1;
+    (RECIPES[(index / persists) as usize], PERSISTS[1 + (index % persists) as usize])
+}
+
+/// The operations that make the files that every sequence begins with. Inode numbers are given out
+/// in order, from 16 on.
+pub fn beginning() -> Vec<Operation> {
+    let bytes = |len| Random::new(len as u64).bytes(len);
+    let make =
+        |parent, name: &str, mode| Operation::Make { parent, name: name.into(), mode, rdev: 0 };
+    let write = |ino, len| Operation::Write {
+        ino,
+        offset: 0,
+        bytes: bytes(len),
+        mode: WriteMode::default(),
+    };
+    let (top, a, a_foo, a_bar) = (16, 17, 19, 20);
+    vec![
+        make(ROOT_INO, "foo", FILE),
+        make(ROOT_INO, "A", DIRECTORY),
+        make(ROOT_INO, "B", DIRECTORY),
+        make(a, "foo", FILE),
+        make(a, "bar", FILE),
+        write(top, 16_484),
+        write(a_foo, 300),
+        write(a_bar, 6144),
+        Operation::SetXattr {
+            ino: a_bar,
+            name: b"user.x".into(),
+            value: bytes(2000),
+            mode: XattrMode::Any,
+        },
+        Operation::Reopen { close: true },
+    ]
+}
+
+/// The directory and the last name of `path`, as far as the directory exists.
+fn resolve(reference: &Reference, path: &str) -> Option<(u64, Vec<u8>)> {
+    let mut names: Vec<&str> = path.split('/').skip(1).collect();
+    let last = names.pop()?.as_bytes().to_vec();
+    let mut parent = ROOT_INO;
+    for name in names {
+        parent = reference.find(parent, name.as_bytes()).ok()?;
+    }
+    Some((parent, last))
+}
+
+fn find(reference: &Reference, path: &str) -> Option<u64> {
+    let (parent, name) = resolve(reference, path)?;
+    reference.find(parent, &name).ok()
+}
+
+/// What `recipe` does now; nothing where one of its files is not there.
+pub fn operations(recipe: Recipe, reference: &Reference, seed: u64) -> Vec<Operation> {
+    prepare(recipe, reference, seed).unwrap_or_default()
+}
+
+fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Operation>> {
+    let at = |path: &str| resolve(reference, path);
+    let file = |path: &str| find(reference, path);
+    let bytes = |len| Random::new(seed).bytes(len);
+    let write = |ino, offset, len, keep_times| Operation::Write {
+        ino,
+        offset,
+        bytes: bytes(len),
+        mode: WriteMode { keep_times, ..WriteMode::default() },
+    };
+    let make = |path: &str, mode| {
+        at(path).map(|(parent, name)| Operation::Make { parent, name, mode, rdev: 0 })
+    };
+    let cut = |ino, size| Operation::SetAttributes {
+        ino,
+        changes: AttributeChanges { size: Some(size), ..Default::default() },
+    };
+    let rename =
+        |from: &str, to: &str, mode| Some(Operation::Rename { from: at(from)?, to: at(to)?, mode });
+    let xattr = || b"user.x".to_vec();
+    Some(match recipe {
+        Create(path) => vec![make(path, FILE)?],
+        MakeDirectory(path) => vec![make(path, DIRECTORY)?],
+        MakePipe(path) => vec![make(path, 0o010_644)?],
+        Symlink(path) => {
+            let (parent, name) = at(path)?;
+            vec![Operation::Symlink { parent, name, target: b"../A/foo".into() }]
+        }
+        Write(path, offset, len) => vec![write(file(path)?, offset, len, false)],
+        WriteBack(path, offset, len) => vec![write(file(path)?, offset, len, true)],
+        Truncate(path, size) => vec![cut(file(path)?, size)],
+        Rewrite(path, len) => {
+            let ino = file(path)?;
+            vec![cut(ino, 0), write(ino, 0, len, false)]
+        }
+        Link(from, to) => {
+            let (parent, name) = at(to)?;
+            vec![Operation::Link { ino: file(from)?, parent, name }]
+        }
+        Unlink(path) => {
+            let (parent, name) = at(path)?;
+            vec![Operation::Unlink { parent, name }]
+        }
+        UnlinkOpen(path) => {
+            let (parent, name) = at(path)?;
+            let open = Operation::Lookup { parent, name: name.clone() };
+            vec![open, Operation::Unlink { parent, name }]
+        }
+        RemoveDirectory(path) => {
+            let (parent, name) = at(path)?;
+            vec![Operation::RemoveDirectory { parent, name }]
+        }
+        Rename(from, to) => vec![rename(from, to, RenameMode::Replace)?],
+        Exchange(from, to) => vec![rename(from, to, RenameMode::Exchange)?],
+        SetXattr(path, len) => vec![Operation::SetXattr {
+            ino: file(path)?,
+            name: xattr(),
+            value: bytes(len),
+            mode: XattrMode::Any,
+        }],
+        RemoveXattr(path) => vec![Operation::RemoveXattr { ino: file(path)?, name: xattr() }],
+        Chmod(path) => vec![Operation::SetAttributes {
+            ino: file(path)?,
+            changes: AttributeChanges { mode: Some(0o600), ..Default::default() },
+        }],
+    })
+}
+
+/// The sync that follows `recipe`, which has been done; `None` for none.
+pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<Operation> {
+    let path = target(recipe);
+    let parent = resolve(reference, path).map_or(ROOT_INO, |(parent, _)| parent);
+    let ino = match persist {
+        Persist::None => return None,
+        Persist::All => return Some(Operation::SyncAll),
+        Persist::Target => find(reference, path).unwrap_or(parent),
+        Persist::Parent => parent,
+        Persist::Other => ["/A/bar", "/foo", "/A/foo"]
+            .into_iter()
+            .filter(|other| *other != path)
+            .find_map(|other| find(reference, other))
+            .unwrap_or(ROOT_INO),
+    };
+    Some(Operation::SyncFile { ino })
+}
+
+/// The path that is there afterwards, if one is.
+fn target(recipe: Recipe) -> &'static str {
+    match recipe {
+        Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
+        Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) | Rewrite(path, _) => path,
+        Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
+        SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
+        Link(_, to) | Rename(_, to) | Exchange(_, to) => to,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_numbered_without_repetition() {
+        let all: Vec<Vec<Step>> = (0..SEQUENCES).map(sequence).collect();
+        let distinct: std::collections::HashSet<String> =
+            all.iter().map(|steps| format!("{steps:?}")).collect();
+        assert_eq!(distinct.len() as u64, SEQUENCES);
+        assert!(all.iter().all(|steps| steps.last().expect("a step").1 != Persist::None));
+    }
+}

@@ -1,0 +1,269 @@
+//! `cargo xtask age`: a mounted volume, full, overwritten at random several times over.
+//!
+//! Owns the loads, and what is compared with the simulator. Promises that every byte is verified by
+//! fio, that the volume is checked at the end, and that a failure names what was expected. Never
+//! measures speed: the machine may have other things to do.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::{
+    cleanup::Undo,
+    device::Device,
+    filesystem::{Blocks, Kind},
+    machine,
+    report::Outcome,
+    run::Cmd,
+    scratch::Scratch,
+    workspace::{Profile, Programs, Workspace},
+};
+
+const BLOCK_LEN: u64 = 4096;
+
+/// Longest that a write may take.
+const STALL_MAX: Duration = Duration::from_secs(1);
+
+/// How far simulator and volume may be apart.
+const PREDICTION_TOLERANCE: f64 = 0.10;
+
+/// Metadata over users' data, at most.
+const METADATA_MAX: f64 = 0.10;
+
+/// One in so many segments is kept clean: the low watermark of core's `volume/pacing.rs`.
+const LOW_SHARE: u64 = 20;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Size of the volume, in GiB.
+    #[arg(long, default_value_t = 8)]
+    size: u64,
+    /// Part of what files can have that is filled, in percent.
+    #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u64).range(1..=99))]
+    fill: u64,
+    /// Bytes that each load writes, in sizes of the volume.
+    #[arg(long, default_value_t = 4)]
+    times: u64,
+    /// Placement policy.
+    #[arg(long, default_value = "sfs")]
+    policy: String,
+    /// The loads, one after the other: zipf:THETA or uniform.
+    #[arg(long, value_delimiter = ',', default_value = "zipf:0.99,uniform")]
+    loads: Vec<String>,
+}
+
+/// What `sfs-ctl stat --json` says, as far as it is needed.
+#[derive(Deserialize)]
+struct Stat {
+    segments: Segments,
+    mount: Activity,
+}
+
+#[derive(Deserialize)]
+struct Segments {
+    blocks: u64,
+    clean: u64,
+    open: u64,
+    sealed: u64,
+    drained: u64,
+}
+
+#[derive(Deserialize)]
+struct Activity {
+    counters: std::collections::BTreeMap<String, u64>,
+}
+
+/// What `sfs-lab simulate --json` says, as far as it is needed.
+#[derive(Deserialize)]
+struct Predicted {
+    amplification_user: f64,
+}
+
+/// What fio says, as far as it is needed.
+#[derive(Deserialize)]
+struct Fio {
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    error: i32,
+    write: Side,
+}
+
+#[derive(Deserialize)]
+struct Side {
+    iops: f64,
+    clat_ns: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    max: u64,
+}
+
+/// The volume under load.
+struct Volume<'a> {
+    programs: &'a Programs,
+    dir: PathBuf,
+    file: PathBuf,
+    /// Blocks of the file.
+    blocks: u64,
+}
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Outcome> {
+    machine::need("fio", "fio")?;
+    Kind::Sfs.need()?;
+    let programs =
+        workspace.build(Profile::Release, &["sfs", "sfs-mkfs", "sfs-fsck", "sfs-lab"])?;
+    let len = options.size << 30;
+    let scratch = Scratch::in_ram(len)?;
+    let device = Device::best(&scratch.dir.join("image"), len)?;
+    Kind::Sfs.make(&programs, &device, Blocks::Discard)?;
+    let dir = scratch.directory("mount")?;
+    let guard = Undo::Unmount(dir.clone()).later();
+    let policy = format!("policy={}", options.policy);
+    programs.cmd("sfs-mount").args(["-o", &policy]).arg(&device.path).arg(&dir).run()?;
+    let volume = Volume::fill(&programs, &dir, options.fill)?;
+
+    let mut outcome = Outcome::default();
+    for load in &options.loads {
+        volume.age(load, options, &mut outcome)?;
+    }
+    check(&mut outcome, "every byte is what fio wrote", volume.verify().is_ok());
+    Kind::Sfs.unmount(&programs, &dir)?;
+    drop(guard);
+    check(
+        &mut outcome,
+        "sfs-fsck --data finds nothing",
+        Kind::Sfs.check(&programs, &device).is_ok(),
+    );
+    Ok(outcome)
+}
+
+fn check(outcome: &mut Outcome, what: &str, good: bool) {
+    println!("{}: {what}", if good { "ok" } else { "FAILED" });
+    outcome.passed += u64::from(good);
+    if !good {
+        outcome.failed += 1;
+        outcome.notes.push(what.to_owned());
+    }
+}
+
+impl<'a> Volume<'a> {
+    /// Writes a file of `percent` of what there is.
+    fn fill(programs: &'a Programs, dir: &Path, percent: u64) -> Result<Self> {
+        let space = rustix::fs::statvfs(dir)?;
+        let blocks = space.f_blocks * space.f_frsize / BLOCK_LEN * percent / 100;
+        let volume = Self { programs, dir: dir.to_owned(), file: dir.join("file"), blocks };
+        println!("filling {} MiB", (blocks * BLOCK_LEN) >> 20);
+        volume.fio(&["--rw=write", "--bs=4k", "--do_verify=0", "--end_fsync=1"])?;
+        Ok(volume)
+    }
+
+    fn fio(&self, arguments: &[&str]) -> Result<Job> {
+        let out = self.dir.with_extension("fio");
+        let cmd = Cmd::new("fio")
+            .args(["--name=age", "--ioengine=psync", "--output-format=json", "--randseed=7"])
+            .args(["--verify=crc32c", "--verify_fatal=1"])
+            .arg(format!("--filename={}", self.file.display()))
+            .arg(format!("--size={}", self.blocks * BLOCK_LEN))
+            .arg(format!("--output={}", out.display()));
+        cmd.args(arguments).read()?;
+        // fio may put a line of its own before the JSON.
+        let text = fs::read_to_string(&out)?;
+        let json = &text[text.find('{').context("fio printed no JSON")?..];
+        let job = serde_json::from_str::<Fio>(json)?.jobs.pop().context("fio ran no job")?;
+        anyhow::ensure!(job.error == 0, "fio failed with error {}", job.error);
+        Ok(job)
+    }
+
+    fn stat(&self) -> Result<Stat> {
+        let json = self.programs.cmd("sfs-ctl").args(["stat", "--json"]).arg(&self.dir).read()?;
+        Ok(serde_json::from_str(&json)?)
+    }
+
+    /// Runs a load and looks at what it did.
+    fn age(&self, load: &str, options: &Options, outcome: &mut Outcome) -> Result<()> {
+        println!("\n-- {load}");
+        let distribution = if load == "uniform" { "random" } else { load };
+        let before = self.stat()?;
+        let written = (options.times * options.size) << 30;
+        // fio verifies at its end whatever it wrote last at each place.
+        let job = self.fio(&[
+            "--rw=randwrite",
+            "--bs=4k",
+            "--direct=1",
+            "--norandommap",
+            &format!("--random_distribution={distribution}"),
+            &format!("--io_size={written}"),
+        ])?;
+        let after = self.stat()?;
+        let count = |name: &str| -> Result<f64> {
+            let of = |stat: &Stat| stat.mount.counters.get(name).copied();
+            let both = of(&after).zip(of(&before));
+            both.map(|(after, before)| (after - before) as f64)
+                .with_context(|| format!("no {name}"))
+        };
+        let user = count("user_bytes_written")?;
+        let log = (count("data_bytes")? + count("cleaning_bytes")?) / user;
+        let metadata = count("metadata_bytes")? / user;
+        let longest = Duration::from_nanos(job.write.clat_ns.max);
+        let predicted = self.predict(load, options, &after.segments, written)?;
+        println!("{:.0} writes a second, the longest {longest:.3?}", job.write.iops);
+        println!(
+            "data {log:.3} per user byte (the simulator: {predicted:.3}), metadata {metadata:.3}, \
+             all {:.3}; {} checkpoints, {} segments cleaned",
+            count("device_bytes_written")? / user,
+            count("checkpoints")?,
+            count("segments_cleaned")?,
+        );
+        check(
+            outcome,
+            &format!("{load}: no write takes more than {STALL_MAX:?}"),
+            longest < STALL_MAX,
+        );
+        check(outcome, &format!("{load}: metadata is a tenth at most"), metadata <= METADATA_MAX);
+        let near = (log / predicted - 1.0).abs() <= PREDICTION_TOLERANCE;
+        check(outcome, &format!("{load}: the simulator is within a tenth"), near);
+        Ok(())
+    }
+
+    /// What the simulator makes of the same volume and load.
+    fn predict(&self, load: &str, options: &Options, is: &Segments, written: u64) -> Result<f64> {
+        let segments = is.clean + is.open + is.sealed + is.drained;
+        let sizes = written as f64 / (self.blocks * BLOCK_LEN) as f64;
+        let reserve = segments / LOW_SHARE;
+        let flags = [
+            ("--workload", load.to_owned()),
+            ("--placement", options.policy.clone()),
+            ("--writing", "largest".into()),
+            ("--buffer-blocks", WRITE_BUFFER_BLOCKS.to_string()),
+            ("--segments", segments.to_string()),
+            ("--segment-blocks", is.blocks.to_string()),
+            ("--live-blocks", self.blocks.to_string()),
+            ("--reserve-segments", reserve.to_string()),
+            ("--warm-up", "0".into()),
+            ("--measure", sizes.to_string()),
+        ];
+        let mut cmd = self.programs.cmd("sfs-lab").args(["simulate", "--json"]);
+        for (flag, value) in flags {
+            cmd = cmd.arg(flag).arg(value);
+        }
+        Ok(serde_json::from_str::<Predicted>(&cmd.read()?)?.amplification_user)
+    }
+
+    /// Reads the whole file: every block is one that was written to its place.
+    fn verify(&self) -> Result<()> {
+        self.fio(&["--rw=read", "--bs=4k", "--verify_header_seed=0"]).map(drop)
+    }
+}
+
+/// What of the write buffer's 64 MiB waits: it is written from half of it on.
+const WRITE_BUFFER_BLOCKS: u64 = (32 << 20) / BLOCK_LEN;

@@ -1,0 +1,22 @@
+//! The crash simulator, in a build of its own: optimized, and with everything checked.
+
+use anyhow::Result;
+
+use crate::{cargo::cargo, report::Outcome, workspace::Workspace};
+
+/// States that `cargo xtask test` looks at: about a minute's worth.
+pub(crate) const STATES_SHORT: u64 = 25_000;
+
+/// States for a night.
+pub(crate) const STATES_LONG: u64 = 1_000_000;
+
+/// Runs `sfs-sim` with `arguments`.
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
+    let build = ["run", "--quiet", "--profile", "sim", "--package", "sfs-sim", "--"];
+    cargo(workspace).args(build).args(arguments).run().map(|()| Outcome::passed())
+}
+
+/// So many states, with a fixed seed.
+pub(crate) fn budget(workspace: &Workspace, states: u64) -> Result<Outcome> {
+    run(workspace, &["--states".into(), states.to_string(), "--seed".into(), "1".into()])
+}
