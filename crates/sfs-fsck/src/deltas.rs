@@ -42,7 +42,7 @@ pub(crate) fn replay(volume: &Volume<'_>, scan: &mut Scan<'_>, mut each: impl Fn
 
 fn apply(scan: &mut Scan<'_>, change: Change, sequence: u64, each: &mut impl FnMut(Said)) {
     let (key, value) = match change {
-        Change::NextIno(_) => return,
+        Change::NextIno(_) | Change::Release { .. } => return,
         Change::Unmap { ino, first, last } => return unmap(scan, ino, first, last, sequence),
         Change::Put { key, value } => (Key::decode(&key), Some(value)),
         Change::Delete { key } => (Key::decode(&key), None),
