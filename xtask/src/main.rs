@@ -82,8 +82,8 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
-    /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE`; see `--help`
-    /// after `--`.
+    /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE --state N`;
+    /// `-- --help` lists everything.
     Crash {
         /// What the simulator is told.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

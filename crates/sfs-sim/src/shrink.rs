@@ -9,7 +9,7 @@ use crate::case::Case;
 use crate::explore::{Failure, run};
 
 /// States that the search may look at.
-const STATES_MAX: u64 = 60_000;
+const STATES_MAX: u64 = 30_000;
 
 /// A failure like `failure`, of a case that is as small as could be found.
 pub fn shrink(failure: Failure) -> Failure {

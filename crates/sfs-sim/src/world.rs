@@ -1,4 +1,4 @@
-//! Random worlds: long lives on volumes that are tiny and nearly full.
+//! Random worlds: long lives on volumes that are tiny, and filled at first.
 //!
 //! Owns: the choice of volume, budgets and operations.
 //! Promises: segments wrap and the cleaner runs all the time; several files are synced by turns.

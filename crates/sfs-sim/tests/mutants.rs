@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sfs_core::mutant::{Mutant, release};
-use sfs_sim::explore::{Failure, Mode, Plan, explore};
+use sfs_sim::case::Case;
+use sfs_sim::explore::{Failure, Mode, Plan, explore, run};
+use sfs_sim::shrink::shrink;
 
 /// States in which a mutant must be found.
 const STATES_MAX: u64 = 30_000;
@@ -49,4 +51,27 @@ fn every_mutant_is_found() {
     rows.iter().flatten().for_each(|row| println!("{row}"));
     let survivors: Vec<Mutant> = rows.into_iter().filter_map(Result::err).collect();
     assert_eq!(survivors, [], "mutants that were not found");
+}
+
+/// What fails in a world shrinks to fewer steps; its name alone gives the same violation again, and
+/// none once the bug is mended.
+#[test]
+fn a_failure_shrinks_and_replays() {
+    begin();
+    let mutant = Some(Mutant::UnmapForgotten);
+    let (_, failure) = hunt(mutant, Mode::Worlds, STATES_MAX);
+    let failure = failure.expect("it is found");
+    let steps = |case: &Case| match case {
+        Case::World { steps, .. } => steps.len(),
+        Case::Sequence { .. } => panic!("{case} is no world"),
+    };
+    let before = steps(&failure.case);
+    release(mutant);
+    let small = shrink(failure);
+    let replayed: Case = small.case.to_string().parse().expect("a case");
+    let again = run(&replayed, small.state, |_| true).expect_err("it fails again");
+    release(None);
+    assert_eq!(again.violation.to_string(), small.violation.to_string());
+    assert!(steps(&small.case) * 4 <= before, "{} of {before} steps are left", steps(&small.case));
+    assert!(run(&replayed, small.state, |_| true).is_ok(), "the bug is mended");
 }

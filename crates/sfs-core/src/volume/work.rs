@@ -106,7 +106,8 @@ impl Volume {
         }
         let Some(handle) = self.handles.find(ino) else { return };
         let mut data = handle.data();
-        if !data.dirty.is_empty() {
+        // A length that waits is data, too: of a file that is all hole.
+        if !data.dirty.is_empty() || data.pending.is_some() {
             data.ordered = Some(self.next_sequence.load(Ordering::Relaxed));
             drop(data);
             self.note_dirty(&handle);

@@ -111,6 +111,31 @@ fn a_file_renamed_over_another_has_its_data() {
     }
 }
 
+/// The same for a file that is all hole: nothing of it waits but its length.
+#[test]
+fn a_hole_renamed_over_a_file_has_its_length() {
+    let (base, device) = recorder();
+    let volume = open(device.clone(), tight());
+    let target = make(&volume, ROOT_INO, b"target", FILE);
+    write(&volume, target, &[1; 5000]);
+    volume.sync_all().expect("a sync");
+    let (first, other) = (device.event_count(), make(&volume, ROOT_INO, b"other", FILE));
+    let new = make(&volume, ROOT_INO, b"new", FILE);
+    let grown = AttributeChanges { size: Some(70_000), ..Default::default() };
+    volume.set_attributes(new, &grown, &caller()).expect("it grows");
+    volume
+        .rename(ROOT_INO, b"new", ROOT_INO, b"target", RenameMode::Replace, &caller())
+        .expect("a rename");
+    volume.sync_file(other).expect("a sync");
+    let events = device.events();
+    let base = image_after(&base, &events[..first]);
+    for image in crashes(&base, &events[first..]) {
+        let recovered = open(Arc::new(image), tight());
+        let found = content(&recovered, b"target").expect("it is there");
+        assert!(found == [1; 5000] || found == [0; 70_000], "{} bytes", found.len());
+    }
+}
+
 /// "[...] and truncate-and-rewrite, never leave an empty file behind when the new data had been
 /// closed before."
 #[test]
