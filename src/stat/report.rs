@@ -67,7 +67,7 @@ pub struct SegmentsReport {
     pub open: u32,
     /// Are full.
     pub sealed: u32,
-    /// Become Clean with the next checkpoint.
+    /// Hold nothing, and become Clean with a delta or a checkpoint.
     pub drained: u32,
     /// Are not used.
     pub bad: u32,
