@@ -36,6 +36,9 @@ const PREDICTION_TOLERANCE: f64 = 0.10;
 /// Metadata over users' data, at most.
 const METADATA_MAX: f64 = 0.10;
 
+/// Seconds from one commit of everything to the next: core's default.
+const COMMIT_SECONDS: f64 = 5.0;
+
 /// One in so many segments is kept clean: the low watermark of core's `volume/pacing.rs`.
 const LOW_SHARE: u64 = 20;
 
@@ -106,6 +109,16 @@ struct Side {
 #[derive(Deserialize)]
 struct Latency {
     max: u64,
+}
+
+/// What the simulator does not reckon itself.
+struct Overhead {
+    /// Part of every segment that is summaries.
+    summaries: f64,
+    /// Tree nodes written for each block of data.
+    nodes: f64,
+    /// Users' writes from one commit of everything to the next.
+    sync_interval: f64,
 }
 
 /// The volume under load.
@@ -212,10 +225,16 @@ impl<'a> Volume<'a> {
                 .with_context(|| format!("no {name}"))
         };
         let user = count("user_bytes_written")?;
-        let log = (count("data_bytes")? + count("cleaning_bytes")?) / user;
         let metadata = count("metadata_bytes")? / user;
+        let log = (count("data_bytes")? + count("cleaning_bytes")?) / user;
         let longest = Duration::from_nanos(job.write.clat_ns.max);
-        let predicted = self.predict(load, options, &after.segments, written)?;
+        let blocks = count("data_bytes")? + count("cleaning_bytes")?;
+        let overhead = Overhead {
+            summaries: count("summary_bytes")? / (blocks + count("summary_bytes")?),
+            nodes: count("metadata_bytes")? / blocks,
+            sync_interval: job.write.iops * COMMIT_SECONDS,
+        };
+        let predicted = self.predict(load, options, &after.segments, written, &overhead)?;
         println!("{:.0} writes a second, the longest {longest:.3?}", job.write.iops);
         println!(
             "data {log:.3} per user byte (the simulator: {predicted:.3}), metadata {metadata:.3}, \
@@ -236,7 +255,14 @@ impl<'a> Volume<'a> {
     }
 
     /// What the simulator makes of the same volume and load.
-    fn predict(&self, load: &str, options: &Options, is: &Segments, written: u64) -> Result<f64> {
+    fn predict(
+        &self,
+        load: &str,
+        options: &Options,
+        is: &Segments,
+        written: u64,
+        overhead: &Overhead,
+    ) -> Result<f64> {
         let segments = is.clean + is.open + is.sealed + is.drained;
         let sizes = written as f64 / (self.blocks * BLOCK_LEN) as f64;
         let reserve = segments / LOW_SHARE;
@@ -249,6 +275,9 @@ impl<'a> Volume<'a> {
             ("--segment-blocks", is.blocks.to_string()),
             ("--live-blocks", self.blocks.to_string()),
             ("--reserve-segments", reserve.to_string()),
+            ("--summaries", overhead.summaries.to_string()),
+            ("--nodes", overhead.nodes.to_string()),
+            ("--sync-interval", format!("{:.0}", overhead.sync_interval)),
             ("--warm-up", "0".into()),
             ("--measure", sizes.to_string()),
         ];
