@@ -1,8 +1,8 @@
 //! `cargo xtask age`: a mounted volume, full, overwritten at random several times over.
 //!
-//! Owns the loads, and what is compared with the simulator. Promises that every byte is verified by
-//! fio, that the volume is checked at the end, and that a failure names what was expected. Never
-//! measures speed: the machine may have other things to do.
+//! Owns the loads, and what is compared with the simulator. Promises that what is written is read and
+//! verified by fio, that the volume is checked at the end, data included, and that a failure names what
+//! was expected. Never measures speed: the machine may have other things to do.
 
 use std::{
     fs,
@@ -149,7 +149,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Outcome> {
     for load in &options.loads {
         volume.age(load, options, &mut outcome)?;
     }
-    check(&mut outcome, "every byte is what fio wrote", volume.verify().is_ok());
     Kind::Sfs.unmount(&programs, &dir)?;
     drop(guard);
     check(
@@ -170,13 +169,13 @@ fn check(outcome: &mut Outcome, what: &str, good: bool) {
 }
 
 impl<'a> Volume<'a> {
-    /// Writes a file of `percent` of what there is.
+    /// Writes a file of `percent` of what there is. fio verifies after each run what it wrote.
     fn fill(programs: &'a Programs, dir: &Path, percent: u64) -> Result<Self> {
         let space = rustix::fs::statvfs(dir)?;
         let blocks = space.f_blocks * space.f_frsize / BLOCK_LEN * percent / 100;
         let volume = Self { programs, dir: dir.to_owned(), file: dir.join("file"), blocks };
         println!("filling {} MiB", (blocks * BLOCK_LEN) >> 20);
-        volume.fio(&["--rw=write", "--bs=4k", "--do_verify=0", "--end_fsync=1"])?;
+        volume.fio(&["--rw=write", "--bs=4k", "--end_fsync=1"])?;
         Ok(volume)
     }
 
@@ -286,11 +285,6 @@ impl<'a> Volume<'a> {
             cmd = cmd.arg(flag).arg(value);
         }
         Ok(serde_json::from_str::<Predicted>(&cmd.read()?)?.amplification_user)
-    }
-
-    /// Reads the whole file: every block is one that was written to its place.
-    fn verify(&self) -> Result<()> {
-        self.fio(&["--rw=read", "--bs=4k", "--verify_header_seed=0"]).map(drop)
     }
 }
 
