@@ -174,9 +174,10 @@ fn mounted_numbers_are_not_for_everybody() {
         expect_failure(&ask(path), 32, "only root and who mounted it may ask");
     }
     mount.unmount();
-    // Another test's mount may have been given the number since, and has a socket of its own.
-    let now = fs::metadata(&socket).map(|socket| socket.ino()).ok();
-    assert_ne!(now, Some(own.ino()));
+    // Another test's mount may have been given the number since, and its socket even the same inode.
+    let identity = |file: fs::Metadata| (file.ino(), file.ctime(), file.ctime_nsec());
+    let now = fs::metadata(&socket).map(identity).ok();
+    assert_ne!(now, Some(identity(own)));
 }
 
 /// What the daemon says to `bytes`, all that it says.
