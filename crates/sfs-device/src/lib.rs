@@ -9,6 +9,7 @@
 mod block;
 mod faulty;
 mod file;
+mod gated;
 mod geometry;
 mod pointer;
 mod ram;
@@ -24,6 +25,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use faulty::FaultyDevice;
 pub use file::{Access, FileDevice, OpenError, OpenErrorKind};
+pub use gated::GatedDevice;
 pub use geometry::DeviceNumber;
 pub use ram::RamDevice;
 pub use recording::{Counts, Event, Extent, Keep, RecordingDevice, image_after};

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, Options, Work};
+use sfs_device::Operation;
 
-use crate::gate::{Scene, scene};
 use crate::rig::{NOW, Random, caller, open, read, set_size, write};
+use crate::scene::{Scene, scene};
 
 fn chmod(volume: &Volume, ino: u64, mode: u16) {
     let changes = AttributeChanges { mode: Some(mode.into()), ..AttributeChanges::default() };
@@ -20,19 +22,32 @@ fn later(secs: i64) -> Timestamp {
     Timestamp { secs: NOW.secs + secs, nanos: 0 }
 }
 
+/// Who waits for what is held up gets it after this time.
+const HELD_UP: Duration = Duration::from_millis(500);
+
 impl Scene {
+    /// Holds flushes up, and lets them go on in a while, whatever happens.
+    fn hold_up(&self) -> JoinHandle<()> {
+        self.device.close(Operation::Flush);
+        let device = self.device.clone();
+        std::thread::spawn(move || {
+            device.wait_until_reached();
+            std::thread::sleep(HELD_UP);
+            device.open();
+        })
+    }
+
     /// Does `then` while a sync is under way, which goes on after a while.
     fn during_a_sync(&self, then: impl FnOnce()) {
-        self.device.close();
+        let opening = self.hold_up();
         std::thread::scope(|scope| {
             write(&self.volume, self.large, 0, &[3; 4096]).unwrap();
             let syncing = scope.spawn(|| self.volume.sync_all());
-            self.device.wait_for_flush();
-            self.device.open_later();
+            self.device.wait_until_reached();
             then();
-            self.device.open();
             syncing.join().unwrap().expect("what was written before can be synced");
         });
+        opening.join().unwrap();
     }
 }
 
@@ -73,7 +88,7 @@ fn a_checkpoint_does_not_discard_itself() {
         });
         while volume.work(later(100)).unwrap() == Work::More {}
         let options = Options { read_only: true, ..Options::default() };
-        let mounted = Volume::open(Arc::new(device.inner.snapshot()), options, NOW)
+        let mounted = Volume::open(Arc::new(device.inner().snapshot()), options, NOW)
             .unwrap_or_else(|e| panic!("{changes} changes: it does not mount: {e}"));
         for ino in small {
             mounted.attributes(*ino).unwrap_or_else(|e| panic!("{changes} changes: {ino}: {e}"));
@@ -101,12 +116,11 @@ fn what_goes_ahead_of_a_checkpoint_leaves_room_for_it() {
         chmod(volume, *ino, 0o600);
     }
     volume.sync_all().unwrap();
-    device.close();
+    let opening = scene.hold_up();
     std::thread::scope(|scope| {
         write(volume, *large, 0, &[3; 4096]).unwrap();
         let syncing = scope.spawn(|| volume.sync_all());
-        device.wait_for_flush();
-        device.open_later();
+        device.wait_until_reached();
         set_size(volume, *emptied, 0).unwrap();
         write(volume, *emptied, 0, &[4; 3 * 4096]).unwrap();
         // First comes the checkpoint that is due, then the rest of the file.
@@ -117,6 +131,7 @@ fn what_goes_ahead_of_a_checkpoint_leaves_room_for_it() {
         working.join().unwrap().expect("a checkpoint can be written");
         drop(writing.join().unwrap());
     });
+    opening.join().unwrap();
     volume.sync_all().expect("what was accepted can be synced");
     let Scene { device, volume, large, .. } = scene;
     drop(volume);
@@ -129,7 +144,7 @@ fn what_goes_ahead_of_a_checkpoint_leaves_room_for_it() {
 #[test]
 fn a_sync_and_a_chmod_at_the_same_time() {
     let Scene { device, volume, small, large, .. } = scene(96, 12_000, 0, 9);
-    device.slow.store(true, Ordering::SeqCst);
+    device.slow_down(Operation::Flush, Duration::from_millis(20));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (volume, done) = (&volume, &done);

@@ -1,51 +1,14 @@
 //! A sync that others wait for fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::Error;
 use sfs_core::format::ROOT_INO;
 use sfs_core::request::WriteMode;
-use sfs_device::{
-    Block, Device, DeviceError, FaultyDevice, Geometry, Operation, RamDevice, Stream,
-};
+use sfs_device::{FaultyDevice, GatedDevice, Operation};
 
 use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 use crate::watchdog::within;
-
-/// A device whose next write, once it is armed, waits for `go`.
-struct Gate {
-    inner: FaultyDevice<RamDevice>,
-    armed: AtomicBool,
-    entered: AtomicBool,
-    go: AtomicBool,
-}
-
-impl Device for Gate {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
-        self.inner.read(address, buffer)
-    }
-
-    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
-        if self.armed.swap(false, Ordering::SeqCst) {
-            self.entered.store(true, Ordering::SeqCst);
-            wait_for(|| self.go.load(Ordering::SeqCst));
-        }
-        self.inner.write(address, parts, stream)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
-        self.inner.discard(address, count)
-    }
-}
 
 fn wait_for(condition: impl Fn() -> bool) {
     while !condition() {
@@ -57,13 +20,8 @@ fn wait_for(condition: impl Fn() -> bool) {
 #[test]
 fn a_failed_sync_takes_nobody_along() {
     within(60, || {
-        let gate = Gate {
-            inner: FaultyDevice::new(ram(16 << 20, SEGMENT_BLOCKS)),
-            armed: AtomicBool::new(false),
-            entered: AtomicBool::new(false),
-            go: AtomicBool::new(false),
-        };
-        let device = Arc::new(gate);
+        let faulty = FaultyDevice::new(ram(16 << 20, SEGMENT_BLOCKS));
+        let device = Arc::new(GatedDevice::new(faulty));
         let volume = open(device.clone(), tight());
         let make = |name: &[u8]| volume.make_node(ROOT_INO, name, FILE, 0, &caller());
         let [a, b, c] = [&b"a"[..], b"b", b"c"].map(|name| make(name).expect("a file").ino);
@@ -79,23 +37,23 @@ fn a_failed_sync_takes_nobody_along() {
             let volume = volume.clone();
             std::thread::spawn(move || volume.sync_file(ino))
         };
-        device.armed.store(true, Ordering::SeqCst);
+        device.close(Operation::Write);
         let first = sync(c);
-        wait_for(|| device.entered.load(Ordering::SeqCst));
+        device.wait_until_reached();
         // A whole block, of whose mapping nothing is in memory: the commit has to read it.
         volume.write(a, 500 * 4096, &[3; 4096], mode, &caller()).expect("a write");
         let (of_a, of_b) = (sync(a), sync(b));
         wait_for(|| volume.counters().syncs == 3);
         // They queue up right after they have been counted.
         (0..10_000).for_each(|_| std::thread::yield_now());
-        device.inner.fail_nth(Operation::Read, 1);
-        device.go.store(true, Ordering::SeqCst);
+        device.inner().fail_nth(Operation::Read, 1);
+        device.open();
         first.join().expect("no panic").expect("a sync");
         let outcomes = [of_a, of_b].map(|thread| thread.join().expect("no panic"));
         let failed = outcomes.iter().filter(|outcome| matches!(outcome, Err(Error::Device(_))));
         assert_eq!(failed.count(), 1, "{outcomes:?}");
 
-        let recovered = open(Arc::new(device.inner.inner().snapshot()), tight());
+        let recovered = open(Arc::new(device.inner().inner().snapshot()), tight());
         let found = recovered.read(b, 0, 9000).expect("it reads");
         assert!(outcomes[1].is_err() || found.as_bytes() == [2; 5000], "it is not durable");
         let found = recovered.read(a, 500 * 4096, 4096).expect("it reads");

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
 use sfs_core::request::{AttributeChanges, Options, RenameMode, WriteMode};
-use sfs_device::{Block, Device, DeviceError, Geometry, RamDevice, Stream};
+use sfs_device::{GatedDevice, Keep, Operation, RamDevice, RecordingDevice};
 
 use crate::compare::same_bytes;
 use crate::content::Content;
@@ -195,45 +195,16 @@ fn run_threads(bytes: u64) {
     }
 }
 
-/// A device whose flush takes its time.
-struct SlowFlush {
-    inner: RamDevice,
-    flushes: AtomicU64,
-}
-
-impl Device for SlowFlush {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
-        self.inner.read(address, buffer)
-    }
-
-    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
-        self.inner.write(address, parts, stream)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.flushes.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(5));
-        self.inner.flush()
-    }
-
-    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
-        self.inner.discard(address, count)
-    }
-}
-
 /// Who asks for a sync while one is under way shares the next one.
 #[test]
 fn syncs_at_the_same_time_share_commits() {
     const SYNCS: u64 = 25;
     within(60, || {
-        let inner = ram(12 << 20, SEGMENT_BLOCKS);
-        let device = Arc::new(SlowFlush { inner, flushes: AtomicU64::new(0) });
+        let recording = RecordingDevice::new(ram(12 << 20, SEGMENT_BLOCKS), Keep::Counts);
+        let device = Arc::new(GatedDevice::new(recording));
+        device.slow_down(Operation::Flush, Duration::from_millis(5));
         let volume = Arc::new(open(device.clone(), Options::default()));
-        let before = device.flushes.load(Ordering::Relaxed);
+        let before = device.inner().counts().flushes;
         let run = |no: u64| {
             let volume = volume.clone();
             let name = format!("{no}");
@@ -252,7 +223,7 @@ fn syncs_at_the_same_time_share_commits() {
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         let counters = volume.counters();
         assert_eq!(counters.syncs, 8 * SYNCS);
-        let flushes = device.flushes.load(Ordering::Relaxed) - before;
+        let flushes = device.inner().counts().flushes - before;
         assert!(flushes < 6 * SYNCS, "{flushes} flushes for {} syncs", counters.syncs);
     });
 }

@@ -1,0 +1,140 @@
+//! A device whose requests can be held up, for tests of what happens meanwhile.
+//!
+//! Owns: the gate that requests of one kind stand at, and how long they take besides.
+//! Promises: a request that is held up reaches the medium only when the gate has been opened.
+//! Never: changes a request or its outcome.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Block, Device, DeviceError, Geometry, Operation, Stream};
+
+/// A device that passes requests on, some of them later.
+pub struct GatedDevice<D> {
+    inner: D,
+    gate: Mutex<Gate>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Gate {
+    /// Requests of this kind wait.
+    closed: Option<Operation>,
+    /// So many do.
+    waiting: usize,
+    /// Requests of this kind take so long.
+    slow: Option<(Operation, Duration)>,
+}
+
+impl<D: Device> GatedDevice<D> {
+    /// A device that holds nothing up.
+    pub fn new(inner: D) -> GatedDevice<D> {
+        GatedDevice { inner, gate: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// The device inside, which holds nothing up.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Requests of this kind wait from now on.
+    pub fn close(&self, operation: Operation) {
+        self.gate.lock().closed = Some(operation);
+    }
+
+    /// Whatever waits goes on.
+    pub fn open(&self) {
+        self.gate.lock().closed = None;
+        self.changed.notify_all();
+    }
+
+    /// Returns when a request waits at the gate, or the gate is open.
+    pub fn wait_until_reached(&self) {
+        let mut gate = self.gate.lock();
+        self.changed.wait_while(&mut gate, |gate| gate.closed.is_some() && gate.waiting == 0);
+    }
+
+    /// Requests of this kind take so much longer from now on, those of others no longer.
+    pub fn slow_down(&self, operation: Operation, by: Duration) {
+        self.gate.lock().slow = Some((operation, by));
+    }
+
+    fn pass(&self, operation: Operation) {
+        let mut gate = self.gate.lock();
+        if gate.closed == Some(operation) {
+            gate.waiting += 1;
+            self.changed.notify_all();
+            self.changed.wait_while(&mut gate, |gate| gate.closed == Some(operation));
+            gate.waiting -= 1;
+        }
+        let slow = gate.slow.filter(|(slow, _)| *slow == operation);
+        drop(gate);
+        if let Some((_, by)) = slow {
+            std::thread::sleep(by);
+        }
+    }
+}
+
+impl<D: Device> Device for GatedDevice<D> {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
+        self.pass(Operation::Read);
+        self.inner.read(address, buffer)
+    }
+
+    fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
+        self.pass(Operation::Write);
+        self.inner.write(address, parts, stream)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.pass(Operation::Flush);
+        self.inner.flush()
+    }
+
+    fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
+        self.pass(Operation::Discard);
+        self.inner.discard(address, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::{Keep, RamDevice, RecordingDevice};
+
+    #[test]
+    fn a_closed_gate_holds_up_one_kind() {
+        let inner = RecordingDevice::new(RamDevice::new(4), Keep::Counts);
+        let device = Arc::new(GatedDevice::new(inner));
+        device.close(Operation::Flush);
+        let flushing = std::thread::spawn({
+            let device = device.clone();
+            move || device.flush()
+        });
+        device.wait_until_reached();
+        device.write(0, &[&[Block([1; 4096])]], Stream::default()).expect("it is not held up");
+        assert_eq!(device.inner().counts().flushes, 0);
+        assert!(!flushing.is_finished());
+        device.open();
+        flushing.join().expect("no panic").expect("a flush");
+        assert_eq!(device.inner().counts().flushes, 1);
+    }
+
+    #[test]
+    fn a_slow_device_takes_its_time() {
+        let device = GatedDevice::new(RamDevice::new(4));
+        let by = Duration::from_millis(20);
+        device.slow_down(Operation::Flush, by);
+        let begun = Instant::now();
+        device.flush().expect("a flush");
+        assert!(begun.elapsed() >= by);
+    }
+}
