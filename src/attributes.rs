@@ -18,22 +18,7 @@ const BLOCK_SECTORS: u64 = sfs_device::BLOCK_SIZE as u64 / SECTOR_SIZE;
 
 /// The time now, by the clock that the kernel takes a file's times from.
 pub(crate) fn now() -> Timestamp {
-    now_of(ClockId::CLOCK_REALTIME_COARSE)
-}
-
-/// The time now for a file that open(2) empties, whose times the kernel may keep in its cache.
-///
-/// The kernel stamps such a file too, and writes its time back only if it is not the one that the
-/// file has had. It takes it from the tick, as [`now`], or, since Linux 6.13, from the last fine time
-/// that any file got if that is later. A time of this file that is between the tick and the fine
-/// clock may be just that: it is now for the kernel, and has to be for us.
-pub(crate) fn now_for(inode: &Inode) -> Timestamp {
-    let (now, latest) = (now(), inode.mtime.max(inode.ctime));
-    if (now..=now_of(ClockId::CLOCK_REALTIME)).contains(&latest) { latest } else { now }
-}
-
-fn now_of(clock: ClockId) -> Timestamp {
-    match clock_gettime(clock) {
+    match clock_gettime(ClockId::CLOCK_REALTIME_COARSE) {
         Ok(now) if now.tv_sec() >= 0 => {
             Timestamp { secs: now.tv_sec(), nanos: now.tv_nsec() as u32 }
         }

@@ -106,6 +106,8 @@ impl Filesystem for Shell {
         reply: ReplyAttr,
     ) {
         let caller = caller(request);
+        let nothing_given = (mode, uid, gid, size) == (None, None, None, None)
+            && (atime, mtime, ctime) == (None, None, None);
         let changes = AttributeChanges {
             mode,
             uid,
@@ -115,8 +117,11 @@ impl Filesystem for Shell {
             mtime: mtime.map(|time| attributes::requested_or(time, caller.now)),
             ctime: ctime.map(attributes::requested),
             btime: None,
-            // fuser 0.18 does not show the kernel's flag for it.
-            kill_privileges: size.is_some() && caller.uid != 0,
+            // fuser 0.18 does not show the kernel's flag for it; a request for nothing else is one
+            // before somebody writes, or by chown(2) with neither owner nor group.
+            kill_privileges: nothing_given || size.is_some() && caller.uid != 0,
+            // The kernel says a time only if it is another one than before.
+            keep_times: self.writeback,
         };
         let inode =
             or_error!(self, ino, reply, self.volume.set_attributes(ino.0, &changes, &caller));

@@ -106,10 +106,10 @@ impl Shell {
         let changes = AttributeChanges {
             size: Some(0),
             kill_privileges: request.uid() != 0,
+            keep_times: self.writeback,
             ..AttributeChanges::default()
         };
-        let now = attributes::now_for(&self.volume.attributes(ino)?);
-        self.volume.set_attributes(ino, &changes, &Caller { now, ..caller(request) })?;
+        self.volume.set_attributes(ino, &changes, &caller(request))?;
         self.alarm.note();
         Ok(())
     }

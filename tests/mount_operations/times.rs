@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::thread;
 
+use nix::unistd::{Uid, setfsuid};
 use rustix::fs::{XattrFlags, setxattr};
 use sfs_device::Block;
 
@@ -15,6 +17,9 @@ pub(crate) const EVERYTHING: &[fn(&Path)] = &[times_of_the_kernel];
 
 /// How often everything is tried: what goes wrong depends on where in a tick it happens.
 const ROUNDS: usize = 30;
+
+/// Somebody who is not root.
+const NOBODY: Uid = Uid::from_raw(65_534);
 
 #[test]
 fn mounted_times_of_the_kernel() {
@@ -30,6 +35,8 @@ fn times_of_the_kernel(dir: &Path) {
         empty(&file("emptied"));
         advance(&clock);
         write_past_the_cache(&file("direct"));
+        advance(&clock);
+        write_as_another(&file("written"));
         advance(&clock);
         change(&file("changed"), &file("linked"), &file("renamed"));
     }
@@ -61,6 +68,18 @@ fn write_past_the_cache(path: &Path) {
         file.sync_all().expect("syncing");
     }
     file.write_all_at(Block::bytes_of(&block), 0).expect("writing");
+}
+
+fn write_as_another(path: &Path) {
+    fs::write(path, b"program").expect("writing");
+    let write = || {
+        setfsuid(NOBODY);
+        let file = File::options().append(true).open(path).expect("opening");
+        (&file).write_all(b"more").expect("writing");
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(0o6777)).expect("chmod");
+    // In a thread, which is another user alone.
+    thread::scope(|scope| scope.spawn(write).join().expect("no panic"));
 }
 
 fn change(path: &Path, linked: &Path, renamed: &Path) {

@@ -137,6 +137,16 @@ pub struct AttributeChanges {
     pub btime: Option<Timestamp>,
     /// Clear suid, sgid and `security.capability`, as a truncation by someone else than root does.
     pub kill_privileges: bool,
+    /// The kernel's cache writes back: it keeps the times of a regular file itself, and those that
+    /// are not given stay.
+    pub keep_times: bool,
+}
+
+impl AttributeChanges {
+    /// Whether they give an owner or a group, be it the one that the file has.
+    pub fn give_owner(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some()
+    }
 }
 
 /// How a write is done.

@@ -55,7 +55,7 @@ impl Volume {
             handle.data().overlay(&mut inode);
             let shown = (inode.size, inode.blocks);
             change(&mut inode, changes, caller)?;
-            if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+            if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
                 xattr::delete_if_any(txn, self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
             // The length and the blocks wait for their data; everything else may go ahead.
@@ -106,19 +106,23 @@ fn change(inode: &mut Inode, changes: &AttributeChanges, caller: &Caller) -> Res
     if let Some(mode) = changes.mode {
         inode.mode = inode.mode & !0o7777 | mode & 0o7777;
     }
-    let chowned = changes.uid.is_some() || changes.gid.is_some();
     inode.uid = changes.uid.unwrap_or(inode.uid);
     inode.gid = changes.gid.unwrap_or(inode.gid);
-    if (chowned || changes.kill_privileges)
+    if (changes.give_owner() || changes.kill_privileges)
         && inode.kind() == FileKind::Regular
         && changes.mode.is_none()
     {
         inode.mode = without_privileges(inode.mode);
     }
-    let now = caller.now;
+    if !changes.keep_times || inode.kind() != FileKind::Regular {
+        inode.ctime = caller.now;
+        if changes.size.is_some() {
+            inode.mtime = caller.now;
+        }
+    }
     inode.atime = changes.atime.unwrap_or(inode.atime);
-    inode.mtime = changes.mtime.unwrap_or(if changes.size.is_some() { now } else { inode.mtime });
-    inode.ctime = changes.ctime.unwrap_or(now);
+    inode.mtime = changes.mtime.unwrap_or(inode.mtime);
+    inode.ctime = changes.ctime.unwrap_or(inode.ctime);
     inode.btime = changes.btime.unwrap_or(inode.btime);
     let times = [inode.atime, inode.mtime, inode.ctime, inode.btime];
     if times.iter().any(|time| time.nanos >= 1_000_000_000) {

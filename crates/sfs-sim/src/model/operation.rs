@@ -344,6 +344,7 @@ impl Chooser<'_> {
             ctime: (bits >> 12 & 3 == 0).then_some(after(0)),
             btime: time(14),
             kill_privileges: bits >> 16 & 1 == 0,
+            keep_times: bits >> 17 & 3 == 0,
         };
         if self.random.one_in(2) {
             changes.size = Some(self.offset(ino));

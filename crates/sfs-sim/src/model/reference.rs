@@ -243,24 +243,28 @@ impl Reference {
         if let Some(size) = changes.size {
             node.replaces |= size == 0 && node.content.size > 0;
             node.content.truncate(size);
-            node.mtime = caller.now;
         }
-        if changes.size.is_some() || changes.uid.is_some() || changes.gid.is_some() {
+        if !changes.keep_times || node.kind() != FileKind::Regular {
+            node.ctime = caller.now;
+            if changes.size.is_some() {
+                node.mtime = caller.now;
+            }
+        }
+        if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
             node.xattrs.remove(CAPABILITY);
         }
         if let Some(mode) = changes.mode {
             node.mode = node.mode & !0o7777 | mode & 0o7777;
         }
-        let chowned = changes.uid.is_some() || changes.gid.is_some();
         node.uid = changes.uid.unwrap_or(node.uid);
         node.gid = changes.gid.unwrap_or(node.gid);
-        let strips = chowned || changes.kill_privileges;
+        let strips = changes.give_owner() || changes.kill_privileges;
         if strips && node.kind() == FileKind::Regular && changes.mode.is_none() {
             node.strip_privileges();
         }
         node.atime = changes.atime.unwrap_or(node.atime);
         node.mtime = changes.mtime.unwrap_or(node.mtime);
-        node.ctime = changes.ctime.unwrap_or(caller.now);
+        node.ctime = changes.ctime.unwrap_or(node.ctime);
         node.btime = changes.btime.unwrap_or(node.btime);
         Ok(())
     }
