@@ -120,6 +120,27 @@ impl UsageTable {
         &self.entries
     }
 
+    /// Whether sums and queues say what the entries say.
+    pub(crate) fn is_coherent(&self) -> bool {
+        let mut stamps = vec![None; self.entries.len()];
+        let freed = self.drained.iter().chain(&self.pinned);
+        let clean = self.clean.iter().map(|freed| (freed, SegmentState::Clean));
+        for ((stamp, no), state) in clean.chain(freed.map(|freed| (freed, SegmentState::Drained))) {
+            if stamps[*no as usize].replace((*stamp, state)).is_some() {
+                return false;
+            }
+        }
+        let queued = |entry: &UsageEntry| match entry.state {
+            SegmentState::Clean | SegmentState::Drained => Some((entry.stamp, entry.state)),
+            SegmentState::Open | SegmentState::Sealed | SegmentState::Bad => None,
+        };
+        let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
+        let nodes = self.entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
+        let (live_blocks, live_nodes): (u64, u64) = (self.entries.iter().map(live).sum(), nodes);
+        self.entries.iter().map(queued).eq(stamps)
+            && (self.live_blocks, self.live_nodes) == (live_blocks, live_nodes)
+    }
+
     /// Blocks that the tree refers to, nodes included.
     pub(crate) fn live_blocks(&self) -> u64 {
         self.live_blocks

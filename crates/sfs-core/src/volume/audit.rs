@@ -6,13 +6,14 @@
 
 use super::Volume;
 use crate::Result;
-use crate::format::{ItemKind, Key, MappingRun};
+use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun, Structure};
 use crate::meta::{Fault, Meta};
 use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
     /// Recounts what lives in every segment; gives the segments of which the usage table says
-    /// something else. The whole tree is in memory meanwhile.
+    /// something else. The whole tree is in memory meanwhile. `Corrupt` if the table disagrees with
+    /// itself.
     pub fn audit(&self) -> Result<Vec<Discrepancy>> {
         let _log = self.log.lock();
         let _keep = self.keep_nodes();
@@ -21,6 +22,9 @@ impl Volume {
         loop {
             let missing = {
                 let meta = self.meta.read();
+                if !meta.usage.is_coherent() {
+                    return Err(Corruption::new(Structure::Usage, 0, CorruptionKind::Count).into());
+                }
                 match self.count(&meta) {
                     Ok(counted) => return Ok(compare(&meta, counted)),
                     Err(Fault::Missing(missing)) => missing,
