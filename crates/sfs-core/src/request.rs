@@ -46,7 +46,8 @@ pub struct Options {
 /// When a segment in which nothing lives any more becomes Clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// When a checkpoint that does not refer to it is durable.
+    /// When nothing that a crash would bring back needs it: what drained it is durable, and it holds
+    /// no part of the last checkpoint or of the deltas since.
     Durable,
     /// At once. A crash then loses data: this is for the tests that prove why the other is needed.
     AtOnce,

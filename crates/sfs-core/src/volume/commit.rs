@@ -6,124 +6,29 @@
 //! Never: flushes the device (see `sync`).
 
 mod plan;
+mod request;
+mod room;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use plan::{Chosen, FilePlan, plan_files};
+pub(super) use request::{Move, Progress, Releases, Request, Selection};
+pub(super) use room::DELTA_SEGMENTS;
+use room::roomiest;
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
 use super::handles::Handle;
-use crate::buffer::BlockRef;
-use crate::format::{ItemKind, Key, Layout, Mapping, VALUE_LEN_MAX, run_key};
+use crate::format::{ItemKind, Key, Mapping, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
 use crate::mutant::{Mutant, mutated};
 use crate::request::Release;
 use crate::{Error, Result};
 
-/// What a commit takes along, beside the delta and what has to go with it.
-#[derive(Clone, Debug)]
-pub(super) enum Selection {
-    /// All dirty blocks.
-    All,
-    /// Those of these files.
-    Files(BTreeSet<u64>),
-    /// So many, of the largest groups, to make room in the write buffer.
-    Largest(usize),
-}
-
-/// A block that the cleaner moves.
-#[derive(Clone, Debug)]
-pub(super) struct Move {
-    pub(super) ino: u64,
-    pub(super) block: u32,
-    pub(super) from: Mapping,
-    pub(super) memory: BlockRef,
-}
-
-/// What is to be committed.
-pub(super) struct Request<'a> {
-    pub(super) selection: &'a Selection,
-    pub(super) moves: &'a [Move],
-    pub(super) reserve: Reserve,
-    pub(super) release: Releases,
-    /// It goes whether or not there is room for what should go with its delta.
-    pub(super) urgent: bool,
-}
-
-/// Which Drained segments a batch says are Clean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Releases {
-    /// None.
-    None,
-    /// Those that there are, if it is written anyway.
-    Along,
-    /// Those that there are: that is what it is written for.
-    Alone,
-}
-
-impl<'a> Request<'a> {
-    /// What `selection` says.
-    pub(super) fn of(selection: &'a Selection) -> Self {
-        let (reserve, release) = (Reserve::Cleaning, Releases::Along);
-        Self { selection, moves: &[], reserve, release, urgent: false }
-    }
-
-    /// What the cleaner moves.
-    pub(super) fn moving(moves: &'a [Move]) -> Self {
-        Self { moves, ..Self::urgent(Releases::Along) }
-    }
-
-    /// Which segments are Clean.
-    pub(super) fn release() -> Self {
-        Self::urgent(Releases::Alone)
-    }
-
-    /// What has to go before a checkpoint. It releases nothing: the checkpoint may open what it
-    /// does, and discards what is released only when it is durable.
-    pub(super) fn ahead() -> Self {
-        Self::urgent(Releases::None)
-    }
-
-    fn urgent(release: Releases) -> Self {
-        let (selection, reserve) = (&NOTHING, Reserve::Checkpoint);
-        Self { selection, moves: &[], reserve, release, urgent: true }
-    }
-}
-
-/// No file.
-static NOTHING: Selection = Selection::Files(BTreeSet::new());
-
-/// Which segments a batch leaves Clean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reserve {
-    /// Those that it takes to clean another, for whoever comes next.
-    Cleaning,
-    /// Those of the next checkpoint.
-    Checkpoint,
-}
-
 /// Out of how many times as many dirty blocks the largest groups are chosen.
 const CHOICE: usize = 2;
-
-/// Segments that a short delta may open: it may cross into one more.
-pub(super) const DELTA_SEGMENTS: usize = 1;
-
-/// Bytes that a change takes in a delta at most: a key, the longest value, and what frames them.
-const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
-
-/// Whether a batch took all that was selected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// It did.
-    #[default]
-    Done,
-    /// There was no room for the rest.
-    More,
-}
 
 /// What is going to be a batch, while it can still be given up.
 struct Plan<'a> {
@@ -141,15 +46,8 @@ pub(super) struct Built {
     pub(super) released: Vec<u32>,
 }
 
-/// Bytes that a delta takes to say so of one.
-const RELEASE_LEN: usize = 16;
-
 /// Segments that one delta says are Clean at most, so that it stays small.
 const RELEASES_MAX: usize = 128;
-
-/// Bytes that a file adds to a delta at most, beside its inline content: its attributes, and the
-/// frames of both items.
-const FILE_CHANGES_LEN_MAX: usize = 256;
 
 impl Volume {
     /// Builds a batch under the metadata lock, and everything it says takes effect in memory.
@@ -250,74 +148,6 @@ impl Volume {
         (first, others.collect())
     }
 
-    /// Blocks of data that there is room for now.
-    fn room(&self, log: &Log, meta: &Meta, request: &Request<'_>) -> usize {
-        let layout = &self.superblock.layout;
-        let kept = self.reserve(meta, request.reserve, 0) + DELTA_SEGMENTS;
-        let spare = meta.usage.clean_count().saturating_sub(kept);
-        if spare > 0 {
-            // Every block may make a leaf dirty, which a checkpoint has to write.
-            return (spare * Batch::segment_room(layout) / 2).max(2);
-        }
-        // A few more fit where the roomiest head is.
-        Batch::head_room(log, layout, data_head(roomiest(log, meta, layout)))
-    }
-
-    /// The segments of `reserve` when `more` leaves have been changed.
-    fn reserve(&self, meta: &Meta, reserve: Reserve, more: usize) -> usize {
-        match reserve {
-            Reserve::Cleaning => self.cleaning_reserve(meta, more),
-            Reserve::Checkpoint => self.checkpoint_reserve(meta, more),
-        }
-    }
-
-    /// Whether there might not be room for all dirty blocks in one batch. It halves what there is:
-    /// metadata that becomes dirty until then takes of it.
-    pub(super) fn is_batch_short(&self) -> bool {
-        let meta = self.meta.read();
-        let kept = self.cleaning_reserve(&meta, 0) + DELTA_SEGMENTS;
-        let spare = meta.usage.clean_count().saturating_sub(kept);
-        // Each file's item may be in a leaf of its own.
-        let dirty = self.dirty_blocks.load(Ordering::Relaxed) + self.dirty_files.lock().len();
-        dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
-    }
-
-    /// Whether the Clean segments are enough for the batch, and those of `reserve` are Clean after
-    /// it, which also releases some.
-    fn has_room(
-        &self,
-        log: &Log,
-        meta: &Meta,
-        plan: &Plan<'_>,
-        reserve: Reserve,
-        released: usize,
-    ) -> bool {
-        let Plan { files, chosen, .. } = plan;
-        let layout = &self.superblock.layout;
-        let groups = 0..meta.placement.group_count();
-        let opens: usize = groups
-            .map(|group| {
-                let count = chosen.iter().filter(|c| c.group == group).count();
-                Batch::opens(log, layout, data_head(group), count, 0)
-            })
-            .sum();
-        // The leaves of the runs become dirty, and a checkpoint must be able to write them.
-        let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
-        let leaves = chosen.chunk_by(same_run).count() + files.len();
-        let kept = self.reserve(meta, reserve, leaves);
-        let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
-        let others = files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN;
-        let suffices = |delta_len: usize| {
-            let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
-            let taken = opens + DELTA_SEGMENTS + segments;
-            let clean = meta.usage.clean_count();
-            taken <= clean && taken + kept <= clean + released
-        };
-        // What changes may say at most is soon reckoned; what they do say takes longer.
-        let most = meta.change_count() * CHANGE_LEN_MAX + others;
-        suffices(most) || suffices(meta.delta(&[]).len() + others)
-    }
-
     /// The tree item of a file, and what of it no longer waits.
     fn settle_file(&self, meta: &mut Meta, file: FilePlan<'_>) {
         let ino = file.ino;
@@ -388,12 +218,6 @@ impl Volume {
         self.counters.cleaning_bytes.fetch_add(cleaning as u64, Ordering::Relaxed);
         Ok(())
     }
-}
-
-/// The group whose head has the most room left.
-fn roomiest(log: &Log, meta: &Meta, layout: &Layout) -> u8 {
-    let groups = 0..meta.placement.group_count();
-    groups.max_by_key(|group| Batch::head_room(log, layout, data_head(*group))).unwrap_or(0)
 }
 
 /// The head of a group of data blocks.

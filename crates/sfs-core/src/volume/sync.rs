@@ -13,7 +13,6 @@ use sfs_device::{BLOCK_SIZE, DeviceError};
 
 use super::Volume;
 use super::commit::{Progress, Request, Selection};
-use super::space::unless_full;
 use crate::format::SummaryEntry;
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
@@ -143,25 +142,6 @@ impl Volume {
         self.write_chunks(log, &built.chunks)?;
         self.note_released(&built.released);
         Ok(built.progress)
-    }
-
-    /// Makes Drained segments Clean, as far as no checkpoint is needed for it: a delta says so. Says
-    /// whether there are more than before.
-    pub(super) fn release(&self, log: &mut Log) -> Result<bool> {
-        let count = || {
-            let meta = self.meta.read();
-            (meta.usage.clean_count(), meta.usage.drained_count())
-        };
-        let (before, drained) = count();
-        // The first batch may have to say what drained them.
-        for _ in 0..2 {
-            if count().0 > before || drained == 0 {
-                break;
-            }
-            self.flush(log)?;
-            unless_full(self.commit_some(log, &Request::release()).map(drop))?;
-        }
-        Ok(count().0 > before)
     }
 
     /// Writes chunks in order.
