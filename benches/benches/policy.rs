@@ -22,7 +22,7 @@ fn segments() -> Vec<UsageEntry> {
         UsageEntry {
             live_blocks,
             state: SegmentState::Sealed,
-            group: (mixed % 4) as u8,
+            group: 1 + (mixed % 4) as u8,
             write_count_sum: u64::from(live_blocks) * u64::from(1 + mixed % 100),
             modified_sum: u64::from(live_blocks) * u64::from(modified),
             opened: modified,

@@ -1,0 +1,171 @@
+//! What every policy promises beside its decisions: it neither allocates (but when it is made), nor
+//! locks, nor reads a clock.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sfs_core::format::{History, SegmentState, UsageEntry};
+use sfs_core::policy::{
+    Candidate, PLACEMENTS, Placement, VICTIMS, VictimSelection, placement, victims_by,
+};
+
+const SEGMENTS: u32 = 300;
+const SEGMENT_BLOCKS: u32 = 64;
+const BLOCKS: u64 = SEGMENTS as u64 * SEGMENT_BLOCKS as u64;
+
+/// Blocks that are written over and over.
+const FILE_BLOCKS: u32 = 2048;
+
+/// Writes to it.
+const WRITES: u32 = 20_000;
+
+/// Segments of all ages, utilizations and groups, `round` after `round` others.
+fn segments(groups: u8, round: u32) -> Vec<UsageEntry> {
+    let segment = |no: u32| {
+        let mixed = (no + round * SEGMENTS).wrapping_mul(0x9E37_79B9);
+        let live_blocks = mixed % (SEGMENT_BLOCKS + 1);
+        UsageEntry {
+            live_blocks,
+            state: SegmentState::Sealed,
+            group: 1 + (mixed >> 8) as u8 % groups,
+            write_count_sum: u64::from(live_blocks) * u64::from(1 + mixed % 100),
+            modified_sum: u64::from(live_blocks) * u64::from(mixed % WRITES),
+            opened: mixed % WRITES,
+            sealed: mixed % WRITES,
+            ..UsageEntry::NEW
+        }
+    };
+    (0..SEGMENTS).map(segment).collect()
+}
+
+/// Does `then`, and asserts that it takes no memory.
+#[track_caller]
+fn without_memory<T>(name: &str, what: &str, then: impl FnOnce() -> T) -> T {
+    let mut outcome = None;
+    let taken = allocation_counter::measure(|| outcome = Some(then()));
+    assert_eq!(taken.count_total, 0, "{name}: {what}");
+    outcome.expect("it was done")
+}
+
+#[test]
+fn memory_that_is_taken_is_counted() {
+    let taken = allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1))));
+    assert_eq!(taken.count_total, 1);
+}
+
+#[test]
+fn placement_policies_do_not_allocate() {
+    for name in PLACEMENTS {
+        let mut policy = placement(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        let policy: &mut dyn Placement = policy.as_mut();
+        let mut histories: Vec<Option<(History, u8)>> = vec![None; FILE_BLOCKS as usize];
+        let mut state = Vec::with_capacity(1 << 20);
+        for write in 0..WRITES {
+            let block = write.wrapping_mul(0x9E37_79B9) >> 21;
+            let before = histories[block as usize];
+            let candidate = Candidate {
+                ino: 16,
+                block,
+                history: before.map(|(history, _)| history),
+                group: before.map(|(_, group)| group),
+                cleaning: write % 5 == 0 && before.is_some(),
+                file_write_count: write.into(),
+                file_modified: write.saturating_sub(1),
+            };
+            if write % 50 == 0 {
+                let table = segments(policy.group_count(), write);
+                without_memory(name, "drawing the groups", || {
+                    policy.begin(&table, SEGMENT_BLOCKS, write);
+                });
+                let victim = &table[(write % SEGMENTS) as usize];
+                without_memory(name, "a victim", || policy.note_cleaning(victim, write));
+            }
+            let group =
+                without_memory(name, "the group of a block", || policy.group(&candidate, write));
+            assert!(group < policy.group_count(), "{name}");
+            let history = match (candidate.cleaning, candidate.history) {
+                (true, Some(history)) => {
+                    without_memory(name, "a move", || policy.note_move(history, write));
+                    history
+                }
+                (_, history) => without_memory(name, "a write", || {
+                    let after = policy.history(history, write);
+                    policy.note_write(history, Some(after), write);
+                    after
+                }),
+            };
+            histories[block as usize] = Some((history, group));
+            if write % 1000 == 0 {
+                without_memory(name, "what a checkpoint keeps", || {
+                    state.clear();
+                    policy.save(&mut state);
+                    policy.restore(&state);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn victim_policies_do_not_allocate() {
+    for name in VICTIMS {
+        let mut policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        let policy: &mut dyn VictimSelection = policy.as_mut();
+        let mut state = Vec::with_capacity(1 << 20);
+        for round in 0..100 {
+            let (table, now) = (segments(4, round), round * 200);
+            without_memory(name, "before a choice", || policy.begin(&table, SEGMENT_BLOCKS, now));
+            for entry in &table {
+                without_memory(name, "a segment's worth", || {
+                    policy.worth(entry, SEGMENT_BLOCKS, now)
+                });
+                without_memory(name, "a death", || policy.note_death(entry, now));
+            }
+            without_memory(name, "what a checkpoint keeps", || {
+                state.clear();
+                policy.save(&mut state);
+                policy.restore(&state);
+            });
+        }
+    }
+}
+
+/// What locks, clocks and everything outside of a policy are called in a program.
+const OUTSIDE: &[&str] = &[
+    "std::time",
+    "SystemTime",
+    "Instant",
+    "clock_gettime",
+    "std::sync",
+    "parking_lot",
+    "Mutex",
+    "RwLock",
+    "Atomic",
+    "thread",
+    "std::fs",
+    "std::env",
+    "std::io",
+];
+
+#[test]
+fn policies_neither_lock_nor_read_a_clock() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut waiting = vec![sources.join("policy"), sources.join("policy.rs")];
+    let mut read = 0;
+    while let Some(path) = waiting.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(&path).expect("a directory");
+            let paths = entries.map(|entry| entry.expect("an entry").path());
+            waiting.extend(paths.collect::<Vec<PathBuf>>());
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source");
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for (no, line) in (1..).zip(code) {
+            let found = OUTSIDE.iter().find(|word| line.contains(**word));
+            assert_eq!(found, None, "{}, line {no} of code: {line}", path.display());
+        }
+        read += 1;
+    }
+    assert!(read > 10, "the policies are somewhere else");
+}
