@@ -223,7 +223,7 @@ impl Volume {
     }
 
     /// Writes a checkpoint's record to its slot, durably.
-    fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+    pub(super) fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
         let address = self.superblock.layout.slots[(record.number % 2) as usize];
         let bytes = record.encode(self.superblock.volume(), address);
         let mut blocks =

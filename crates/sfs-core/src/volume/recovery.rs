@@ -39,7 +39,7 @@ impl Volume {
     /// is read-only, a checkpoint of its own begins the volume's new life.
     pub fn open(device: Arc<dyn Device>, options: Options, now: Timestamp) -> Result<Self> {
         let superblock = read_superblock(&*device)?;
-        let record = read_checkpoint(&*device, &superblock)?;
+        let (record, damage) = read_checkpoints(&*device, &superblock)?;
         let layout = superblock.layout;
         let log = Log {
             heads: open_heads(&record, &layout)?,
@@ -61,11 +61,12 @@ impl Volume {
         volume.clock.start(now);
         volume.load_usage(record.blocks_written)?;
         volume.meta.write().restore_policies(&record.policies);
-        volume.roll_forward()?;
+        let other_damaged = damage.is_some();
+        volume.roll_forward(damage)?;
         volume.find_orphans()?;
         if !volume.options.read_only {
             volume.settle_down()?;
-            volume.begin_life()?;
+            volume.begin_life(&record, other_damaged)?;
         }
         Ok(volume)
     }
@@ -81,15 +82,24 @@ impl Volume {
     /// What was rolled forward becomes part of a checkpoint, and the chain of chunks goes on from a
     /// number that no earlier mount has used: a chunk that a crash left behind, of a batch that is
     /// not whole say, cannot fit, even if this mount writes again what an earlier one had written.
-    fn begin_life(&self) -> Result<()> {
+    fn begin_life(&self, last: &CheckpointRecord, other_damaged: bool) -> Result<()> {
         let mut log = self.log.lock();
         self.close_heads(&mut log);
         let previous = log.previous;
-        log.previous = crc32c::crc32c_append(previous, &log.mount_count.to_le_bytes());
+        log.previous = chain_of_mount(previous, log.mount_count);
         match self.checkpoint(&mut log, false) {
             Err(Error::NoSpace) => {
-                // Nothing was written; the first commit will make room.
+                // Nothing was written; the first commit will make room. Until then the chain goes on
+                // from the last checkpoint, also where it leads past the nodes of one that a crash
+                // cut short: its slot may not look as if that one had been lost.
                 log.previous = previous;
+                if other_damaged {
+                    log.checkpoint = last.number + 1;
+                    self.write_record(&CheckpointRecord {
+                        number: log.checkpoint,
+                        ..last.clone()
+                    })?;
+                }
                 Ok(())
             }
             other => other,
@@ -136,10 +146,22 @@ impl Volume {
         Ok(())
     }
 
-    /// Applies the batches since the checkpoint.
-    fn roll_forward(&self) -> Result<()> {
+    /// Applies the batches since the checkpoint. `damage` to the other slot is what a crash has left
+    /// of a checkpoint, unless that was durable: what it alone said is missing then.
+    fn roll_forward(&self, mut damage: Option<Error>) -> Result<()> {
         let mut log = self.log.lock();
-        while let Some((batch, position)) = self.next_batch(&log)? {
+        let mount = log.mount_count + u64::from(self.options.read_only);
+        let is_lost = |position: &Position| -> Result<bool> {
+            Ok(self.was_durable(position.clone())?
+                || self.was_durable(position.clone().begun(mount))?)
+        };
+        loop {
+            let position = Position::end_of(&log);
+            match damage {
+                Some(damage) if is_lost(&position)? => return Err(damage),
+                other => damage = other,
+            }
+            let Some((batch, position)) = self.next_batch(position)? else { return Ok(()) };
             for (segment, head) in position.opened {
                 self.open_found(&mut log, head, segment)?;
             }
@@ -151,7 +173,18 @@ impl Volume {
             log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
             self.apply_batch(&batch, first)?;
         }
-        Ok(())
+    }
+
+    /// Whether the nodes of a checkpoint come next, and after them what is only written when the
+    /// checkpoint is durable.
+    fn was_durable(&self, position: Position) -> Result<bool> {
+        let of_nodes = |entry: &SummaryEntry| matches!(entry, SummaryEntry::Node { .. });
+        Ok(match self.next_batch(position)? {
+            Some((batch, position)) if batch[0].entries.iter().any(of_nodes) => {
+                self.next_batch(position)?.is_some()
+            }
+            _ => false,
+        })
     }
 
     /// `head` was found to have gone on in `segment`, the next that was Clean.
@@ -163,9 +196,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The next whole batch of the log.
-    fn next_batch(&self, log: &Log) -> Result<Option<(Vec<ChunkSummary>, Position)>> {
-        let mut position = Position::end_of(log);
+    /// The next whole batch of the log, and where it ends.
+    fn next_batch(&self, mut position: Position) -> Result<Option<(Vec<ChunkSummary>, Position)>> {
         let mut batch = Vec::new();
         let mut delta_len = 0;
 
@@ -363,6 +395,7 @@ impl Volume {
 }
 
 /// How far the log has been read.
+#[derive(Clone)]
 struct Position {
     heads: Heads,
     sequence: u64,
@@ -382,12 +415,23 @@ impl Position {
         }
     }
 
+    /// Where the chain goes on that the mount after the checkpoint began.
+    fn begun(mut self, mount_count: u64) -> Self {
+        self.previous = chain_of_mount(self.previous, mount_count);
+        self
+    }
+
     /// `chunk` of `head` is the next.
     fn take(&mut self, head: u8, chunk: &ChunkSummary, layout: &Layout) {
         self.heads.advance(head, chunk.block_count() as u32, layout);
         self.sequence += 1;
         self.previous = chunk.checksum;
     }
+}
+
+/// What the first chunk of a mount says of the chunk before it.
+fn chain_of_mount(previous: u32, mount_count: u64) -> u32 {
+    crc32c::crc32c_append(previous, &mount_count.to_le_bytes())
 }
 
 /// The superblock, or its backup if it is damaged.
@@ -421,8 +465,11 @@ fn read_superblock(device: &dyn Device) -> Result<Superblock> {
     Ok(superblock)
 }
 
-/// The newest checkpoint that is sound.
-fn read_checkpoint(device: &dyn Device, superblock: &Superblock) -> Result<CheckpointRecord> {
+/// The newest checkpoint that is sound, and what is wrong with the other slot.
+fn read_checkpoints(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<(CheckpointRecord, Option<Error>)> {
     let mut blocks = Block::new_vec_zeroed(CHECKPOINT_SLOT_BLOCKS as usize).expect("memory");
     let mut read = |slot: u64, at: u64| -> Result<CheckpointRecord> {
         device.read(at, &mut blocks)?;
@@ -436,9 +483,9 @@ fn read_checkpoint(device: &dyn Device, superblock: &Superblock) -> Result<Check
     match (read(0, a), read(1, b)) {
         (Ok(a), Ok(b)) => {
             let first = (a.number > b.number) != mutated(Mutant::OldCheckpoint);
-            Ok(if first { a } else { b })
+            Ok((if first { a } else { b }, None))
         }
-        (Ok(record), Err(_)) | (Err(_), Ok(record)) => Ok(record),
+        (Ok(record), Err(damage)) | (Err(damage), Ok(record)) => Ok((record, Some(damage))),
         (Err(damage), Err(_)) => Err(damage),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use sfs_core::Volume;
-use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
+use sfs_core::format::{FileKind, Label, ROOT_INO, Structure, Timestamp};
 use sfs_core::request::{Caller, Options, RenameMode, WriteMode, XattrMode};
+use sfs_core::{Error, Volume};
 use sfs_device::{
     BLOCK_SIZE, Device, Event, Geometry, Keep, RamDevice, RecordingDevice, image_after,
 };
@@ -167,6 +167,12 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     let report = check_device(&image, true).expect("a volume");
     let errors = report.findings.kept().iter().filter(|finding| finding.is_error());
     assert_eq!(errors.collect::<Vec<_>>(), [&sfs_fsck::Finding::CheckpointLost { number: 3 }]);
+    let mounted = Volume::open(Arc::new(image.snapshot()), Options::default(), NOW);
+    let refused = mounted.err().expect("what the checkpoint alone said would be missing");
+    assert!(
+        matches!(&refused, Error::Corrupt(damage) if damage.structure == Structure::Checkpoint),
+        "{refused}"
+    );
 
     let image = Arc::new(image);
     let shared: Arc<dyn Device> = image.clone();
