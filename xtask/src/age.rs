@@ -5,7 +5,6 @@
 //! was expected. Never measures speed: the machine may have other things to do.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,9 +17,8 @@ use crate::{
     cleanup::Undo,
     device::Device,
     filesystem::{Blocks, Kind},
-    machine,
+    fio, machine,
     report::Outcome,
-    run::Cmd,
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
 };
@@ -86,29 +84,6 @@ struct Activity {
 #[derive(Deserialize)]
 struct Predicted {
     amplification_user: f64,
-}
-
-/// What fio says, as far as it is needed.
-#[derive(Deserialize)]
-struct Fio {
-    jobs: Vec<Job>,
-}
-
-#[derive(Deserialize)]
-struct Job {
-    error: i32,
-    write: Side,
-}
-
-#[derive(Deserialize)]
-struct Side {
-    iops: f64,
-    clat_ns: Latency,
-}
-
-#[derive(Deserialize)]
-struct Latency {
-    max: u64,
 }
 
 /// What the simulator does not reckon itself.
@@ -179,21 +154,11 @@ impl<'a> Volume<'a> {
         Ok(volume)
     }
 
-    fn fio(&self, arguments: &[&str]) -> Result<Job> {
+    /// A load whose data fio verifies.
+    fn fio(&self, arguments: &[&str]) -> Result<fio::Job> {
         let out = self.dir.with_extension("fio");
-        let cmd = Cmd::new("fio")
-            .args(["--name=age", "--ioengine=psync", "--output-format=json", "--randseed=7"])
-            .args(["--verify=crc32c", "--verify_fatal=1"])
-            .arg(format!("--filename={}", self.file.display()))
-            .arg(format!("--size={}", self.blocks * BLOCK_LEN))
-            .arg(format!("--output={}", out.display()));
-        cmd.args(arguments).read()?;
-        // fio may put a line of its own before the JSON.
-        let text = fs::read_to_string(&out)?;
-        let json = &text[text.find('{').context("fio printed no JSON")?..];
-        let job = serde_json::from_str::<Fio>(json)?.jobs.pop().context("fio ran no job")?;
-        anyhow::ensure!(job.error == 0, "fio failed with error {}", job.error);
-        Ok(job)
+        let verified = [&["--verify=crc32c", "--verify_fatal=1"], arguments].concat();
+        fio::run(&self.file, self.blocks * BLOCK_LEN, &out, &verified)
     }
 
     fn stat(&self) -> Result<Stat> {

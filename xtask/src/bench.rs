@@ -4,6 +4,7 @@
 //! targets are mounted at once and take turns within every row of every round, so that what else the
 //! machine does hits all alike. What is missing is named in the table.
 
+pub(crate) mod pacing;
 mod table;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -129,7 +130,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.quick || options.row.is_some() || !options.only.is_empty() {
         return Ok(());
     }
-    table::publish(&workspace.root.join("docs/benchmarks.md"), &text)
+    table::publish(&workspace.root.join("docs/benchmarks.md"), "fuse", &text)
 }
 
 /// Every target once; who begins changes with the round. Who fails is out.

@@ -13,6 +13,7 @@ mod crash;
 mod demo;
 mod device;
 mod filesystem;
+mod fio;
 mod fsx;
 mod machine;
 mod mount;
@@ -101,6 +102,8 @@ enum Command {
 enum Bench {
     /// SFS beside the null filesystem, ext4, fuse2fs and ntfs-3g; writes `docs/benchmarks.md`.
     Fuse(bench::Options),
+    /// How long requests take while the volume is cleaned: yielding to them, and not.
+    Pacing(bench::pacing::Options),
 }
 
 fn main() -> ExitCode {
@@ -137,6 +140,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Pacing(options)) => {
+            return bench::pacing::run(&workspace, &options).map(|()| true);
         }
     }
     Ok(tally.close())

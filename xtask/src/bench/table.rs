@@ -9,8 +9,10 @@ use anyhow::{Context as _, Result, bail};
 use super::{Column, ROWS, Sample, Unit};
 use crate::{filesystem::Kind, machine};
 
-const BEGIN: &str = "<!-- cargo xtask bench fuse: begin -->";
-const END: &str = "<!-- cargo xtask bench fuse: end -->";
+/// The markers of what `cargo xtask bench NAME` measured.
+fn markers(name: &str) -> [String; 2] {
+    ["begin", "end"].map(|side| format!("<!-- cargo xtask bench {name}: {side} -->"))
+}
 
 /// The document, where there is none yet.
 const FRAME: &str = "\
@@ -88,24 +90,26 @@ fn rate(column: &Column, row: &str, unit: Unit) -> Option<f64> {
     median(samples.iter().map(|sample| sample.rate(unit)))
 }
 
-fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
     let (low, high) = (numbers.len().checked_sub(1)? / 2, numbers.len() / 2);
     Some((numbers[low] + numbers[high]) / 2.0)
 }
 
-/// Puts `text` between the markers of the document, which is made if it is not there.
-pub(super) fn publish(path: &Path, text: &str) -> Result<()> {
+/// Puts what `cargo xtask bench NAME` measured between its markers in the document, which is made if
+/// it is not there.
+pub(super) fn publish(path: &Path, name: &str, text: &str) -> Result<()> {
     let old = if path.exists() { fs::read_to_string(path)? } else { FRAME.to_owned() };
-    fs::write(path, placed(&old, text)?).with_context(|| format!("{}", path.display()))?;
+    fs::write(path, placed(&old, name, text)?).with_context(|| format!("{}", path.display()))?;
     println!("written to {}", path.display());
     Ok(())
 }
 
-fn placed(old: &str, text: &str) -> Result<String> {
-    let new = format!("{BEGIN}\n\n{text}\n{END}");
-    match (old.split_once(BEGIN), old.split_once(END)) {
+fn placed(old: &str, name: &str, text: &str) -> Result<String> {
+    let [begin, end] = markers(name);
+    let new = format!("{begin}\n\n{text}\n{end}");
+    match (old.split_once(&begin), old.split_once(&end)) {
         (Some((before, _)), Some((_, after))) => Ok(format!("{before}{new}{after}")),
         (None, None) => Ok(format!("{old}\n{new}\n")),
         _ => bail!("the document has one marker without the other"),
@@ -125,9 +129,9 @@ mod tests {
 
     #[test]
     fn prose_around_the_markers_stays() {
-        let old = placed("# Title\n", "one").unwrap() + "after\n";
-        let new = placed(&old, "two").unwrap();
+        let old = placed("# Title\n", "name", "one").unwrap() + "after\n";
+        let new = placed(&old, "name", "two").unwrap();
         assert_eq!(new, old.replace("one", "two"));
-        assert!(placed(BEGIN, "three").is_err());
+        assert!(placed(&markers("name")[0], "name", "three").is_err());
     }
 }

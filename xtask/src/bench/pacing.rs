@@ -1,0 +1,233 @@
+//! `cargo xtask bench pacing`: how long requests take while the volume is cleaned, with cleaning that
+//! yields to them and with cleaning that does not (Rajimwale et al., section 3.6, table 6).
+//!
+//! Owns the loads. Promises that both volumes are mounted at once, are equally full and old, and take
+//! turns under the same load. Requests that a device would have in hand meanwhile are not invented:
+//! the next one comes when the last has been answered, or later.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde::Deserialize;
+
+use super::table;
+use crate::{
+    cleanup::{Guard, Undo},
+    device::Device,
+    filesystem::{Blocks, Kind},
+    fio, machine,
+    scratch::Scratch,
+    workspace::{Profile, Programs, Workspace},
+};
+
+/// The two ways of cleaning, as `-o cleaning=` names them.
+const MODES: [&str; 2] = ["yielding", "eager"];
+
+/// Parts of the requests that write, in percent: the paper's.
+const SHARES: [u32; 5] = [20, 40, 50, 60, 80];
+
+/// How requests arrive.
+#[derive(Clone, Copy)]
+enum Arrival {
+    /// At random moments, so many a second.
+    Steady(u32),
+    /// So many in a row, then a rest of 100 ms.
+    Bursts(u32),
+}
+
+const ARRIVALS: [Arrival; 2] = [Arrival::Steady(4000), Arrival::Bursts(400)];
+
+impl Arrival {
+    fn name(self) -> String {
+        match self {
+            Self::Steady(rate) => format!("{rate} a second"),
+            Self::Bursts(count) => format!("{count} in a row, then 100 ms of rest"),
+        }
+    }
+
+    /// How fio is told, when `writes` percent of the requests write. It has a rate for each side.
+    fn arguments(self, writes: u32) -> [String; 2] {
+        match self {
+            Self::Steady(rate) => {
+                let writing = rate * writes / 100;
+                let rates = format!("--rate_iops={},{writing}", rate - writing);
+                [rates, "--rate_process=poisson".into()]
+            }
+            Self::Bursts(count) => {
+                ["--thinktime=100ms".into(), format!("--thinktime_blocks={count}")]
+            }
+        }
+    }
+}
+
+const DEVICE_LEN: u64 = 256 << 20;
+
+/// Part of what files can have that is filled, in percent.
+const FILL: u64 = 85;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Every cell is the median of so many.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// How long each load runs, in seconds.
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+}
+
+/// A volume that is cleaned in one of the two ways. The mount goes before the device.
+struct Target {
+    _mount: Guard,
+    dir: PathBuf,
+    len: u64,
+    _device: Device,
+}
+
+/// What one load found.
+struct Sample {
+    /// Mean response, in microseconds.
+    mean: f64,
+    /// Longest response, in milliseconds.
+    longest: f64,
+    /// Segments cleaned meanwhile.
+    cleaned: u64,
+    /// Requests that had to wait for cleaning or a checkpoint.
+    stalls: u64,
+}
+
+#[derive(Deserialize)]
+struct Stat {
+    mount: Activity,
+}
+
+#[derive(Deserialize)]
+struct Activity {
+    counters: BTreeMap<String, u64>,
+}
+
+/// An arrival, a share of writes and a mode, by their places.
+type Cell = (usize, usize, usize);
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    machine::need("fio", "fio")?;
+    Kind::Sfs.need()?;
+    let programs = workspace.build(Profile::Release, &["sfs", "sfs-mkfs"])?;
+    let scratch = Scratch::in_ram(DEVICE_LEN * MODES.len() as u64)?;
+    let targets = MODES.map(|mode| Target::new(&programs, &scratch, mode));
+    let targets = targets.into_iter().collect::<Result<Vec<_>>>()?;
+    let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
+    for round in 0..options.rounds as usize {
+        println!("round {} of {}", round + 1, options.rounds);
+        for (arrival, how) in ARRIVALS.iter().enumerate() {
+            for (share, writes) in SHARES.iter().enumerate() {
+                for turn in 0..targets.len() {
+                    let mode = (turn + round) % targets.len();
+                    let sample =
+                        targets[mode].measure(&programs, *how, *writes, options.seconds)?;
+                    samples.entry((arrival, share, mode)).or_default().push(sample);
+                }
+            }
+        }
+    }
+    let text = markdown(&samples, options);
+    println!("\n{text}");
+    table::publish(&workspace.root.join("docs/benchmarks.md"), "pacing", &text)
+}
+
+impl Target {
+    /// A volume on which one file takes [`FILL`] percent and has been overwritten at random once.
+    fn new(programs: &Programs, scratch: &Scratch, mode: &'static str) -> Result<Self> {
+        let device = Device::best(&scratch.dir.join(format!("{mode}.img")), DEVICE_LEN)?;
+        Kind::Sfs.make(programs, &device, Blocks::Discard)?;
+        let dir = scratch.directory(mode)?;
+        let mount = Undo::Unmount(dir.clone()).later();
+        let option = format!("cleaning={mode}");
+        programs.cmd("sfs-mount").args(["-o", &option]).arg(&device.path).arg(&dir).run()?;
+        let space = rustix::fs::statvfs(&dir)?;
+        let len = (space.f_blocks * space.f_frsize * FILL / 100) >> 20 << 20;
+        let target = Self { _mount: mount, dir, len, _device: device };
+        println!("{mode}: filling {} MiB, and overwriting them", len >> 20);
+        target.fio(&["--rw=write", "--bs=1m", "--end_fsync=1"])?;
+        target.fio(&["--rw=randwrite", "--bs=4k", "--direct=1", "--norandommap"])?;
+        Ok(target)
+    }
+
+    fn fio(&self, arguments: &[&str]) -> Result<fio::Job> {
+        fio::run(&self.dir.join("file"), self.len, &self.dir.with_extension("fio"), arguments)
+    }
+
+    fn counters(&self, programs: &Programs) -> Result<BTreeMap<String, u64>> {
+        let json = programs.cmd("sfs-ctl").args(["stat", "--json"]).arg(&self.dir).read()?;
+        Ok(serde_json::from_str::<Stat>(&json)?.mount.counters)
+    }
+
+    fn measure(&self, programs: &Programs, how: Arrival, writes: u32, secs: u32) -> Result<Sample> {
+        let before = self.counters(programs)?;
+        let [first, second] = how.arguments(writes);
+        let job = self.fio(&[
+            "--rw=randrw",
+            "--bs=4k",
+            "--direct=1",
+            "--norandommap",
+            "--time_based",
+            &format!("--rwmixwrite={writes}"),
+            &format!("--runtime={secs}"),
+            &first,
+            &second,
+        ])?;
+        let after = self.counters(programs)?;
+        let count = |name: &str| -> Result<u64> {
+            let both = after.get(name).zip(before.get(name));
+            both.map(|(after, before)| after - before).with_context(|| format!("no {name}"))
+        };
+        let sides = [&job.read, &job.write];
+        let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
+        let time: f64 = sides.iter().map(|s| s.clat_ns.mean * s.total_ios as f64).sum();
+        let longest = sides.iter().map(|side| side.clat_ns.max).max().unwrap_or(0);
+        Ok(Sample {
+            mean: time / requests.max(1) as f64 / 1e3,
+            longest: longest as f64 / 1e6,
+            cleaned: count("segments_cleaned")?,
+            stalls: count("stalls")?,
+        })
+    }
+}
+
+fn markdown(samples: &BTreeMap<Cell, Vec<Sample>>, options: &Options) -> String {
+    let mut text = format!("{}.\n\n", machine::description());
+    text += &format!(
+        "Two volumes of 256 MiB, {FILL}% full and overwritten once, on loop devices in RAM, taking turns. \
+         Requests of 4 KiB, direct, at random; each cell is the median of {} runs of {} s. In \
+         parentheses: segments cleaned meanwhile, and requests that waited for room.\n\n",
+        options.rounds, options.seconds
+    );
+    text += "| arrival | writes | mean, yielding, us | mean, eager, us | faster by | longest, yielding, ms | longest, eager, ms |\n";
+    text += "|---|---:|---:|---:|---:|---:|---:|\n";
+    let cell = |key: Cell, of: fn(&Sample) -> f64| {
+        table::median(samples.get(&key).into_iter().flatten().map(of)).unwrap_or_default()
+    };
+    for (arrival, how) in ARRIVALS.iter().enumerate() {
+        let name = how.name();
+        for (share, writes) in SHARES.iter().enumerate() {
+            let [yielding, eager] = [0, 1].map(|mode| (arrival, share, mode));
+            let means = [yielding, eager].map(|key| cell(key, |sample| sample.mean));
+            let shown = [(yielding, means[0]), (eager, means[1])].map(|(key, mean)| {
+                let cleaned = cell(key, |sample| sample.cleaned as f64);
+                let stalls = cell(key, |sample| sample.stalls as f64);
+                format!("{mean:.0} ({cleaned:.0}, {stalls:.0})")
+            });
+            let longest = [yielding, eager].map(|key| cell(key, |sample| sample.longest));
+            let _ = writeln!(
+                text,
+                "| {name} | {writes}% | {} | {} | {:.0}% | {:.1} | {:.1} |",
+                shown[0],
+                shown[1],
+                (1.0 - means[0] / means[1]) * 100.0,
+                longest[0],
+                longest[1],
+            );
+        }
+    }
+    text
+}
