@@ -7,7 +7,10 @@ mod remainder;
 mod replay;
 mod reproduce;
 mod simulate;
+mod ssd;
 mod table;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -26,6 +29,8 @@ enum Command {
     Replay(replay::Arguments),
     /// Measure a model as sfs-mkfs would, and fit the write cost model of the FAST 2009 paper.
     Model(model::Arguments),
+    /// Make the model of a flash device a block device of this machine, for any filesystem.
+    Ssd(ssd::Arguments),
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -43,11 +48,22 @@ enum Paper {
     Peers(peers::Arguments),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sfs-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
+        Command::Ssd(arguments) => ssd::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
