@@ -1,6 +1,7 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod fast09;
 mod model;
 mod peers;
 mod remainder;
@@ -44,6 +45,8 @@ enum Command {
 enum Paper {
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(reproduce::Arguments),
+    /// A Performance Model and Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
+    Fast09(fast09::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
     Peers(peers::Arguments),
 }
@@ -65,6 +68,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Model(arguments) => model::run(&arguments),
         Command::Ssd(arguments) => ssd::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
+        Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
