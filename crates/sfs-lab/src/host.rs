@@ -7,9 +7,11 @@
 
 mod disk;
 mod filesystem;
+mod overwriting;
 
 pub use disk::{Disk, DiskRequest};
 pub use filesystem::{Filesystem, Mounted, need_disks};
+pub use overwriting::{Phases, Utilization, overwrite};
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -7,6 +7,7 @@
 pub mod block_statistics;
 pub mod block_trace;
 pub mod closed_form;
+pub mod comparison;
 pub mod cost_model;
 pub mod document;
 pub mod exported;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod fast09;
+mod flash;
 mod model;
 mod peers;
 mod remainder;
@@ -45,6 +46,8 @@ enum Command {
 enum Paper {
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(reproduce::Arguments),
+    /// Of the same: the kernel's filesystems and SFS, on one device, and what its flash does.
+    SfsFlash(flash::Arguments),
     /// A Performance Model and Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
     Fast09(fast09::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
@@ -68,6 +71,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Model(arguments) => model::run(&arguments),
         Command::Ssd(arguments) => ssd::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
+        Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
         Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),

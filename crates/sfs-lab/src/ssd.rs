@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sfs_device::BLOCK_SIZE;
@@ -25,6 +25,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Between two looks whether the end has come.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A wait that is longer is explained.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `losetup --find` and its use are two steps: others may come between.
 const LOOP_TRIES: u32 = 5;
@@ -205,11 +208,12 @@ impl Looped {
         if !status.context("losetup")?.success() {
             bail!("{}: losetup cannot detach it", self.device.display());
         }
-        thread::sleep(PAUSE);
-        if self.backing().exists() {
-            eprintln!("{} is in use; waiting until it is not", self.device.display());
-        }
+        let (began, mut said) = (Instant::now(), false);
         while self.backing().exists() {
+            if !said && began.elapsed() > PATIENCE {
+                said = true;
+                eprintln!("{} is in use; waiting until it is not", self.device.display());
+            }
             thread::sleep(PAUSE);
         }
         Ok(())
