@@ -8,10 +8,12 @@
 mod disk;
 mod filesystem;
 mod overwriting;
+mod postmark;
 
 pub use disk::{Disk, DiskRequest};
 pub use filesystem::{Filesystem, Mounted, need_disks};
 pub use overwriting::{Phases, Utilization, overwrite};
+pub use postmark::Postmark;
 
 use std::path::PathBuf;
 use std::process::Command;

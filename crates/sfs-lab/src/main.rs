@@ -1,8 +1,10 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod atc09;
 mod fast09;
 mod flash;
+mod informed;
 mod model;
 mod peers;
 mod remainder;
@@ -50,6 +52,8 @@ enum Paper {
     SfsFlash(flash::Arguments),
     /// A Performance Model and Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
     Fast09(fast09::Arguments),
+    /// Block Management in Solid-State Devices (ATC 2009): its tables.
+    Atc09(atc09::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
     Peers(peers::Arguments),
 }
@@ -73,6 +77,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
         Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
+        Command::Reproduce(Paper::Atc09(arguments)) => atc09::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
