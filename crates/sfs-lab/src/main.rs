@@ -10,6 +10,7 @@ mod peers;
 mod remainder;
 mod replay;
 mod reproduce;
+mod shin;
 mod simulate;
 mod ssd;
 mod table;
@@ -54,6 +55,8 @@ enum Paper {
     Fast09(fast09::Arguments),
     /// Block Management in Solid-State Devices (ATC 2009): its tables.
     Atc09(atc09::Arguments),
+    /// About SSD (Shin 2008): Postmark over filesystems.
+    Shin(shin::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
     Peers(peers::Arguments),
 }
@@ -78,6 +81,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
         Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
         Command::Reproduce(Paper::Atc09(arguments)) => atc09::run(&arguments),
+        Command::Reproduce(Paper::Shin(arguments)) => shin::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
