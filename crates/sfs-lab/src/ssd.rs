@@ -104,6 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, end.clone()).context("signals")?;
     }
+    // Memory for the thread that serves must not be had by writing back to the disk that it serves.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
     let session = serve(disk.clone(), &dir)
         .with_context(|| format!("{}: cannot mount there with FUSE", dir.display()))?;
     let looped = match arguments.no_loop {
