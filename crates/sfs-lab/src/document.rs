@@ -1,4 +1,4 @@
-//! What the laboratory writes into `docs/lab.md` and `docs/lab/`.
+//! What the laboratory writes into `docs/lab.md`, `docs/lab/flash.md` and `docs/lab/`.
 //!
 //! Owns: the markers, and the files between and beside them.
 //! Promises: touches only what is between its own markers.
@@ -9,15 +9,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The document and its folder.
+/// A document, and the folder of all.
 pub struct Document {
     docs: PathBuf,
+    page: &'static str,
 }
 
 impl Document {
-    /// In this folder `docs`.
+    /// `lab.md` in this folder `docs`.
     pub fn new(docs: &Path) -> Self {
-        Self { docs: docs.to_owned() }
+        Self { docs: docs.to_owned(), page: "lab.md" }
+    }
+
+    /// `lab/flash.md`, what is measured on models of flash.
+    pub fn flash(docs: &Path) -> Self {
+        Self { page: "lab/flash.md", ..Self::new(docs) }
     }
 
     /// Writes `docs/lab/NAME`.
@@ -28,9 +34,9 @@ impl Document {
         fs::write(&path, content).with_context(|| path.display().to_string())
     }
 
-    /// Puts `content` between the markers of `section` in `docs/lab.md`.
+    /// Puts `content` between the markers of `section` in the document.
     pub fn section(&self, section: &str, content: &str) -> Result<()> {
-        let path = self.docs.join("lab.md");
+        let path = self.docs.join(self.page);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let text = replaced(&text, section, content)
             .with_context(|| format!("{}: no markers of {section}", path.display()))?;

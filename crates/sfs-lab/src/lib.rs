@@ -7,9 +7,12 @@
 pub mod block_statistics;
 pub mod block_trace;
 pub mod closed_form;
+pub mod comparison;
 pub mod cost_model;
 pub mod document;
+pub mod exported;
 pub mod flash_replay;
+pub mod host;
 pub mod oracle;
 pub mod outcome;
 pub mod overwriting;

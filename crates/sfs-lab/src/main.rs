@@ -1,13 +1,21 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod atc09;
+mod fast09;
+mod flash;
+mod informed;
 mod model;
 mod peers;
 mod remainder;
 mod replay;
 mod reproduce;
+mod shin;
 mod simulate;
+mod ssd;
 mod table;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -26,6 +34,8 @@ enum Command {
     Replay(replay::Arguments),
     /// Measure a model as sfs-mkfs would, and fit the write cost model of the FAST 2009 paper.
     Model(model::Arguments),
+    /// Make the model of a flash device a block device of this machine, for any filesystem.
+    Ssd(ssd::Arguments),
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -39,16 +49,39 @@ enum Command {
 enum Paper {
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
     Sfs(reproduce::Arguments),
+    /// Of the same: the kernel's filesystems and SFS, on one device, and what its flash does.
+    SfsFlash(flash::Arguments),
+    /// A Performance Model and Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
+    Fast09(fast09::Arguments),
+    /// Block Management in Solid-State Devices (ATC 2009): its tables.
+    Atc09(atc09::Arguments),
+    /// About SSD (Shin 2008): Postmark over filesystems.
+    Shin(shin::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
     Peers(peers::Arguments),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sfs-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
+        Command::Ssd(arguments) => ssd::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
+        Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
+        Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
+        Command::Reproduce(Paper::Atc09(arguments)) => atc09::run(&arguments),
+        Command::Reproduce(Paper::Shin(arguments)) => shin::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),
         Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),

@@ -16,7 +16,7 @@ use sfs_ssd::{Config, Profile, Request, RequestKind, Ssd};
 const BLOCK: u64 = 4096;
 
 /// Virtual time costs nothing: a day.
-const BUDGET: Budget = Budget { total_ns: 86_400_000_000_000, ..Budget::DEFAULT };
+pub(crate) const BUDGET: Budget = Budget { total_ns: 86_400_000_000_000, ..Budget::DEFAULT };
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -46,7 +46,7 @@ struct Report {
 }
 
 /// A model in virtual time.
-struct ModelProbe {
+pub(crate) struct ModelProbe {
     ssd: Ssd,
     now_ns: u64,
 }
@@ -61,7 +61,7 @@ impl Probe for ModelProbe {
 }
 
 impl ModelProbe {
-    fn new(config: &Config) -> Result<(ModelProbe, Region)> {
+    pub(crate) fn new(config: &Config) -> Result<(ModelProbe, Region)> {
         let ssd = Ssd::new(config).context("too few spare blocks")?;
         let region = Region { block_count: ssd.capacity() / BLOCK, partition_start: 0 };
         Ok((ModelProbe { ssd, now_ns: 0 }, region))

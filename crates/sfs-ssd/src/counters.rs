@@ -4,10 +4,10 @@
 //! Promises: exact; only ever grow, until the caller resets them.
 //! Never: counts time: requests have it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Exact counts since the device was made, or the last reset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Requests of each kind.
     pub read_requests: u64,

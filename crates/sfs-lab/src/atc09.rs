@@ -1,0 +1,402 @@
+//! `sfs-lab reproduce atc09`: Block Management in Solid-State Devices (Rajimwale et al., ATC 2009).
+//!
+//! Owns: the paper's tables 2, 3, 4 and 6, shortest-wait-time-first, and its figures.
+//! Promises: every figure that is called ours has just been computed, in virtual time.
+//! Never: says whether they agree: docs/lab/flash.md does.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sfs_lab::block_trace::BlockTrace;
+use sfs_lab::document::{Document, table};
+use sfs_lab::random::Random;
+use sfs_lab::svg::{self, Series};
+use sfs_ssd::ftl::{Layer, WearLevelling};
+use sfs_ssd::{
+    Arrivals, Cleaning, Config, Geometry, Profile, Queue, Request, RequestKind, Responses,
+    Scheduling, Ssd, Timing,
+};
+
+use crate::informed;
+use crate::simulate::with_bar;
+
+const PAGE: u64 = 4096;
+
+/// Single-level cells on a slow bus (FAST'09 paper, section 2.1).
+const TIMING: Timing = Timing {
+    read_ns: 25_000,
+    program_ns: 200_000,
+    erase_ns: 1_500_000,
+    transfer_ns: 100_000,
+    command_ns: 0,
+    link_kib_ns: 0,
+};
+
+/// Requests come when they come; any number waits.
+const FCFS: Queue = Queue {
+    scheduling: Scheduling::Fcfs,
+    depth: usize::MAX,
+    arrivals: Arrivals::Timed,
+    merging: false,
+};
+
+/// Table 2: sequential and random MB/s, of reads and of writes.
+const BANDWIDTHS: [(&str, [f64; 4]); 6] = [
+    ("paper, HDD", [86.2, 0.6, 86.8, 1.3]),
+    ("paper, S1slc", [205.6, 18.7, 169.4, 53.8]),
+    ("paper, S2slc", [40.3, 4.4, 32.8, 0.1]),
+    ("paper, S3slc", [72.5, 29.9, 75.8, 0.5]),
+    ("paper, S4slc_sim", [30.5, 29.1, 24.4, 18.4]),
+    ("paper, S5mlc", [68.3, 21.3, 22.5, 15.3]),
+];
+
+/// Table 3: mean response in ms by the probability of a sequential write.
+const SEQUENTIAL: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
+const UNALIGNED: [f64; 5] = [10.6, 10.6, 10.5, 10.2, 10.5];
+const ALIGNED: [f64; 5] = [10.6, 10.4, 8.9, 7.6, 5.6];
+
+/// Table 6: improvement of priority requests by the share of writes, in percent.
+const WRITES: [u32; 5] = [20, 40, 50, 60, 80];
+const PRIORITY: [f64; 5] = [0.0, 9.56, 10.27, 9.61, 9.47];
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Folder of the block traces, for table 4.
+    #[arg(long, default_value = "../shared/traces")]
+    traces: PathBuf,
+    /// Leave out table 5, which runs Postmark on a filesystem.
+    #[arg(long)]
+    no_postmark: bool,
+    /// Folder with lab/flash.md, to be written into.
+    #[arg(long)]
+    docs: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let document = arguments.docs.as_deref().map(Document::flash);
+    let text = with_bar(|progress| {
+        let mut done = 0;
+        let mut step = || {
+            done += 1;
+            progress(done, 6);
+        };
+        let mut text = bandwidths()?;
+        step();
+        text += &swtf()?;
+        step();
+        text += &alignment(document.as_ref())?;
+        step();
+        text += &macro_benchmarks(&arguments.traces)?;
+        step();
+        if !arguments.no_postmark {
+            text += &informed::table5()?;
+        }
+        step();
+        text += &priorities(document.as_ref())?;
+        step();
+        anyhow::Ok(text)
+    })?;
+    print!("{text}");
+    document.map_or(Ok(()), |document| document.section("atc09", &text))
+}
+
+fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Eight packages on channels of their own, `gang` of which work together, with pages of `stripe`
+/// flash pages: the paper's simulated device, with fewer blocks.
+fn eight(gang: u32, stripe: u32, blocks: u32) -> Config {
+    Config {
+        geometry: Geometry {
+            channels: 8,
+            packages: 1,
+            dies: 1,
+            planes: 1,
+            blocks,
+            flash_pages: 64,
+            flash_page_size: PAGE as u32,
+            gang,
+            stripe,
+            spare_permille: 250,
+        },
+        timing: TIMING,
+        layer: Layer::GREEDY,
+        wear: WearLevelling::Dynamic,
+        informed: true,
+        cleaning: None,
+    }
+}
+
+/// A device that is full, and does nothing.
+fn filled(config: &Config) -> Result<Ssd> {
+    let mut ssd = Ssd::new(config).context("too few spare blocks")?;
+    let page_size = ssd.geometry().page_size();
+    for page in 0..u64::from(ssd.geometry().pages()) {
+        ssd.serve(&Request::new(RequestKind::Write, page * page_size, page_size), 0);
+    }
+    ssd.reset_counters();
+    Ok(ssd)
+}
+
+/// When everything that the device was told has been done.
+fn idle_ns(ssd: &Ssd) -> u64 {
+    let slots = 0..ssd.geometry().slots();
+    slots.map(|slot| ssd.flash().free_ns(slot)).max().unwrap_or(0)
+}
+
+/// Mean response, in ms, of requests whose times count from when the device is idle.
+fn mean_ms(queue: &Queue, ssd: &mut Ssd, requests: impl Iterator<Item = Request>) -> f64 {
+    let mut responses = Responses::default();
+    let from_ns = idle_ns(ssd);
+    let later =
+        requests.map(|request| Request { arrival_ns: request.arrival_ns + from_ns, ..request });
+    queue.run(ssd, from_ns, later, |_, completion| responses.add(completion));
+    responses.mean_ms()
+}
+
+/// MB/s of requests of `len` bytes, one after the other, `total` bytes in all.
+fn bandwidth(ssd: &mut Ssd, kind: RequestKind, len: u64, total: u64, random: bool) -> f64 {
+    let mut draw = Random::new(1);
+    let places = (ssd.capacity() / len) as u32;
+    let begun_ns = idle_ns(ssd);
+    let mut now_ns = begun_ns;
+    for no in 0..total / len {
+        let place = if random { draw.below(places) } else { (no % u64::from(places)) as u32 };
+        let request = Request::new(kind, u64::from(place) * len, len);
+        now_ns = ssd.serve(&request, now_ns).ended_ns;
+    }
+    (total / len * len) as f64 * 1e3 / (now_ns - begun_ns).max(1) as f64
+}
+
+fn bandwidths() -> Result<String> {
+    let heading = cells(&[
+        "table 2",
+        "read: sequential",
+        "random",
+        "ratio",
+        "write: sequential",
+        "random",
+        "ratio",
+    ]);
+    let line = |name: &str, [sr, rr, sw, rw]: [f64; 4]| {
+        let ratio = |sequential: f64, random: f64| format!("{:.1}", sequential / random.max(1e-9));
+        let mb = |speed: f64| format!("{speed:.2}");
+        vec![name.to_owned(), mb(sr), mb(rr), ratio(sr, rr), mb(sw), mb(rw), ratio(sw, rw)]
+    };
+    let mut rows: Vec<Vec<String>> =
+        BANDWIDTHS.iter().map(|(name, speeds)| line(name, *speeds)).collect();
+    let named = ["ssd-h", "ssd-m", "ssd-l", "sandisk", "mtron", "sd"];
+    let mut configs = vec![("eight packages".to_owned(), eight(1, 1, 100))];
+    for name in named {
+        let profile = Profile::by_name(name).context("a profile")?.with_capacity(1 << 30);
+        let shown = format!("{name}, {}", profile.layer);
+        configs.push((shown, profile.config()));
+    }
+    for (name, config) in configs {
+        let mut ssd = filled(&config)?;
+        let total = ssd.capacity().min(256 << 20);
+        let speeds = [
+            bandwidth(&mut ssd, RequestKind::Read, 1 << 20, total, false),
+            bandwidth(&mut ssd, RequestKind::Read, PAGE, total / 16, true),
+            bandwidth(&mut ssd, RequestKind::Write, 1 << 20, total, false),
+            bandwidth(&mut ssd, RequestKind::Write, PAGE, total / 64, true),
+        ];
+        rows.push(line(&name, speeds));
+    }
+    Ok(format!(
+        "MB/s, one request at a time; ours sequentially in 1 MiB, at random in 4 KiB, on 1 GiB that is full.\n\n{}\n",
+        table(&heading, &rows)
+    ))
+}
+
+/// Section 3.2: random requests, two thirds reads.
+fn swtf() -> Result<String> {
+    let heading = cells(&[
+        "SWTF: mean gap between requests, ms",
+        "FCFS, ms",
+        "SWTF, ms",
+        "shorter by (the paper: about 8%)",
+    ]);
+    let config = eight(1, 1, 100);
+    let mut rows = Vec::new();
+    for gap_ns in [400_000, 300_000, 250_000, 200_000, 150_000] {
+        let requests = |pages: u32| {
+            let mut random = Random::new(7);
+            let mut at_ns = 0;
+            (0..20_000).map(move |_| {
+                at_ns += u64::from(random.below(gap_ns));
+                let read = random.below(3) > 0;
+                let kind = if read { RequestKind::Read } else { RequestKind::Write };
+                let offset = u64::from(random.below(pages)) * PAGE;
+                Request { arrival_ns: at_ns, ..Request::new(kind, offset, PAGE) }
+            })
+        };
+        let pages = config.geometry.pages();
+        let fcfs = mean_ms(&FCFS, &mut filled(&config)?, requests(pages));
+        let queue = Queue { scheduling: Scheduling::Swtf, ..FCFS };
+        let swtf = mean_ms(&queue, &mut filled(&config)?, requests(pages));
+        rows.push(vec![
+            format!("{:.3}", f64::from(gap_ns) / 2e6),
+            format!("{fcfs:.3}"),
+            format!("{swtf:.3}"),
+            format!("{:.1}%", (1.0 - swtf / fcfs) * 100.0),
+        ]);
+    }
+    Ok(format!("{}\n", table(&heading, &rows)))
+}
+
+fn alignment(document: Option<&Document>) -> Result<String> {
+    let heading = cells(&[
+        "table 3: probability of a sequential write",
+        "unaligned, ms: paper",
+        "ours",
+        "aligned, ms: paper",
+        "ours",
+        "aligned / unaligned: paper",
+        "ours",
+    ]);
+    let config = eight(8, 8, 200);
+    let merging = Queue { merging: true, ..FCFS };
+    let (mut rows, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for (no, sequential) in SEQUENTIAL.into_iter().enumerate() {
+        let requests = || runs(config.geometry.capacity(), sequential);
+        let plain = mean_ms(&FCFS, &mut filled(&config)?, requests());
+        let aligned = mean_ms(&merging, &mut filled(&config)?, requests());
+        curves[0].push((sequential, ALIGNED[no] / UNALIGNED[no]));
+        curves[1].push((sequential, aligned / plain));
+        rows.push(vec![
+            format!("{sequential:.1}"),
+            format!("{:.1}", UNALIGNED[no]),
+            format!("{plain:.2}"),
+            format!("{:.1}", ALIGNED[no]),
+            format!("{aligned:.2}"),
+            format!("{:.2}", ALIGNED[no] / UNALIGNED[no]),
+            format!("{:.2}", aligned / plain),
+        ]);
+    }
+    if let Some(document) = document {
+        let [paper, ours] = curves;
+        let series: [Series; 2] = [("paper".into(), paper), ("ours".into(), ours)];
+        let title = "Aligned over unaligned writes of 4 KiB";
+        let plot = svg::lines(title, "probability of a sequential write", "response", &series);
+        document.file("atc09-alignment.svg", &plot)?;
+    }
+    Ok(format!("{}\n", table(&heading, &rows)))
+}
+
+/// Writes of 4 KiB that continue the one before with probability `sequential`.
+fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = Request> {
+    let mut random = Random::new(3);
+    let (mut at_ns, mut block) = (0, 0);
+    (0..10_000).map(move |_| {
+        at_ns += u64::from(random.below(3_500_000));
+        let blocks = (capacity / PAGE) as u32;
+        block = match random.unit() < sequential {
+            true => (block + 1) % blocks,
+            false => random.below(blocks),
+        };
+        let request = Request::new(RequestKind::Write, u64::from(block) * PAGE, PAGE);
+        Request { arrival_ns: at_ns, ..request }
+    })
+}
+
+/// Table 4: what alignment does for traces, 32 requests at a time.
+fn macro_benchmarks(traces: &Path) -> Result<String> {
+    let heading = cells(&["table 4", "improvement by aligned writes"]);
+    let mut rows = vec![
+        cells(&["paper: Postmark", "1.15%"]),
+        cells(&["paper: TPC-C", "3.08%"]),
+        cells(&["paper: Exchange", "4.89%"]),
+        cells(&["paper: IOzone", "36.54%"]),
+    ];
+    let named = ["disksim-postmark", "tpcc-small", "cloudphysics-vm", "opencas-rocksdb-ycsb-a-xfs"];
+    for name in named {
+        let path = traces.join(format!("{name}.csv.zst"));
+        if !path.exists() {
+            eprintln!("skipped: there is no trace {}", path.display());
+            continue;
+        }
+        let config = eight(8, 8, 1);
+        let cluster = config.geometry.cluster_size();
+        let trace = BlockTrace::open(&path)?.compact(cluster);
+        let geometry = config.geometry.with_capacity(trace.end().next_multiple_of(cluster));
+        let config = Config { geometry, ..config };
+        let mean = |merging: bool| -> Result<f64> {
+            let mut ssd = filled(&config)?;
+            let queue = Queue { depth: 32, arrivals: Arrivals::Eager, merging, ..FCFS };
+            let begun_ns = idle_ns(&ssd);
+            let requests = trace.records.iter().map(|record| record.request());
+            let ended_ns = queue.run(&mut ssd, begun_ns, requests, |_, _| {});
+            Ok((ended_ns - begun_ns) as f64)
+        };
+        let gain = 1.0 - mean(true)? / mean(false)?;
+        rows.push(vec![name.to_owned(), format!("{:.2}%", gain * 100.0)]);
+    }
+    Ok(format!(
+        "Ours in the time that the whole trace takes, 32 requests at a time.\n\n{}\n",
+        table(&heading, &rows)
+    ))
+}
+
+fn priorities(document: Option<&Document>) -> Result<String> {
+    let heading = cells(&[
+        "table 6: writes",
+        "priority requests better by: paper",
+        "ours",
+        "agnostic, ms",
+        "aware, ms",
+        "others: agnostic, ms",
+        "aware, ms",
+    ]);
+    let (mut rows, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for (no, writes) in WRITES.into_iter().enumerate() {
+        let [agnostic, aware] = [with_priority(writes, false)?, with_priority(writes, true)?];
+        let gain = (1.0 - aware[0] / agnostic[0]) * 100.0;
+        curves[0].push((f64::from(writes), PRIORITY[no]));
+        curves[1].push((f64::from(writes), gain));
+        rows.push(vec![
+            format!("{writes}%"),
+            format!("{:.1}%", PRIORITY[no]),
+            format!("{gain:.1}%"),
+            format!("{:.3}", agnostic[0]),
+            format!("{:.3}", aware[0]),
+            format!("{:.3}", agnostic[1]),
+            format!("{:.3}", aware[1]),
+        ]);
+    }
+    if let Some(document) = document {
+        let [paper, ours] = curves;
+        let series: [Series; 2] = [("paper".into(), paper), ("ours".into(), ours)];
+        let title = "Priority requests: response improved by priority-aware cleaning";
+        document.file("atc09-priority.svg", &svg::lines(title, "writes, %", "%", &series))?;
+    }
+    Ok(format!("{}\n", table(&heading, &rows)))
+}
+
+/// Mean responses of priority requests and of others, in ms: a tenth has priority.
+fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
+    let cleaning = Cleaning { low_permille: 50, critical_permille: 20, priority_aware };
+    let mut ssd = filled(&Config { cleaning: Some(cleaning), ..eight(1, 1, 200) })?;
+    let pages = ssd.geometry().pages();
+    let mut random = Random::new(11);
+    for _ in 0..2 * pages {
+        let offset = u64::from(random.below(pages)) * PAGE;
+        ssd.serve(&Request::new(RequestKind::Write, offset, PAGE), 0);
+    }
+    let from_ns = idle_ns(&ssd);
+    let mut at_ns = from_ns;
+    let requests = (0..60_000).map(move |_| {
+        at_ns += u64::from(random.below(800_000));
+        let write = random.below(100) < writes;
+        let kind = if write { RequestKind::Write } else { RequestKind::Read };
+        let request = Request::new(kind, u64::from(random.below(pages)) * PAGE, PAGE);
+        Request { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
+    });
+    let mut responses = [Responses::default(); 2];
+    let queue = Queue { scheduling: Scheduling::Swtf, ..FCFS };
+    queue.run(&mut ssd, from_ns, requests, |request, completion| {
+        responses[usize::from(!request.priority)].add(completion);
+    });
+    Ok(responses.map(|responses| responses.mean_ms()))
+}

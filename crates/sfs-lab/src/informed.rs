@@ -1,0 +1,78 @@
+//! Table 5 of Block Management in Solid-State Devices: cleaning with free-page information.
+//!
+//! Owns: Postmark on ext3 with discards, and the two models that its requests go through.
+//! Promises: both see the same requests; one listens to the discards.
+//! Never: says whether it agrees: docs/lab/flash.md does.
+
+use anyhow::{Context, Result};
+use sfs_lab::block_trace::BlockTrace;
+use sfs_lab::document::table;
+use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
+use sfs_ssd::{Config, Counters, Profile, Queue, Ssd};
+
+/// The device: a thirty-second of the paper's 8 GB.
+const SIZE: u64 = 256 << 20;
+
+/// What is written between two syncs.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// Transactions, and the paper's relative pages moved and cleaning time.
+const TABLE: [(u32, f64, f64); 4] =
+    [(5000, 0.31, 0.69), (6000, 0.25, 0.60), (7000, 0.35, 0.63), (8000, 0.50, 0.69)];
+
+/// The table, or nothing where it cannot be made; says why.
+pub(crate) fn table5() -> Result<String> {
+    let filesystem = Filesystem::Ext3;
+    let missing = filesystem.missing().map(|name| anyhow::anyhow!("{name} is not installed"));
+    if let Err(error) = need_disks().and(Postmark::need()).and(missing.map_or(Ok(()), Err)) {
+        eprintln!("table 5 skipped: {error:#}");
+        return Ok(String::new());
+    }
+    let mut rows = Vec::new();
+    for (transactions, pages, time) in TABLE {
+        let trace = record(&filesystem, transactions)?;
+        let [told, not_told] = [clean(&trace, true)?, clean(&trace, false)?];
+        let ratio = |told: u64, not_told: u64| told as f64 / not_told.max(1) as f64;
+        rows.push(vec![
+            transactions.to_string(),
+            format!("{pages:.2}"),
+            format!("{:.2}", ratio(told.pages_moved, not_told.pages_moved)),
+            format!("{time:.2}"),
+            format!("{:.2}", ratio(told.moving_ns, not_told.moving_ns)),
+            not_told.pages_moved.to_string(),
+        ]);
+    }
+    let heading = [
+        "table 5: transactions",
+        "relative pages moved: paper",
+        "ours",
+        "relative cleaning time: paper",
+        "ours",
+        "pages moved without information",
+    ];
+    Ok(format!(
+        "Postmark, 900 files of 100 to 300 KB to begin with, on ext3 with discards, 256 MiB; page-mapped, blocks of \
+         512 KiB, 10% to spare.\n\n{}\n",
+        table(&heading.map(str::to_owned), &rows)
+    ))
+}
+
+fn record(filesystem: &Filesystem, transactions: u32) -> Result<BlockTrace> {
+    let lab = std::env::current_exe().context("this program's own path")?;
+    let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: SIZE })?;
+    filesystem.make(disk.device())?;
+    let mounted = filesystem.mount_with(&["discard"], disk.device(), disk.folder())?;
+    Postmark { files: 900, sizes: (100_000, 300_000), transactions, sync_bytes: SYNC_BYTES }
+        .run(mounted.dir(), &disk)?;
+    mounted.unmount()?;
+    disk.finish()
+}
+
+fn clean(trace: &BlockTrace, informed: bool) -> Result<Counters> {
+    let profile = Profile::by_name("fast12").context("a profile")?.with_capacity(SIZE);
+    let config = Config { informed, ..profile.config() };
+    let mut ssd = Ssd::new(&config).context("too few spare blocks")?;
+    let requests = trace.records.iter().map(|record| record.request());
+    Queue::SYNCHRONOUS.run(&mut ssd, 0, requests, |_, _| {});
+    Ok(*ssd.counters())
+}

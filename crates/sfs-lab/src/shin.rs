@@ -1,0 +1,187 @@
+//! `sfs-lab reproduce shin`: Postmark over the kernel's filesystems and SFS (About SSD, Shin 2008).
+//!
+//! Owns: the four workloads, the scale, the table.
+//! Promises: a filesystem's requests are its own, recorded below it; their time is the model's.
+//! Never: shows the paper's figures: the slides have them as pictures only.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use sfs_lab::block_statistics::{BlockStatistics, Syncs};
+use sfs_lab::block_trace::BlockTrace;
+use sfs_lab::comparison::{Recording, scaled};
+use sfs_lab::document::{Document, table};
+use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
+use sfs_lab::svg::{self, Series};
+use sfs_mkfs::{Human, parse_size};
+use sfs_ssd::{Config, Profile};
+
+use crate::simulate::with_bar;
+
+/// Files, sizes in bytes, transactions (slide "Test environment (2/2)").
+const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
+    ("SS", 10_000, (9_216, 15_360), 100_000),
+    ("SL", 100_000, (9_216, 15_360), 100_000),
+    ("LS", 1_000, (104_858, 3_145_728), 10_000),
+    ("LL", 4_250, (104_858, 3_145_728), 10_000),
+];
+
+/// The machine of the slides has 1 GiB, and its kernel writes back from a tenth of that on.
+const WRITE_BACK: u64 = (1 << 30) / 10;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Files and transactions are fewer by this, and memory that is not written back is less.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    scale: u32,
+    /// Size of the device.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    size: u64,
+    /// Bytes of a segment of SFS: the erase block of mtron, scaled.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1M")]
+    segment_size: u64,
+    /// Placement policy of SFS.
+    #[arg(long, default_value = "lifetime")]
+    policy: String,
+    /// Folder with lab/flash.md, to be written into.
+    #[arg(long)]
+    docs: Option<PathBuf>,
+}
+
+/// What one filesystem did in one workload.
+struct Outcome {
+    seconds: f64,
+    statistics: BlockStatistics,
+    flash_amplification: f64,
+}
+
+/// Erase blocks are smaller by this.
+const ERASE_BLOCK_DIVISOR: u32 = 4;
+
+impl Arguments {
+    fn filesystems(&self) -> Vec<Filesystem> {
+        let sfs = Filesystem::Sfs { policy: self.policy.clone(), segment_size: self.segment_size };
+        let theirs = [
+            Filesystem::Ext2,
+            Filesystem::Ext3,
+            Filesystem::Ext4,
+            Filesystem::Xfs,
+            Filesystem::Btrfs,
+        ];
+        let is_here = |filesystem: &Filesystem| match filesystem.missing() {
+            None => true,
+            Some(program) => {
+                eprintln!("skipped: {}: {program} is not installed", filesystem.name());
+                false
+            }
+        };
+        std::iter::once(sfs).chain(theirs).filter(is_here).collect()
+    }
+
+    fn model(&self) -> Result<Config> {
+        let profile = Profile::by_name("mtron").context("a profile")?;
+        Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR).config())
+    }
+
+    fn outcome(&self, filesystem: &Filesystem, postmark: &Postmark) -> Result<Outcome> {
+        let lab = std::env::current_exe().context("this program's own path")?;
+        let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: self.size })?;
+        filesystem.make(disk.device())?;
+        // A sync of the whole filesystem does not reach a daemon through FUSE; its memory is bounded.
+        let buffer = format!("write_buffer={}", postmark.sync_bytes);
+        let options: &[&str] = match filesystem {
+            Filesystem::Sfs { .. } => &[&buffer],
+            _ => &[],
+        };
+        let mounted = filesystem.mount_with(options, disk.device(), disk.folder())?;
+        let from = disk.status()?.recorded;
+        postmark.run(mounted.dir(), &disk)?;
+        mounted.unmount()?;
+        let trace = disk.finish()?;
+        let to = trace.records.len() as u64;
+        let counted = BlockTrace { records: trace.records[from as usize..].to_vec() };
+        let statistics = BlockStatistics::of(&counted, self.segment_size, Syncs::Flushes);
+        let on = Recording::of(trace, from, to).on(&self.model()?)?;
+        Ok(Outcome {
+            seconds: on.elapsed_ns as f64 / 1e9,
+            statistics,
+            flash_amplification: on.flash_amplification,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Err(error) = need_disks().and(Postmark::need()) {
+        eprintln!("skipped: {error:#}");
+        return Ok(());
+    }
+    let filesystems = arguments.filesystems();
+    let total = (WORKLOADS.len() * filesystems.len()) as u64;
+    let mut done = 0;
+    let (mut text, mut series) = (String::new(), Vec::<Series>::new());
+    with_bar(|progress| {
+        for (no, (name, files, sizes, transactions)) in WORKLOADS.into_iter().enumerate() {
+            let postmark = Postmark {
+                files: files / arguments.scale,
+                sizes,
+                transactions: transactions / arguments.scale,
+                sync_bytes: WRITE_BACK / u64::from(arguments.scale),
+            };
+            let mut rows = Vec::new();
+            for filesystem in &filesystems {
+                let outcome = arguments
+                    .outcome(filesystem, &postmark)
+                    .with_context(|| format!("{name} on {}", filesystem.name()))?;
+                let point = (no as f64, outcome.statistics.segmented_sequentiality);
+                match series.iter_mut().find(|(name, _)| *name == filesystem.name()) {
+                    Some((_, points)) => points.push(point),
+                    None => series.push((filesystem.name(), vec![point])),
+                }
+                rows.push(row(filesystem, &outcome));
+                done += 1;
+                progress(done, total);
+            }
+            let heading = [
+                name,
+                "device time, s",
+                "written, MiB",
+                "mean write, KiB",
+                "segmented sequentiality",
+                "flushes",
+                "read, MiB",
+                "flash WA",
+            ];
+            text += &format!("{}\n", table(&heading.map(str::to_owned), &rows));
+        }
+        anyhow::Ok(())
+    })?;
+    let text = format!(
+        "Files and transactions are {} times fewer than on the slides, on {}, full before, of Mtron's flash with erase \
+         blocks of {} (a quarter); the filesystem is synced after every {} that Postmark writes, or has a write buffer of that (SFS).\n\n{text}",
+        arguments.scale,
+        Human(arguments.size),
+        Human(arguments.model()?.geometry.cluster_size()),
+        Human(WRITE_BACK / u64::from(arguments.scale)),
+    );
+    print!("{text}");
+    let Some(docs) = &arguments.docs else { return Ok(()) };
+    let document = Document::flash(docs);
+    let title = "Segmented sequentiality of writes";
+    let plot = svg::lines(title, "workload: SS, SL, LS, LL", "share", &series);
+    document.file("shin-sequentiality.svg", &plot)?;
+    document.section("shin", &text)
+}
+
+fn row(filesystem: &Filesystem, outcome: &Outcome) -> Vec<String> {
+    let s = &outcome.statistics;
+    vec![
+        filesystem.name(),
+        format!("{:.2}", outcome.seconds),
+        (s.written_bytes >> 20).to_string(),
+        format!("{:.1}", s.write_kib()),
+        format!("{:.3}", s.segmented_sequentiality),
+        s.flushes.to_string(),
+        (s.read_bytes >> 20).to_string(),
+        format!("{:.2}", outcome.flash_amplification),
+    ]
+}

@@ -1,0 +1,105 @@
+//! `sfs-lab ssd` as a user runs it: a filesystem of the kernel on a model, and what does not work.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use sfs_lab::block_trace::BlockTrace;
+use sfs_lab::exported::Status;
+use sfs_lab::host::{Disk, DiskRequest, Filesystem, need_disks};
+use sfs_ssd::RequestKind;
+
+const LAB: &str = env!("CARGO_BIN_EXE_sfs-lab");
+const MIB: u64 = 1 << 20;
+
+/// Whether disks can be exported here; says why not.
+fn can_export() -> bool {
+    match need_disks() {
+        Ok(()) => true,
+        Err(error) => {
+            eprintln!("skipped: {error:#}");
+            false
+        }
+    }
+}
+
+fn ssd(arguments: &[&str]) -> Output {
+    Command::new(LAB).arg("ssd").args(arguments).output().expect("sfs-lab runs")
+}
+
+/// One line that says what is wrong, and a code.
+fn expect_refusal(arguments: &[&str], message: &str) {
+    let output = ssd(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{arguments:?}");
+    assert!(said.contains(message), "{arguments:?}: {said}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let dir = folder.path().to_str().expect("UTF-8");
+    expect_refusal(&["--profile", "floppy", dir], "no profile floppy: there are ssd-h");
+    expect_refusal(&["--profile", "ssd-m", "--size", "1M", dir], "smaller than an erase block");
+    expect_refusal(&["/nonexistent"], "No such file or directory");
+    fs::write(folder.path().join("a"), "a").expect("written");
+    expect_refusal(&[dir], "not empty");
+}
+
+fn written(status: &Status) -> u64 {
+    status.counters.host_bytes_written
+}
+
+/// The kernel's own files and discards arrive, in the record too; nothing is left behind.
+#[test]
+fn an_ext4_lives_on_a_model() {
+    if !can_export() {
+        return;
+    }
+    let filesystem = Filesystem::Ext4;
+    if let Some(program) = filesystem.missing() {
+        eprintln!("skipped: {program} is not installed");
+        return;
+    }
+    let request = DiskRequest { profile: "fast12", size: 64 * MIB };
+    let disk = Disk::start(Path::new(LAB), &request).expect("a disk");
+    assert_eq!(written(&disk.status().expect("counters")), 0);
+    let device = disk.device().to_owned();
+    filesystem.make(&device).expect("an ext4");
+    let made = disk.status().expect("counters");
+    assert!(written(&made) > 0 && made.counters.flush_requests > 0, "{made:?}");
+
+    let mounted = filesystem.mount(&device, disk.folder()).expect("mounted");
+    let path = mounted.dir().join("file");
+    let content: Vec<u8> = (0..8 * MIB).map(|no| (no % 253) as u8).collect();
+    fs::write(&path, &content).expect("written");
+    fs::File::open(&path).expect("the file").sync_all().expect("synced");
+    let filled = disk.status().expect("counters");
+    assert!(written(&filled) >= written(&made) + 8 * MIB, "{filled:?}");
+    mounted.unmount().expect("unmounted");
+
+    let mounted = filesystem.mount(&device, disk.folder()).expect("mounted again");
+    assert!(fs::read(mounted.dir().join("file")).expect("read") == content);
+    fs::remove_file(mounted.dir().join("file")).expect("removed");
+    rustix::fs::syncfs(fs::File::open(mounted.dir()).expect("its root")).expect("synced");
+    let before = disk.status().expect("counters").counters.host_pages_trimmed;
+    let trimmed = Command::new("fstrim").arg(mounted.dir()).status();
+    if trimmed.is_ok_and(|status| status.success()) {
+        let after = disk.status().expect("counters").counters.host_pages_trimmed;
+        assert!(after >= before + 8 * MIB / 4096, "{before} {after}");
+    } else {
+        eprintln!("skipped: fstrim is not installed");
+    }
+    mounted.unmount().expect("unmounted");
+
+    let last = disk.status().expect("counters");
+    let trace = disk.finish().expect("a record");
+    assert!(trace.records.len() as u64 >= last.recorded);
+    let bytes = |trace: &BlockTrace| -> u64 {
+        let writes = trace.records.iter().filter(|r| r.kind == RequestKind::Write);
+        writes.map(|record| record.len).sum()
+    };
+    assert_eq!(bytes(&trace), written(&last));
+    assert!(!Path::new("/sys/block").join(device.file_name().unwrap()).join("loop").exists());
+}
