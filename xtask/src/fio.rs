@@ -41,6 +41,8 @@ pub(crate) struct Latency {
 pub(crate) fn run(file: &Path, size: u64, out: &Path, arguments: &[&str]) -> Result<Job> {
     let cmd = Cmd::new("fio")
         .args(["--name=load", "--ioengine=psync", "--output-format=json", "--randseed=7"])
+        // Otherwise it leaves a file in the working directory.
+        .arg("--verify_state_save=0")
         .arg(format!("--filename={}", file.display()))
         .arg(format!("--size={size}"))
         .arg(format!("--output={}", out.display()));
