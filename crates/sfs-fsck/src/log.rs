@@ -50,21 +50,25 @@ fn matches(volume: &Volume<'_>, address: u64, entry: &SummaryEntry, block: &Bloc
     }
 }
 
-/// Calls `each` with address and entry of every block of `segment` that a summary describes,
-/// front to back, up to the first place where no newer chunk follows.
-pub(crate) fn walk(volume: &Volume<'_>, segment: u32, mut each: impl FnMut(u64, &SummaryEntry)) {
-    let mut block = 0;
-    let mut last_sequence = None;
-    while let Some(summary) = summary(volume, segment, block) {
+/// The chunks of `segment`, front to back, up to the first place where no newer chunk follows.
+pub(crate) fn chunks(volume: &Volume<'_>, segment: u32) -> impl Iterator<Item = ChunkSummary> {
+    let (mut block, mut last_sequence) = (0, None);
+    std::iter::from_fn(move || {
         // What an earlier life of the segment left behind is older.
-        if last_sequence >= Some(summary.header.sequence) {
-            break;
-        }
-        last_sequence = Some(summary.header.sequence);
-        let first = summary.header.address + summary.summary_blocks() as u64;
-        for (address, entry) in (first..).zip(&summary.entries) {
+        let chunk = summary(volume, segment, block)
+            .filter(|chunk| last_sequence < Some(chunk.header.sequence))?;
+        last_sequence = Some(chunk.header.sequence);
+        block += chunk.block_count() as u32;
+        Some(chunk)
+    })
+}
+
+/// Calls `each` with address and entry of every block of `segment` that a summary describes.
+pub(crate) fn walk(volume: &Volume<'_>, segment: u32, mut each: impl FnMut(u64, &SummaryEntry)) {
+    for chunk in chunks(volume, segment) {
+        let first = chunk.header.address + chunk.summary_blocks() as u64;
+        for (address, entry) in (first..).zip(&chunk.entries) {
             each(address, entry);
         }
-        block += summary.block_count() as u32;
     }
 }

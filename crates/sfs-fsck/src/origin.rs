@@ -4,8 +4,9 @@
 //! Promises: nothing is searched as long as the slots hold what they should.
 //! Never: looks below the root.
 
-use sfs_core::format::{CheckpointRecord, FIRST_INO};
+use sfs_core::format::{CheckpointRecord, ChunkSummary, FIRST_INO};
 
+use crate::log;
 use crate::progress::Listener;
 use crate::roll_forward::roll_forward;
 use crate::scan::{Chunks, FoundRoot, Scan};
@@ -93,7 +94,16 @@ fn newer(
     let usage = Usage::read(&view, &mut ignored);
     let none = Chunks::new();
     let rolled = roll_forward(&mut view, record, &usage, &none, &mut ignored, listener)?;
-    let is_durable =
-        found.sequence < scan.last_sequence || rolled.next_sequence < found.first_sequence;
+    let is_durable = rolled.next_sequence < found.first_sequence || is_continued(volume, &found);
     Ok(is_durable.then_some((number, found)))
+}
+
+/// Whether a chunk follows the last of a checkpoint. A higher number alone says nothing: a batch that
+/// was not whole at an earlier crash may have left it.
+fn is_continued(volume: &Volume<'_>, last: &FoundRoot) -> bool {
+    let follows = |chunk: ChunkSummary| {
+        chunk.header.sequence == last.sequence.saturating_add(1)
+            && chunk.header.previous == last.checksum
+    };
+    (0..volume.layout().segment_count).any(|segment| log::chunks(volume, segment).any(follows))
 }

@@ -24,8 +24,15 @@ use crate::request::Work;
 /// Writing that has paused for this long is made durable.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A checkpoint is due when so many blocks of log have been written since the last: 512 MiB.
+/// A checkpoint is due when so many blocks of log have been written since the last: 512 MiB, or
+/// more if it has many nodes to write.
 const CHECKPOINT_BLOCKS: u64 = 512 << 20 >> 12;
+
+/// Blocks of log for each of its nodes.
+const CHECKPOINT_SHARE: u64 = 48;
+
+/// Most blocks of log, however many nodes there are: 1.5 GiB.
+const CHECKPOINT_BLOCKS_MAX: u64 = 3 * CHECKPOINT_BLOCKS;
 
 /// Changes that the next delta may have to say before it is written.
 const CHANGES_MAX: usize = 16_384;
@@ -200,7 +207,8 @@ impl Volume {
         let last = self.clock.due.lock().checkpoint;
         let age = millis(now).saturating_sub(last);
         let interval = i64::try_from(self.options.checkpoint_interval.as_millis());
-        blocks >= CHECKPOINT_BLOCKS
+        let enough = dirty_nodes as u64 * CHECKPOINT_SHARE;
+        blocks >= enough.clamp(CHECKPOINT_BLOCKS, CHECKPOINT_BLOCKS_MAX)
             || dirty_nodes >= self.options.cache / BLOCK_SIZE / 2
             || age >= interval.unwrap_or(i64::MAX)
             || age < 0
