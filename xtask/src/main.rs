@@ -82,6 +82,12 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
+    /// Mounts after a crash, and prints the time and the memory that it takes.
+    Recovery {
+        /// MiB of log since the checkpoint.
+        #[arg(long, default_value_t = test::RECOVERY_LOG_MIB)]
+        log: u64,
+    },
     /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE --state N`;
     /// `-- --help` lists everything.
     Crash {
@@ -135,6 +141,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Age(options) => tally.step("age", || age::run(&workspace, &options)),
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
+        Command::Recovery { log } => test::recovery(&workspace, log, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
         }

@@ -15,6 +15,9 @@ use crate::{
 
 const KILLS_LONG: u32 = 100;
 
+/// What a mount is promised to read after a crash within two seconds.
+pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
+
 /// What the names of all tests begin with that mount: where they cannot, they would pass.
 const MOUNT_TESTS: &str = "mounted_";
 
@@ -57,6 +60,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     tally.step("mutation check", || crash::mutants(workspace));
     if long {
         hostile(workspace, tally);
+        recovery(workspace, RECOVERY_LOG_MIB, tally);
     }
     pjdfstest::run(workspace, Kind::Sfs, None, tally);
     let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
@@ -92,14 +96,26 @@ pub(crate) fn kill(workspace: &Workspace, count: u32, tally: &mut Tally) {
         Err(reason) => tally.skip(&name, &reason),
         Ok(()) => tally.step(&name, || {
             let cmd = cargo(workspace).args(["test", "--package", "sfs", "--test", "mount_kill"]);
-            let cmd = cmd.env("SFS_KILLS", count.to_string()).args(["--", "--nocapture"]);
-            let outcome = cargo::test(cmd)?;
-            if outcome.passed + outcome.failed == 0 {
-                return Err(anyhow!("no test was run"));
-            }
-            Ok(outcome)
+            alone(cmd.env("SFS_KILLS", count.to_string()))
         }),
     }
+}
+
+/// Mounting after a crash with so much log since the checkpoint, alone: time and memory.
+pub(crate) fn recovery(workspace: &Workspace, log_mib: u64, tally: &mut Tally) {
+    tally.step(&format!("recovery of {log_mib} MiB of log"), || {
+        let cmd = cargo(workspace).args(["test", "--release", "--package", "sfs-core"]);
+        alone(cmd.args(["--test", "recovery_time"]).env("SFS_LOG_MIB", log_mib.to_string()))
+    });
+}
+
+/// The tests that `cmd` names, and what they print.
+fn alone(cmd: Cmd) -> Result<Outcome> {
+    let outcome = cargo::test(cmd.args(["--", "--nocapture"]))?;
+    if outcome.passed + outcome.failed == 0 {
+        return Err(anyhow!("no test was run"));
+    }
+    Ok(outcome)
 }
 
 /// cargo-deny, where it is installed; its list of advisories comes from outside.
