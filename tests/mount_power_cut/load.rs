@@ -25,9 +25,16 @@ const REPLACED_LEN_MAX: u64 = 100_000;
 const ROWS_MAX: u64 = 20_000;
 
 /// The load of fio: blocks that carry checksums, overwritten at random.
-/// One process, so that all of it ends when it is killed.
-const FIO: [&str; 6] =
-    ["--name=load", "--thread", "--bs=4k", "--size=2m", "--verify=crc32c", "--ioengine=psync"];
+/// One process, so that all of it ends when it is killed; nothing is left in the current directory.
+const FIO: [&str; 7] = [
+    "--name=load",
+    "--thread",
+    "--bs=4k",
+    "--size=2m",
+    "--verify=crc32c",
+    "--verify_state_save=0",
+    "--ioengine=psync",
+];
 
 /// The programs, and the Debian packages that they come in.
 const PROGRAMS: [(&str, &str); 3] =
