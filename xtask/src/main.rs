@@ -20,6 +20,8 @@ mod pjdfstest;
 mod report;
 mod run;
 mod scratch;
+#[cfg(test)]
+mod semantics;
 mod test;
 mod tree;
 mod workspace;
