@@ -79,6 +79,11 @@ impl Volume {
         Self::within(scratch, size)
     }
 
+    /// As [`Volume::new`], on the filesystem of `dir`.
+    pub(crate) fn below(dir: &Path, size: &str) -> Self {
+        Self::within(tempfile::tempdir_in(dir).expect("a directory"), size)
+    }
+
     fn within(scratch: TempDir, size: &str) -> Self {
         let device = scratch.path().join("image");
         let path = device.to_str().expect("UTF-8");
@@ -89,16 +94,27 @@ impl Volume {
         Self { device, dir, is_looped: false, scratch }
     }
 
+    /// The volume that `device` holds already.
+    pub(crate) fn existing(device: PathBuf) -> Self {
+        let scratch = scratch();
+        let dir = scratch.path().join("mount");
+        fs::create_dir(&dir).expect("a mount point");
+        Self { device, dir, is_looped: false, scratch }
+    }
+
     /// As [`Volume::new`], on a loop device; says why not when there are none.
     pub(crate) fn on_loop(size: &str) -> Option<Self> {
-        let mut volume = Self::new(size);
-        let output =
-            Command::new("losetup").args(["--find", "--show"]).arg(&volume.device).output();
+        Self::new(size).looped()
+    }
+
+    /// The same volume on a loop device; says why not when there are none.
+    pub(crate) fn looped(mut self) -> Option<Self> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&self.device).output();
         match output {
             Ok(output) if output.status.success() => {
-                volume.device = String::from_utf8_lossy(&output.stdout).trim().into();
-                volume.is_looped = true;
-                Some(volume)
+                self.device = String::from_utf8_lossy(&output.stdout).trim().into();
+                self.is_looped = true;
+                Some(self)
             }
             Ok(output) => {
                 eprintln!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr).trim());

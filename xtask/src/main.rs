@@ -21,6 +21,8 @@ mod pjdfstest;
 mod report;
 mod run;
 mod scratch;
+#[cfg(test)]
+mod semantics;
 mod test;
 mod tree;
 mod workspace;
@@ -83,6 +85,18 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
+    /// Cuts the power under fio, sqlite and postmark, and checks what is left.
+    Cut {
+        /// How often, for each of two devices and two caches.
+        #[arg(long, default_value_t = 25)]
+        count: u32,
+    },
+    /// Mounts after a crash, and prints the time and the memory that it takes.
+    Recovery {
+        /// MiB of log since the checkpoint.
+        #[arg(long, default_value_t = test::RECOVERY_LOG_MIB)]
+        log: u64,
+    },
     /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE --state N`;
     /// `-- --help` lists everything.
     Crash {
@@ -138,6 +152,8 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Age(options) => tally.step("age", || age::run(&workspace, &options)),
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
+        Command::Cut { count } => test::cut(&workspace, count, &mut tally),
+        Command::Recovery { log } => test::recovery(&workspace, log, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
         }

@@ -15,13 +15,25 @@ use crate::{
 
 const KILLS_LONG: u32 = 100;
 
+/// Power cuts for a night, of each device and cache.
+const CUTS_LONG: u32 = 25;
+
+/// What a mount is promised to read after a crash within two seconds.
+pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
+
 /// What the names of all tests begin with that mount: where they cannot, they would pass.
 const MOUNT_TESTS: &str = "mounted_";
 
 pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
-    for (tool, package) in
-        [("fusermount3", "fuse3"), ("losetup", "util-linux"), ("setfattr", "attr")]
-    {
+    for (tool, package) in [
+        ("fusermount3", "fuse3"),
+        ("losetup", "util-linux"),
+        ("setfattr", "attr"),
+        ("mkfs.btrfs", "btrfs-progs"),
+        ("fio", "fio"),
+        ("sqlite3", "sqlite3"),
+        ("postmark", "postmark"),
+    ] {
         if let Err(missing) = machine::need(tool, package) {
             println!("{missing:#}");
         }
@@ -41,6 +53,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         let mut cmd = cargo(workspace).args(["test", "--workspace", "--no-fail-fast"]);
         if long {
             cmd = cmd.env("SFS_KILLS", KILLS_LONG.to_string());
+            cmd = cmd.env("SFS_CUTS", CUTS_LONG.to_string());
         }
         if mounts.is_err() {
             cmd = cmd.args(["--", "--skip", MOUNT_TESTS]);
@@ -57,6 +70,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     tally.step("mutation check", || crash::mutants(workspace));
     if long {
         hostile(workspace, tally);
+        recovery(workspace, RECOVERY_LOG_MIB, tally);
     }
     pjdfstest::run(workspace, Kind::Sfs, None, tally);
     let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
@@ -87,19 +101,47 @@ fn need_mounts() -> Result<()> {
 
 /// The mount test that kills the daemon, alone.
 pub(crate) fn kill(workspace: &Workspace, count: u32, tally: &mut Tally) {
-    let name = format!("{count} kills");
+    mounted(workspace, &format!("{count} kills"), "mount_kill", ("SFS_KILLS", count), tally);
+}
+
+/// The mount test that cuts the power, alone: so often for each of two devices and caches.
+pub(crate) fn cut(workspace: &Workspace, count: u32, tally: &mut Tally) {
+    let name = format!("4 times {count} power cuts");
+    mounted(workspace, &name, "mount_power_cut", ("SFS_CUTS", count), tally);
+}
+
+/// The mount test `test`, alone, with an environment variable set.
+fn mounted(
+    workspace: &Workspace,
+    name: &str,
+    test: &str,
+    (variable, value): (&str, u32),
+    tally: &mut Tally,
+) {
     match need_mounts() {
-        Err(reason) => tally.skip(&name, &reason),
-        Ok(()) => tally.step(&name, || {
-            let cmd = cargo(workspace).args(["test", "--package", "sfs", "--test", "mount_kill"]);
-            let cmd = cmd.env("SFS_KILLS", count.to_string()).args(["--", "--nocapture"]);
-            let outcome = cargo::test(cmd)?;
-            if outcome.passed + outcome.failed == 0 {
-                return Err(anyhow!("no test was run"));
-            }
-            Ok(outcome)
+        Err(reason) => tally.skip(name, &reason),
+        Ok(()) => tally.step(name, || {
+            let cmd = cargo(workspace).args(["test", "--package", "sfs", "--test", test]);
+            alone(cmd.env(variable, value.to_string()))
         }),
     }
+}
+
+/// Mounting after a crash with so much log since the checkpoint, alone: time and memory.
+pub(crate) fn recovery(workspace: &Workspace, log_mib: u64, tally: &mut Tally) {
+    tally.step(&format!("recovery of {log_mib} MiB of log"), || {
+        let cmd = cargo(workspace).args(["test", "--release", "--package", "sfs-core"]);
+        alone(cmd.args(["--test", "recovery_time"]).env("SFS_LOG_MIB", log_mib.to_string()))
+    });
+}
+
+/// The tests that `cmd` names, and what they print.
+fn alone(cmd: Cmd) -> Result<Outcome> {
+    let outcome = cargo::test(cmd.args(["--", "--nocapture"]))?;
+    if outcome.passed + outcome.failed == 0 {
+        return Err(anyhow!("no test was run"));
+    }
+    Ok(outcome)
 }
 
 /// cargo-deny, where it is installed; its list of advisories comes from outside.

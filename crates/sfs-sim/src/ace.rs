@@ -32,6 +32,9 @@ pub enum Recipe {
     Truncate(&'static str, u64),
     /// `open(O_TRUNC)`, and `write` of so many bytes.
     Rewrite(&'static str, usize),
+    /// What makes an editor's save safe: `creat` of `/new`, `write` of so many bytes, `close`, and
+    /// `rename` over the file.
+    Replace(&'static str, usize),
     /// `link`.
     Link(&'static str, &'static str),
     /// `unlink`.
@@ -54,7 +57,7 @@ pub enum Recipe {
 
 use Recipe::{
     Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, RemoveDirectory, RemoveXattr, Rename,
-    Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Write, WriteBack,
+    Replace, Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Write, WriteBack,
 };
 
 /// Every operation with every argument. `/foo` has four blocks and a tail, `/A/foo` 300 bytes,
@@ -114,6 +117,8 @@ pub const RECIPES: &[Recipe] = &[
     SetXattr("/A", 60_000),
     RemoveXattr("/A/bar"),
     Chmod("/A/foo"),
+    Replace("/foo", 9000),
+    Replace("/A/bar", 200),
 ];
 
 /// What follows an operation. The core makes no difference between `fsync` and `fdatasync`.
@@ -215,7 +220,16 @@ fn find(reference: &Reference, path: &str) -> Option<u64> {
     reference.find(parent, &name).ok()
 }
 
-/// What `recipe` does now; nothing where one of its files is not there.
+/// The recipes, each without parts, that `recipe` stands for: files are closed after each.
+pub fn parts(recipe: Recipe) -> Vec<Recipe> {
+    const NEW: &str = "/new";
+    match recipe {
+        Replace(path, len) => vec![Create(NEW), Write(NEW, 0, len), Rename(NEW, path)],
+        recipe => vec![recipe],
+    }
+}
+
+/// What `recipe`, which has no parts, does now; nothing where one of its files is not there.
 pub fn operations(recipe: Recipe, reference: &Reference, seed: u64) -> Vec<Operation> {
     prepare(recipe, reference, seed).unwrap_or_default()
 }
@@ -255,6 +269,7 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Opera
             let ino = file(path)?;
             vec![cut(ino, 0), write(ino, 0, len, false)]
         }
+        Replace(..) => unreachable!("{recipe:?} has parts"),
         Link(from, to) => {
             let (parent, name) = at(to)?;
             vec![Operation::Link { ino: file(from)?, parent, name }]
@@ -310,7 +325,8 @@ pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<O
 fn target(recipe: Recipe) -> &'static str {
     match recipe {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
-        Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) | Rewrite(path, _) => path,
+        Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
+        Rewrite(path, _) | Replace(path, _) => path,
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) => to,

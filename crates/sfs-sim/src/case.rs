@@ -127,10 +127,12 @@ fn record_sequence(seed: u64, index: u64) -> History {
     let mut life = Life::begin(image.clone(), tight_with(seed), reference.clone(), MILLIS);
     life.skip_mount();
     for (recipe, persist) in ace::sequence(index) {
-        for operation in ace::operations(recipe, &life.pair.reference, seed) {
-            life.step(&operation);
+        for part in ace::parts(recipe) {
+            for operation in ace::operations(part, &life.pair.reference, seed) {
+                life.step(&operation);
+            }
+            close_files(&mut life);
         }
-        close_files(&mut life);
         if let Some(operation) = ace::sync(recipe, persist, &life.pair.reference) {
             life.step(&operation);
         }

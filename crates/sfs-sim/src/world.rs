@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use sfs_core::format::{FileKind, ROOT_INO};
+use sfs_core::format::{FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{Options, WriteMode};
 
 use crate::case::fresh;
@@ -16,6 +16,7 @@ use crate::model::operation::{Limits, Operation, choose};
 use crate::model::random::Random;
 use crate::model::reference::Reference;
 use crate::model::rig::{FILE, tight_with};
+use crate::panics::catch;
 
 /// Steps of a world.
 pub const STEPS: u32 = 120;
@@ -23,9 +24,16 @@ pub const STEPS: u32 = 120;
 /// Crash states of each epoch.
 const STATES: usize = 3;
 
-/// Percent of the blocks to be had that are taken before the first step, and at most later.
-const FILL_PERCENT: u64 = 80;
-const FULL_PERCENT: u64 = 90;
+/// Percent of the blocks to be had that files are to have: below the first, a step appends to one
+/// of them; beyond the second, most steps make room.
+const FILL_PERCENT: u64 = 88;
+const FULL_PERCENT: u64 = 94;
+
+/// Files at first: so many that none of them matters.
+const FILES: u64 = 20;
+
+/// Bytes of an appending write at most: one in twenty of the smallest volume.
+const APPEND_LEN_MAX: u64 = 80_000;
 
 /// A sync follows a step once in so many.
 const SYNC_ODDS: u64 = 4;
@@ -41,24 +49,22 @@ fn options(random: &mut Random) -> Options {
 /// The life of world `seed`, with these of its steps.
 pub(crate) fn record(seed: u64, steps: &[u32]) -> History {
     let (mut life, limits) = begin(seed);
-    for step in steps {
-        for operation in operations(seed, *step, &life.pair.reference, &limits) {
-            life.step(&operation);
-        }
-    }
+    steps.iter().for_each(|step| take(&mut life, &limits, seed, *step, |_| {}));
     life.end()
 }
 
-/// The operations of the steps, as they are chosen.
+/// The operations of the steps, up to one that panics: it is the last.
 pub(crate) fn describe(seed: u64, steps: &[u32]) -> Vec<String> {
-    let (mut life, limits) = begin(seed);
     let mut lines = Vec::new();
-    for step in steps {
-        for operation in operations(seed, *step, &life.pair.reference, &limits) {
-            lines.push(format!("{step}: {:.160}", format!("{operation:?}")));
-            life.step(&operation);
+    let lived = catch(|| {
+        let (mut life, limits) = begin(seed);
+        for step in steps {
+            take(&mut life, &limits, seed, *step, |operation| {
+                lines.push(format!("{step}: {:.160}", format!("{operation:?}")));
+            });
         }
-    }
+    });
+    lines.extend(lived.err());
     lines
 }
 
@@ -68,41 +74,95 @@ fn begin(seed: u64) -> (Life, Limits) {
     let image = fresh(32 + random.below(6));
     let mut life = Life::begin(image, options(&mut random), Reference::new(), 0);
     let blocks = life.pair.volume().space().free_blocks;
-    for no in 0..4u8 {
-        let name = vec![b'a' + no];
+    let bytes = |percent: u64| blocks * percent / 100 * 4096;
+    for no in 0..FILES {
+        let name = format!("fill-{no}").into_bytes();
         life.step(&Operation::Make { parent: ROOT_INO, name, mode: FILE, rdev: 0 });
-        let len = blocks * FILL_PERCENT / 400 * 4096;
-        let bytes = random.bytes(len as usize);
-        let ino = 16 + u64::from(no);
+        let bytes = random.bytes((bytes(FILL_PERCENT) / FILES) as usize);
+        let ino = FIRST_INO + no;
         life.step(&Operation::Write { ino, offset: 0, bytes, mode: WriteMode::default() });
     }
     life.step(&Operation::Reopen { close: random.one_in(2) });
-    let bytes = blocks * FULL_PERCENT / 100 * 4096;
-    (life, Limits { bytes, files: 30, reopens: true })
+    (life, Limits { bytes: bytes(FULL_PERCENT), files: 60, reopens: true })
 }
 
-/// What a step does: an operation, and a sync of some file now and then.
-fn operations(seed: u64, step: u32, reference: &Reference, limits: &Limits) -> Vec<Operation> {
+/// Appends to some file while there is too much room.
+fn refill(random: &mut Random, reference: &Reference, limits: &Limits) -> Option<Operation> {
+    let files = regular_files(reference);
+    let size = |ino: &u64| reference.nodes[ino].content.blocks.len() as u64 * 4096;
+    let taken: u64 = files.iter().map(size).sum();
+    if files.is_empty() || taken * FULL_PERCENT >= limits.bytes * FILL_PERCENT {
+        return None;
+    }
+    let ino = random.pick(&files);
+    let len = 1 + random.below(APPEND_LEN_MAX);
+    let bytes = random.bytes(len as usize);
+    let offset = reference.nodes[&ino].content.size;
+    Some(Operation::Write { ino, offset, bytes, mode: WriteMode::default() })
+}
+
+fn regular_files(reference: &Reference) -> Vec<u64> {
+    let nodes = reference.nodes.iter();
+    nodes.filter(|(_, node)| node.kind() == FileKind::Regular).map(|(ino, _)| *ino).collect()
+}
+
+/// Takes a step, and tells each of its operations before it is done: one, an append while there is
+/// too much room, a sync of some file now and then. Each is chosen from what the one before has left:
+/// a file that was let go is not written any more.
+fn take(life: &mut Life, limits: &Limits, seed: u64, step: u32, mut told: impl FnMut(&Operation)) {
     let mut random = Random::new(seed ^ u64::from(step + 1) << 32);
-    let mut operations = vec![choose(random.draw(), reference, limits)];
+    let mut perform = |life: &mut Life, operation: Option<Operation>| {
+        if let Some(operation) = operation {
+            told(&operation);
+            life.step(&operation);
+        }
+    };
+    let chosen = choose(random.draw(), &life.pair.reference, limits);
     // A listing lets guests come and go, which are operations of their own.
-    operations.retain(|operation| !matches!(operation, Operation::List { .. }));
-    let files: Vec<u64> = reference
-        .nodes
-        .iter()
-        .filter(|(_, node)| node.kind() == FileKind::Regular)
-        .map(|(ino, _)| *ino)
-        .collect();
-    if random.one_in(SYNC_ODDS) && !files.is_empty() {
-        operations.push(Operation::SyncFile { ino: random.pick(&files) });
-    }
-    if random.one_in(WORK_ODDS) {
-        operations.push(Operation::Step);
-    }
-    operations
+    perform(life, Some(chosen).filter(|chosen| !matches!(chosen, Operation::List { .. })));
+    let refill = refill(&mut random, &life.pair.reference, limits);
+    perform(life, refill);
+    let files = regular_files(&life.pair.reference);
+    let synced = (random.one_in(SYNC_ODDS) && !files.is_empty()).then(|| random.pick(&files));
+    perform(life, synced.map(|ino| Operation::SyncFile { ino }));
+    let works = random.one_in(WORK_ODDS);
+    perform(life, works.then_some(Operation::Step));
 }
 
 /// Random crash states of an epoch.
 pub(crate) fn states_of(epoch: &Range<usize>, random: &mut Random) -> Vec<Crash> {
     (0..STATES).map(|_| Crash::random(epoch.clone(), random)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One in which a file is let go in a step that appends to some file.
+    #[test]
+    fn worlds_write_no_file_that_was_let_go() {
+        let steps: Vec<u32> = (0..STEPS).collect();
+        record(16_386_432_822_165_503_073, &steps);
+    }
+
+    /// What the worlds are for happens in them: the median of each is at what files are given, and
+    /// no more than a tenth of its steps leave it much emptier.
+    #[test]
+    fn worlds_are_nearly_full_and_cleaned_all_the_time() {
+        for seed in 0..8 {
+            let (mut life, limits) = begin(seed);
+            let mut full: Vec<u64> = Vec::new();
+            for step in 0..STEPS {
+                take(&mut life, &limits, seed, step, |_| {});
+                let space = life.pair.volume().space();
+                full.push(100 - 100 * space.free_blocks / space.total_blocks);
+            }
+            full.sort_unstable();
+            let (tenth, median) = (full[full.len() / 10], full[full.len() / 2]);
+            assert!((FILL_PERCENT..=95).contains(&median), "world {seed}: half are at {median}%");
+            assert!(tenth >= 80, "world {seed}: a tenth is at {tenth}%");
+            let cleaned = life.pair.cleaned();
+            assert!(cleaned >= 20, "world {seed}: {cleaned} segments cleaned");
+        }
+    }
 }

@@ -1,0 +1,248 @@
+//! What a mount takes after a crash: time in proportion to the log since the checkpoint, and no more
+//! memory than the budgets.
+//!
+//! `SFS_LOG_MIB=1024` is the log of the promise; in an optimized build it must then take less than
+//! two seconds. `cargo xtask recovery` runs that.
+
+use std::env;
+use std::fs;
+use std::io::{Read, Write, stdin};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
+use sfs_core::request::{Caller, Entry, Options, WriteMode};
+use sfs_core::{Volume, make, root_directory};
+use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
+
+const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
+
+/// MiB of log that a test rolls forward unless it is told otherwise.
+const LOG_MIB: u64 = 16;
+
+/// The log of the promise, and the time that it may take.
+const LOG_MIB_PROMISED: u64 = 1024;
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Besides the budgets: the usage table, a batch that is being read, the test itself.
+const MEMORY_MORE: u64 = 32 << 20;
+
+/// Blocks that go from process to process at once.
+const PIECE_BLOCKS: u64 = 256;
+
+/// Says to a process that it is the one that mounts, and what the load was.
+const LOAD: &str = "SFS_RECOVERED_LOAD";
+
+/// Synced last.
+const LAST_NAME: &[u8] = b"the last";
+
+fn caller() -> Caller {
+    Caller { uid: 0, gid: 0, now: NOW }
+}
+
+fn log_mib() -> u64 {
+    match env::var("SFS_LOG_MIB") {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("SFS_LOG_MIB={text} is no number")),
+        Err(_) => LOG_MIB,
+    }
+}
+
+fn open(device: &Arc<RamDevice>) -> Volume {
+    Volume::open(device.clone(), Options::default(), NOW).expect("it opens")
+}
+
+/// Blocks of a device that has room for the log three times over: nothing is cleaned.
+fn device_blocks() -> u64 {
+    (3 * log_mib() + 512) << 20 >> 12
+}
+
+/// A volume in memory with a load on it.
+struct Scene {
+    device: Arc<RamDevice>,
+    volume: Volume,
+    /// A state of splitmix64.
+    random: u64,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let device = Arc::new(RamDevice::new(device_blocks()));
+        let superblock = Superblock {
+            uuid: *b"0123456789abcdef",
+            label: Label::NONE,
+            layout: Layout::new(device_blocks(), 2048, 0).expect("it fits"),
+            hash_key: [1, 2],
+            created: NOW,
+        };
+        make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
+        let volume = open(&device);
+        Self { device, volume, random: 1 }
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn create(&self, name: &[u8]) -> Entry {
+        self.volume.make_node(ROOT_INO, name, 0o100_644, 0, &caller()).expect("a file")
+    }
+
+    fn write(&self, ino: u64, at: u64, bytes: &[u8]) {
+        self.volume.write(ino, at, bytes, WriteMode::default(), &caller()).expect("it writes");
+    }
+
+    fn sync(&self, ino: u64) {
+        self.volume.sync_file(ino).expect("it syncs");
+    }
+
+    /// A file of `mib`, and a checkpoint: what follows is the log since.
+    fn settled_file(&mut self, mib: u64) -> u64 {
+        let ino = self.create(b"file").ino;
+        let bytes = vec![3; 1 << 20];
+        (0..mib).for_each(|mib| self.write(ino, mib << 20, &bytes));
+        self.volume.close().expect("it closes");
+        self.volume = open(&self.device);
+        ino
+    }
+
+    /// Does `step` until there is enough log; no checkpoint may come between.
+    fn fill(mut self, load: &str, mut step: impl FnMut(&mut Self, u64)) {
+        let before = self.volume.counters();
+        let log = |now: u64| (now - before.device_bytes_written) >> 20;
+        for number in 0.. {
+            step(&mut self, number);
+            if log(self.volume.counters().device_bytes_written) >= log_mib() {
+                break;
+            }
+        }
+        self.sync(self.create(LAST_NAME).ino);
+        let now = self.volume.counters();
+        assert_eq!(now.checkpoints, before.checkpoints, "{load}: a checkpoint cuts the log short");
+        self.crash(load);
+    }
+
+    /// The power goes; a process of its own mounts what is on the device, and nothing that the load
+    /// has left in memory counts as its.
+    fn crash(self, load: &str) {
+        drop(self.volume);
+        let mut command = Command::new(env::current_exe().expect("a program"));
+        command.args(["--exact", "a_log_is_rolled_forward_in_time_and_within_the_budgets"]);
+        command.arg("--nocapture").env(LOAD, load).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        let mut piece = Block::zeroed(PIECE_BLOCKS as usize);
+        for address in (0..device_blocks()).step_by(PIECE_BLOCKS as usize) {
+            let count = PIECE_BLOCKS.min(device_blocks() - address) as usize;
+            self.device.read(address, &mut piece[..count]).expect("RAM");
+            let bytes = Block::bytes_of(&piece[..count]);
+            if bytes.iter().any(|byte| *byte != 0) {
+                pipe.write_all(&address.to_le_bytes()).expect("it listens");
+                pipe.write_all(bytes).expect("it listens");
+            }
+        }
+        drop(pipe);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout);
+        said.lines().filter(|line| line.starts_with(load)).for_each(|line| println!("{line}"));
+        assert!(output.status.success(), "{load}: {said}");
+    }
+}
+
+/// What another process has on its device.
+fn received() -> RamDevice {
+    let device = RamDevice::new(device_blocks());
+    let mut piece = Block::zeroed(PIECE_BLOCKS as usize);
+    let (mut pipe, mut address) = (stdin().lock(), [0; 8]);
+    while pipe.read_exact(&mut address).is_ok() {
+        let address = u64::from_le_bytes(address);
+        let blocks = &mut piece[..PIECE_BLOCKS.min(device_blocks() - address) as usize];
+        pipe.read_exact(Block::bytes_of_mut(blocks)).expect("a whole piece");
+        device.write(address, &[blocks], Stream::default()).expect("RAM");
+    }
+    device
+}
+
+/// Mounts what a crash has left after `load`; time and memory are as promised.
+fn recover(load: &str) {
+    let device = Arc::new(received());
+    let Options { cache, write_buffer, .. } = Options::default();
+    let memory_before = memory("VmRSS:");
+    let (since, before) = (Instant::now(), time_on_processor());
+    let volume = open(&device);
+    let elapsed = since.elapsed();
+    let on_processor = time_on_processor().zip(before).map(|(now, before)| now - before);
+    let memory = memory("VmHWM:").zip(memory_before).map(|(most, before)| most - before);
+    let (took, log_mib) = (on_processor.unwrap_or(elapsed), log_mib());
+    println!(
+        "{load}: {log_mib} MiB of log, {:.2} s of processor in {:.2} s, {} MiB of memory",
+        took.as_secs_f64(),
+        elapsed.as_secs_f64(),
+        memory.unwrap_or(0) >> 20,
+    );
+    let budget = (cache + write_buffer) as u64 + MEMORY_MORE;
+    assert!(memory.is_none_or(|memory| memory <= budget), "{memory:?} bytes of memory");
+    if log_mib >= LOG_MIB_PROMISED && !cfg!(debug_assertions) {
+        let allowed = TIME_MAX * log_mib as u32 / LOG_MIB_PROMISED as u32;
+        assert!(took < allowed, "{took:?} for {log_mib} MiB of log");
+    }
+    volume.lookup(ROOT_INO, LAST_NAME).expect("it is there");
+}
+
+/// How long this thread has had a processor. Nothing waits for a device in memory: on a machine of
+/// its own that is the time it takes. Linux says it.
+fn time_on_processor() -> Option<Duration> {
+    let said = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    said.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// Memory of this process in bytes: what it has, or the most that it has had. Linux says it.
+fn memory(field: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// Overwrites blocks of a file at random, with a sync after every `synced` of them.
+fn overwrite(load: &str, synced: u64) {
+    let mut scene = Scene::new();
+    let mib = log_mib() / 2;
+    let ino = scene.settled_file(mib);
+    scene.fill(load, |scene, number| {
+        let block = scene.below(mib << 20 >> 12);
+        scene.write(ino, block * BLOCK_SIZE as u64, &vec![number as u8; BLOCK_SIZE]);
+        if number % synced == 0 {
+            scene.sync(ino);
+        }
+    });
+}
+
+/// Creates files of `len` bytes, with a sync after every `synced` of them.
+fn create(load: &str, len: usize, synced: u64) {
+    let bytes = vec![5; len];
+    Scene::new().fill(load, |scene, number| {
+        let ino = scene.create(format!("file-{number:08}").as_bytes()).ino;
+        scene.write(ino, 0, &bytes);
+        if number % synced == 0 {
+            scene.sync(ino);
+        }
+        scene.volume.forget(ino, 1);
+    });
+}
+
+// One after the other: a machine may not have the memory for two at once.
+#[test]
+fn a_log_is_rolled_forward_in_time_and_within_the_budgets() {
+    if let Ok(load) = env::var(LOAD) {
+        return recover(&load);
+    }
+    overwrite("overwriting at random, a sync after each block", 1);
+    overwrite("overwriting at random, a sync after 64 blocks", 64);
+    create("creating empty files, a sync after each", 0, 1);
+    create("creating files of 4 KiB, a sync after each", 4 << 10, 1);
+    create("creating files of 16 KiB, a sync after 64", 16 << 10, 64);
+}

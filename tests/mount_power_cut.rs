@@ -1,0 +1,145 @@
+//! The power goes under load: what is on the device at any moment mounts, is clean, and holds what had
+//! been synced before.
+//!
+//! `SFS_CUTS` is how often for each device and cache (2), `SFS_SEED` repeats a run's choices; when the
+//! threads of a load come round is not among them.
+
+#[path = "mount_power_cut/cut.rs"]
+mod cut;
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+#[path = "mount_power_cut/load.rs"]
+mod load;
+
+use std::env;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use cut::{Recorded, Reflinks};
+use harness::{CACHES, Random, Volume, can_mount, wait_until};
+use load::{Ledger, Loads, verify};
+
+const CUTS: u64 = 2;
+
+/// Small, so that the cleaner runs.
+const SIZE: &str = "96M";
+
+/// Syncs between two cuts, at most.
+const SYNCS_MAX: u64 = 150;
+
+fn number(name: &str) -> Option<u64> {
+    let text = env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// Cuts and seed, from the environment.
+fn choices() -> (u64, Random) {
+    let cuts = number("SFS_CUTS").unwrap_or(CUTS);
+    let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
+    let seed = number("SFS_SEED").unwrap_or_else(clock);
+    println!("replay: SFS_SEED={seed} SFS_CUTS={cuts} cargo test --test mount_power_cut");
+    (cuts, Random(seed))
+}
+
+#[test]
+fn mounted_files_outlive_power_cuts_at_any_moment() {
+    if !can_mount() {
+        return;
+    }
+    let Some(reflinks) = Reflinks::new() else {
+        eprintln!("skipped: no filesystem with reflinks");
+        return;
+    };
+    let (cuts, mut random) = choices();
+    for cache in CACHES {
+        let below = Volume::below(&reflinks.dir, SIZE);
+        let image = below.device.clone();
+        let Some(volume) = below.looped() else { return };
+        let to = reflinks.dir.join("cut");
+        run(&volume, cache, cuts, &mut random, &to, |_| reflinks.cut(&image, &to));
+    }
+}
+
+#[test]
+fn mounted_files_outlive_power_cuts_that_lose_requests() {
+    if !can_mount() {
+        return;
+    }
+    let (cuts, mut random) = choices();
+    for cache in CACHES {
+        let made = Volume::new(SIZE);
+        let mut recorded = Recorded::new(&made.device);
+        let volume = Volume::existing(recorded.path.clone());
+        let to = made.scratch.path().join("cut");
+        run(&volume, cache, cuts, &mut random, &to, |random| recorded.cut(random, &to));
+    }
+}
+
+/// Runs all loads on `volume`, and cuts it while they run; `to` is where `cut` puts what is left.
+fn run(
+    volume: &Volume,
+    cache: &str,
+    cuts: u64,
+    random: &mut Random,
+    to: &Path,
+    mut cut: impl FnMut(&mut Random),
+) {
+    let mount = volume.mount(&format!("{cache},commit=1,checkpoint=1"));
+    Loads::make_directories(&mount.dir);
+    let (loads, seed) = (Loads::default(), random.next());
+    thread::scope(|scope| {
+        for load in Loads::ALL {
+            let (loads, dir) = (&loads, &mount.dir);
+            scope.spawn(move || {
+                let _watch = Watch(loads);
+                load(loads, dir, seed);
+            });
+        }
+        let _stop = Stop(&loads);
+        for number in 0..cuts {
+            let goal = loads.ledger().acknowledged + random.below(SYNCS_MAX);
+            wait_until("the loads", || loads.is_over() || loads.ledger().acknowledged >= goal);
+            thread::sleep(Duration::from_micros(random.below(20_000)));
+            assert!(!loads.is_over(), "a load has failed");
+            let before = loads.ledger();
+            cut(random);
+            let ledger = before.until(&loads.ledger());
+            println!("cut {number}, {cache}: {} syncs before it", ledger.acknowledged);
+            examine(to, cache, &ledger);
+        }
+    });
+    mount.unmount();
+    volume.check();
+}
+
+/// The loads end when this does, whatever the reason.
+struct Stop<'a>(&'a Loads);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// All loads end when one of them panics.
+struct Watch<'a>(&'a Loads);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
+/// What a cut has left in the file `image` is clean before and after a mount has recovered it, and
+/// holds what it must.
+fn examine(image: &Path, cache: &str, ledger: &Ledger) {
+    let left = Volume::existing(image.to_owned());
+    left.check();
+    let mount = left.mount(cache);
+    verify(&mount.dir, ledger);
+    mount.unmount();
+    left.check();
+}
