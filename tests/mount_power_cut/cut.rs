@@ -236,7 +236,7 @@ impl Filesystem for OneFile {
         reply: ReplyWrite,
     ) {
         let mut blocks = Block::zeroed(data.len() / BLOCK_SIZE);
-        assert!(data.len() % BLOCK_SIZE == 0, "SFS writes whole blocks");
+        assert!(data.len().is_multiple_of(BLOCK_SIZE), "SFS writes whole blocks");
         Block::bytes_of_mut(&mut blocks).copy_from_slice(data);
         match self.0.write(offset / BLOCK_SIZE as u64, &[&blocks], Stream::default()) {
             Ok(()) => reply.written(data.len() as u32),
