@@ -133,6 +133,11 @@ impl NodeHeader {
     pub fn checksum_of(bytes: &[u8; BLOCK_SIZE]) -> u32 {
         RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checksum.get())
     }
+
+    /// The number of the checkpoint that a node which verifies was written for.
+    pub fn checkpoint_of(bytes: &[u8; BLOCK_SIZE]) -> u64 {
+        RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checkpoint.get())
+    }
 }
 
 const _: () = assert!(size_of::<RawHeader>() == NodeHeader::LEN);

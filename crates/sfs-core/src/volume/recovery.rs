@@ -61,12 +61,11 @@ impl Volume {
         volume.clock.start(now);
         volume.load_usage(record.blocks_written)?;
         volume.meta.write().restore_policies(&record.policies);
-        let other_damaged = damage.is_some();
         volume.roll_forward(damage)?;
         volume.find_orphans()?;
         if !volume.options.read_only {
             volume.settle_down()?;
-            volume.begin_life(&record, other_damaged)?;
+            volume.begin_life(record)?;
         }
         Ok(volume)
     }
@@ -82,7 +81,7 @@ impl Volume {
     /// What was rolled forward becomes part of a checkpoint, and the chain of chunks goes on from a
     /// number that no earlier mount has used: a chunk that a crash left behind, of a batch that is
     /// not whole say, cannot fit, even if this mount writes again what an earlier one had written.
-    fn begin_life(&self, last: &CheckpointRecord, other_damaged: bool) -> Result<()> {
+    fn begin_life(&self, last: CheckpointRecord) -> Result<()> {
         let mut log = self.log.lock();
         self.close_heads(&mut log);
         let previous = log.previous;
@@ -90,16 +89,12 @@ impl Volume {
         match self.checkpoint(&mut log, false) {
             Err(Error::NoSpace) => {
                 // Nothing was written; the first commit will make room. Until then the chain goes on
-                // from the last checkpoint, also where it leads past the nodes of one that a crash
-                // cut short: its slot may not look as if that one had been lost.
+                // from the last checkpoint, also past nodes whose checkpoint never was durable. Their
+                // number is used up, so that they are not taken for those of the next one, should a
+                // crash tear its slot.
                 log.previous = previous;
-                if other_damaged {
-                    log.checkpoint = last.number + 1;
-                    self.write_record(&CheckpointRecord {
-                        number: log.checkpoint,
-                        ..last.clone()
-                    })?;
-                }
+                log.checkpoint = last.number + 1;
+                self.write_record(&CheckpointRecord { number: log.checkpoint, ..last })?;
                 Ok(())
             }
             other => other,
@@ -151,9 +146,10 @@ impl Volume {
     fn roll_forward(&self, mut damage: Option<Error>) -> Result<()> {
         let mut log = self.log.lock();
         let mount = log.mount_count + u64::from(self.options.read_only);
+        let number = log.checkpoint + 1;
         let is_lost = |position: &Position| -> Result<bool> {
-            Ok(self.was_durable(position.clone())?
-                || self.was_durable(position.clone().begun(mount))?)
+            Ok(self.was_durable(number, position.clone())?
+                || self.was_durable(number, position.clone().begun(mount))?)
         };
         loop {
             let position = Position::end_of(&log);
@@ -175,12 +171,11 @@ impl Volume {
         }
     }
 
-    /// Whether the nodes of a checkpoint come next, and after them what is only written when the
-    /// checkpoint is durable.
-    fn was_durable(&self, position: Position) -> Result<bool> {
-        let of_nodes = |entry: &SummaryEntry| matches!(entry, SummaryEntry::Node { .. });
+    /// Whether the nodes of checkpoint `number` come next, and after them what is only written when
+    /// it is durable.
+    fn was_durable(&self, number: u64, position: Position) -> Result<bool> {
         Ok(match self.next_batch(position)? {
-            Some((batch, position)) if batch[0].entries.iter().any(of_nodes) => {
+            Some((batch, position)) if self.checkpoint_of(&batch[0])? == Some(number) => {
                 self.next_batch(position)?.is_some()
             }
             _ => false,

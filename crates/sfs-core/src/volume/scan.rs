@@ -64,6 +64,16 @@ impl Volume {
         }
     }
 
+    /// The checkpoint whose nodes a whole chunk has, if it has any.
+    pub(super) fn checkpoint_of(&self, chunk: &ChunkSummary) -> Result<Option<u64>> {
+        if !matches!(chunk.entries.first(), Some(SummaryEntry::Node { .. })) {
+            return Ok(None);
+        }
+        let mut node = Block::new_vec_zeroed(1).expect("memory for a block");
+        self.device.read(chunk.header.address + chunk.summary_blocks() as u64, &mut node)?;
+        Ok(Some(NodeHeader::checkpoint_of(&node[0].0)))
+    }
+
     /// Owner of each block of `segment`, by address, as its chunks say.
     pub(super) fn segment_entries(&self, segment: u32) -> Result<Vec<(u64, SummaryEntry)>> {
         let layout = &self.superblock.layout;

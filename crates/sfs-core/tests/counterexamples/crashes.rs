@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::format::ROOT_INO;
+use sfs_core::format::{Layout, ROOT_INO, Timestamp};
 use sfs_core::request::{Options, RenameMode, Work};
-use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
+use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream, image_after};
 
 use crate::rig::{
     NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
@@ -152,4 +152,98 @@ fn a_mount_makes_durable_what_it_read_before_it_writes() {
     drop(open(&device));
     let events = device.take_events();
     assert!(matches!(events.first(), Some(Event::Flush)), "{:?}", events.first());
+}
+
+/// A full volume of many small files, most of whose leaves are dirty, and the requests that led there
+/// from what it was before. The last are those of a checkpoint, which takes most of the room.
+fn before_a_large_checkpoint(segments: u64) -> (RamDevice, Vec<Event>) {
+    let device =
+        Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(segments)), Keep::Contents));
+    format(&device, 32);
+    let volume = open(&device);
+    let large = create(&volume, "large");
+    for block in 0..225 {
+        write(&volume, large, block, &[7; 4096]).unwrap();
+    }
+    let mut files = Vec::new();
+    while volume.space().free_blocks * 5 > volume.space().total_blocks {
+        files.push(create(&volume, &format!("{:0200}", files.len())));
+        write(&volume, *files.last().unwrap(), 0, &[1; 900]).unwrap();
+        if files.len() % 64 == 0 {
+            volume.sync_all().unwrap();
+        }
+    }
+    volume.sync_all().unwrap();
+    let base = device.inner().snapshot();
+    device.take_events();
+    let mut random = Random(59);
+    for round in 0..20 {
+        for _ in 0..1 + random.below(300) {
+            let file = files[random.below(files.len() as u64) as usize];
+            // Some are refused: what a checkpoint will write has taken the room.
+            drop(write(&volume, file, 0, &[round; 900]));
+        }
+        volume.sync_all().unwrap();
+    }
+    volume.unlink(ROOT_INO, b"large", &caller()).unwrap();
+    volume.forget(large, 1);
+    volume.sync_all().unwrap();
+    volume.work(Timestamp { secs: NOW.secs + 31, ..NOW }).unwrap();
+    drop(volume);
+    (base, device.take_events())
+}
+
+/// Which of `events` write a checkpoint slot, and where.
+fn slot_writes(events: &[Event], segments: u64) -> Vec<(usize, u64)> {
+    let slots = Layout::new(blocks_for(segments), 32, 0).expect("it fits").slots;
+    let slot = |event: &Event| match event {
+        Event::Write { extent, .. } if slots.contains(&extent.address) => Some(extent.address),
+        _ => None,
+    };
+    events.iter().enumerate().filter_map(|(at, event)| Some((at, slot(event)?))).collect()
+}
+
+/// The power went before a checkpoint's slot was written, or in the middle of it. The next mount had
+/// no room for its own checkpoint and went on after the nodes of that one; when the power went in the
+/// middle of its first slot, what it had written looked as if the torn one had been durable, and the
+/// volume was refused.
+#[test]
+fn a_mount_without_room_does_not_make_an_older_checkpoint_look_lost() {
+    let (mut without_room, mut torn_later) = (0, 0);
+    for segments in 90..98 {
+        let (base, events) = before_a_large_checkpoint(segments);
+        let tear = |image: &RamDevice, slot: u64| {
+            image.write(slot, &[&[Block([0xa5; 4096])]], Stream(0)).expect("RAM");
+        };
+        let Some(&(at, slot)) = slot_writes(&events, segments).last() else { continue };
+        for is_torn in [false, true] {
+            let first = image_after(&base, &events[..at]);
+            if is_torn {
+                tear(&first, slot);
+            }
+            let device = Arc::new(RecordingDevice::new(first.snapshot(), Keep::Contents));
+            let volume = open(&device);
+            if volume.counters().checkpoints > 0 {
+                continue;
+            }
+            without_room += 1;
+            create(&volume, "new");
+            if volume.sync_all().is_err() {
+                continue;
+            }
+            let synced = device.event_count();
+            volume.close().unwrap();
+            let events = device.take_events();
+            for (at, slot) in slot_writes(&events, segments) {
+                let second = image_after(&first, &events[..at]);
+                tear(&second, slot);
+                torn_later += 1;
+                let said = format!("{segments} segments, torn {is_torn}, then at request {at}");
+                let volume = Volume::open(Arc::new(second), Options::default(), NOW)
+                    .unwrap_or_else(|error| panic!("{said}: {error}"));
+                assert!(at < synced || volume.lookup(ROOT_INO, b"new").is_ok(), "{said}");
+            }
+        }
+    }
+    assert!(without_room > 0 && torn_later > without_room, "{without_room}, {torn_later}");
 }
