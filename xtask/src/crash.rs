@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// States that `cargo xtask test` looks at: about a minute's worth.
-pub(crate) const STATES_SHORT: u64 = 60_000;
+pub(crate) const STATES_SHORT: u64 = 30_000;
 
 /// States for a night.
 pub(crate) const STATES_LONG: u64 = 1_000_000;
