@@ -2,7 +2,11 @@
 //! anyway, in their order. `cargo test -p sfs-sim --features mutants --test mutants -- --nocapture`
 //! prints how long it took.
 
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use sfs_core::mutant::{Mutant, release};
@@ -46,8 +50,23 @@ fn every_mutant_is_found() {
     begin();
     let wanted = std::env::var("SFS_MUTANT").ok();
     let is_wanted = |mutant: &Mutant| wanted.as_ref().is_none_or(|w| *w == format!("{mutant:?}"));
+    // A mutant is alive in its thread alone.
+    let waiting = Mutex::new(Mutant::ALL.into_iter().filter(is_wanted).enumerate());
+    let found = Mutex::new(BTreeMap::new());
+    let next = || waiting.lock().expect("no panic").next();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((place, mutant)) = next() {
+                    let row = row(mutant);
+                    found.lock().expect("no panic").insert(place, row);
+                }
+            });
+        }
+    });
     let rows: Vec<Result<String, Mutant>> =
-        Mutant::ALL.into_iter().filter(is_wanted).map(row).collect();
+        found.into_inner().expect("no panic").into_values().collect();
     rows.iter().flatten().for_each(|row| println!("{row}"));
     let survivors: Vec<Mutant> = rows.into_iter().filter_map(Result::err).collect();
     assert_eq!(survivors, [], "mutants that were not found");
