@@ -10,6 +10,7 @@ use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
 use super::handles::Handle;
+use crate::format::{INLINE_LEN_MAX, InodeFlags};
 use crate::log::Batch;
 use crate::meta::Meta;
 use crate::request::Space;
@@ -64,7 +65,9 @@ impl Volume {
     /// Blocks that new data may still have.
     fn headroom(&self, meta: &Meta) -> u64 {
         let dirty = self.dirty_blocks.load(Ordering::Relaxed) as u64;
-        let used = meta.usage.live_blocks() + dirty + dirty / 64 + meta.tree.dirty_count() as u64;
+        // A dirty node takes the place of the one that it was read from.
+        let new_nodes = meta.tree.dirty_count().saturating_sub(meta.tree.old_count()) as u64;
+        let used = meta.usage.live_blocks() + dirty + dirty / 64 + new_nodes;
         self.capacity().saturating_sub(used)
     }
 
@@ -90,6 +93,11 @@ impl Volume {
             return Ok(());
         }
         self.writable()?;
+        let inode = self.attributes(handle.ino)?;
+        let inline = inode.size.min(INLINE_LEN_MAX as u64);
+        if inode.flags.contains(InodeFlags::INLINE) && end <= inline {
+            return Ok(());
+        }
         let mut new_blocks = 0;
         for block in first..=last {
             let block = block as u32;
