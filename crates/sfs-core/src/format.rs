@@ -65,3 +65,6 @@ pub const FILE_BLOCKS_MAX: u64 = 1 << 32;
 
 /// Largest number of open heads, the metadata head included.
 pub const HEADS_MAX: usize = 9;
+
+/// No volume lives long enough to count so far; beyond, a forged number could make another overflow.
+pub const COUNT_MAX: u64 = 1 << 62;

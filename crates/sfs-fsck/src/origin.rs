@@ -37,11 +37,11 @@ impl Origin {
         let found = volume.checkpoint(&mut of_slots);
         findings.extend(&of_slots);
         let Some(record) = found else { return Ok(None) };
-        if volume.misses_checkpoint(&record, &of_slots)
-            && let Some((number, found)) = newer(volume, &record, listener)?
+        if Volume::misses_checkpoint(&of_slots)
+            && let Some(newer) = newer(volume, &record, listener)?
         {
-            findings.push(Finding::CheckpointLost { number });
-            return Ok(Some(Self::of_root(number, Some(found), 0)));
+            findings.push(Finding::CheckpointLost { number: newer.record.number });
+            return Ok(Some(newer));
         }
         let root = Some((record.root(), record.root_level));
         Ok(Some(Self { record, root, is_whole: true }))
@@ -83,19 +83,20 @@ fn newer(
     volume: &Volume<'_>,
     record: &CheckpointRecord,
     listener: Listener<'_>,
-) -> Result<Option<(u64, FoundRoot)>, FsckError> {
+) -> Result<Option<Origin>, FsckError> {
     let scan = Scan::take(volume, &[], u64::MAX, listener)?;
-    let Some((number, found)) = scan.best_root().filter(|(number, _)| *number > record.number)
-    else {
+    let Some((number, nodes)) = scan.roots.range(record.number + 1..).next_back() else {
         return Ok(None);
     };
+    let root = scan.best_root().filter(|(of, _)| of == number).map(|(_, root)| root);
     let mut view = View::new(volume, Some((record.root(), record.root_level)));
     let mut ignored = Findings::default();
     let usage = Usage::read(&view, &mut ignored);
     let none = Chunks::new();
     let rolled = roll_forward(&mut view, record, &usage, &none, &mut ignored, listener)?;
-    let is_durable = rolled.next_sequence < found.first_sequence || is_continued(volume, &found);
-    Ok(is_durable.then_some((number, found)))
+    let is_durable = rolled.next_sequence < nodes.first_sequence
+        || root.is_some_and(|root| is_continued(volume, &root));
+    Ok(is_durable.then(|| Origin::of_root(*number, root, scan.last_sequence)))
 }
 
 /// Whether a chunk follows the last of a checkpoint. A higher number alone says nothing: a batch that

@@ -5,20 +5,14 @@
 //! Never: reads a segment.
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, FIRST_INO, FORMAT_VERSION, HEADS_MAX,
-    Layout, SUPERBLOCK_ADDRESS, Superblock,
+    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, CheckpointRecord, Corruption, FIRST_INO, FORMAT_VERSION,
+    HEADS_MAX, Layout, SUPERBLOCK_ADDRESS, Superblock,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 use sfs_mkfs::signatures::{Ends, detect};
 
 use crate::findings::Copy;
 use crate::{Finding, Findings, FsckError};
-
-/// No count gets so far.
-const COUNT_END: u64 = 1 << 62;
-
-/// The checkpoint that mkfs writes; the other slot is empty then.
-const FIRST_CHECKPOINT: u64 = 2;
 
 /// A device with a volume on it.
 pub(crate) struct Volume<'a> {
@@ -102,21 +96,18 @@ impl<'a> Volume<'a> {
         Some(record)
     }
 
-    /// Whether the other slot should hold a checkpoint, and does not: so it is after a crash while it was
-    /// written, too. What mkfs has left empty holds zeros.
-    pub(crate) fn misses_checkpoint(&self, record: &CheckpointRecord, findings: &Findings) -> bool {
+    /// Whether a slot holds no checkpoint: so it is after a crash while it was written, too.
+    pub(crate) fn misses_checkpoint(findings: &Findings) -> bool {
         let invalid = |finding: &Finding| {
             matches!(
                 finding,
                 Finding::SlotInvalid { .. }
                     | Finding::Unreadable { .. }
+                    | Finding::CheckpointNumber { .. }
                     | Finding::CheckpointCounts { .. }
             )
         };
-        let other = self.layout().slots[((record.number + 1) % 2) as usize];
-        let is_empty = record.number <= FIRST_CHECKPOINT
-            && self.read(other, &mut Findings::default()).is_some_and(|b| *b == Block::ZERO);
-        !is_empty && findings.kept().iter().any(invalid)
+        findings.kept().iter().any(invalid)
     }
 
     fn check_heads(&self, record: &CheckpointRecord, findings: &mut Findings) {
@@ -146,7 +137,7 @@ fn has_sound_counts(record: &CheckpointRecord) -> bool {
     ];
     record.next_sequence > 0
         && record.next_ino >= FIRST_INO
-        && counts.iter().all(|count| *count < COUNT_END)
+        && counts.iter().all(|count| *count < COUNT_MAX)
 }
 
 fn same_place(head: &sfs_core::format::HeadRecord, other: &sfs_core::format::HeadRecord) -> bool {

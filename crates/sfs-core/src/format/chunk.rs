@@ -8,7 +8,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, History, Structure};
+use super::{COUNT_MAX, Corruption, CorruptionKind, History, Structure};
 use crate::mutant::{Mutant, mutated};
 
 const MAGIC: [u8; 4] = *b"SFSc";
@@ -242,7 +242,7 @@ impl ChunkSummary {
         {
             return Err(wrong(CorruptionKind::Length));
         }
-        if raw.flags & !FLAG_END != 0 {
+        if raw.flags & !FLAG_END != 0 || raw.sequence.get() >= COUNT_MAX {
             return Err(wrong(CorruptionKind::Value));
         }
         let raws =

@@ -8,7 +8,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, Structure};
+use super::{COUNT_MAX, Corruption, CorruptionKind, Structure};
 
 const MAGIC: [u8; 4] = *b"SFSn";
 
@@ -124,6 +124,9 @@ impl NodeHeader {
         }
         if raw.address.get() != pointer.address {
             return wrong(CorruptionKind::Address);
+        }
+        if raw.checkpoint.get() >= COUNT_MAX {
+            return wrong(CorruptionKind::Value);
         }
         Ok(Self { level: raw.level, item_count: raw.item_count.get() })
     }

@@ -10,9 +10,11 @@ use sfs_device::{Block, Device, Stream};
 
 use super::Volume;
 use super::policies;
+use super::recovery::read_checkpoints;
 use crate::Result;
 use crate::format::{
-    FIRST_INO, Inode, Key, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock, Timestamp, usage_key,
+    CheckpointRecord, FIRST_INO, Inode, Key, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock, Timestamp,
+    usage_key,
 };
 use crate::log::{Heads, Log};
 use crate::meta::Meta;
@@ -43,6 +45,8 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
     let volume = Volume::assemble(device.clone(), superblock.clone(), options, log, meta);
     volume.fill_first_tree(root);
     volume.checkpoint(&mut volume.log.lock(), true)?;
+    let (record, _) = read_checkpoints(&*device, superblock)?;
+    volume.write_record(&CheckpointRecord { number: record.number - 1, ..record })?;
 
     let block = Block(superblock.encode());
     let stream = Stream::default();

@@ -11,11 +11,12 @@ use sfs_device::{Block, Device};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
+use super::scan::ROOM_MIN;
 use crate::format::{
-    CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind,
-    FIRST_INO, FORMAT_VERSION, HEADS_MAX, ItemKind, Key, Layout, Mapping, MappingRun, RUN_BLOCKS,
-    SUPERBLOCK_ADDRESS, SegmentState, Structure, SummaryEntry, Superblock, Timestamp,
-    USAGE_PER_ITEM, UsageEntry, run_key, usage_key,
+    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, Change, CheckpointRecord, ChunkSummary, Corruption,
+    CorruptionKind, FIRST_INO, FORMAT_VERSION, HEADS_MAX, ItemKind, Key, Layout, Mapping,
+    MappingRun, RUN_BLOCKS, SUPERBLOCK_ADDRESS, SegmentState, Structure, SummaryEntry, Superblock,
+    Timestamp, USAGE_PER_ITEM, UsageEntry, run_key, usage_key,
 };
 use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::{Fault, Meta};
@@ -27,12 +28,6 @@ use crate::{Error, Result};
 
 /// No commit says more than this, in bytes: changes are written out long before.
 const DELTA_LEN_MAX: usize = 256 << 20;
-
-/// No volume lives long enough to count so far; beyond, a forged one could make a number overflow.
-const COUNT_MAX: u64 = 1 << 62;
-
-/// A chunk needs this much of a segment.
-const ROOM_MIN: u32 = 2;
 
 impl Volume {
     /// Opens the volume on `device`: loads its last checkpoint and rolls the log forward. Unless it
@@ -61,11 +56,11 @@ impl Volume {
         volume.clock.start(now);
         volume.load_usage(record.blocks_written)?;
         volume.meta.write().restore_policies(&record.policies);
-        volume.roll_forward(damage)?;
+        let is_begun = volume.roll_forward(damage)?;
         volume.find_orphans()?;
         if !volume.options.read_only {
             volume.settle_down()?;
-            volume.begin_life(record)?;
+            volume.begin_life(record, is_begun)?;
         }
         Ok(volume)
     }
@@ -81,21 +76,28 @@ impl Volume {
     /// What was rolled forward becomes part of a checkpoint, and the chain of chunks goes on from a
     /// number that no earlier mount has used: a chunk that a crash left behind, of a batch that is
     /// not whole say, cannot fit, even if this mount writes again what an earlier one had written.
-    fn begin_life(&self, last: CheckpointRecord) -> Result<()> {
+    ///
+    /// Before anything else the number of a checkpoint that was begun is used up by another copy of the
+    /// `last` record. Both slots are whole then, whatever happens to the nodes of the next; and where
+    /// one is not, the log leads to its nodes, or it is no crash that has damaged it.
+    fn begin_life(&self, last: CheckpointRecord, is_begun: bool) -> Result<()> {
         let mut log = self.log.lock();
         self.close_heads(&mut log);
+        if is_begun {
+            log.checkpoint = last.number + 1;
+            self.write_record(&CheckpointRecord { number: log.checkpoint, ..last })?;
+        }
         let previous = log.previous;
         log.previous = chain_of_mount(previous, log.mount_count);
         match self.checkpoint(&mut log, false) {
             Err(Error::NoSpace) => {
                 // Nothing was written; the first commit will make room. Until then the chain goes on
-                // from the last checkpoint, also past nodes whose checkpoint never was durable. Their
-                // number is used up, so that they are not taken for those of the next one, should a
-                // crash tear its slot.
+                // from the last checkpoint, and past the nodes of the one that was begun.
                 log.previous = previous;
-                log.checkpoint = last.number + 1;
-                self.write_record(&CheckpointRecord { number: log.checkpoint, ..last })?;
-                Ok(())
+                match self.next_batch(Position::end_of(&log))? {
+                    Some((nodes, next)) => self.go_on(&mut log, &nodes, next),
+                    None => Ok(()),
+                }
             }
             other => other,
         }
@@ -141,45 +143,82 @@ impl Volume {
         Ok(())
     }
 
-    /// Applies the batches since the checkpoint. `damage` to the other slot is what a crash has left
-    /// of a checkpoint, unless that was durable: what it alone said is missing then.
-    fn roll_forward(&self, mut damage: Option<Error>) -> Result<()> {
+    /// Applies the batches since the checkpoint, but for nodes at the end, whose checkpoint never was
+    /// durable: their place is free, or the next checkpoint might have none. `damage` to the other slot
+    /// is what a crash has left of a checkpoint, unless that was durable: what it alone said is missing
+    /// then. Says whether the next checkpoint had been begun.
+    fn roll_forward(&self, damage: Option<Error>) -> Result<bool> {
         let mut log = self.log.lock();
         let mount = log.mount_count + u64::from(self.options.read_only);
-        let number = log.checkpoint + 1;
-        let is_lost = |position: &Position| -> Result<bool> {
-            Ok(self.was_durable(number, position.clone())?
-                || self.was_durable(number, position.clone().begun(mount))?)
-        };
+        let (first, number) = (log.next_sequence, log.checkpoint + 1);
+        let (mut is_begun, mut is_lost) = (false, false);
         loop {
             let position = Position::end_of(&log);
-            match damage {
-                Some(damage) if is_lost(&position)? => return Err(damage),
-                other => damage = other,
+            if damage.is_some() {
+                for position in [position.clone(), position.clone().begun(mount)] {
+                    let Some(end) = self.nodes_of(number, position)? else { continue };
+                    is_begun = true;
+                    // What follows is only written when the checkpoint is durable.
+                    is_lost |= self.next_batch(end)?.is_some();
+                }
             }
-            let Some((batch, position)) = self.next_batch(position)? else { return Ok(()) };
-            for (segment, head) in position.opened {
-                self.open_found(&mut log, head, segment)?;
+            if is_lost {
+                break;
             }
-            let first = log.next_sequence;
-            log.heads = position.heads;
-            log.next_sequence = position.sequence;
-            log.previous = position.previous;
-            self.next_sequence.store(position.sequence, std::sync::atomic::Ordering::Relaxed);
-            log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
-            self.apply_batch(&batch, first)?;
+            let Some((batch, next)) = self.next_batch(position)? else { break };
+            if let Some(of) = self.checkpoint_of(&batch[0])? {
+                is_begun |= of == number;
+                if self.next_batch(next.clone())?.is_none() {
+                    break;
+                }
+            }
+            self.go_on(&mut log, &batch, next)?;
+        }
+        // No crash damages a slot to whose nodes the log does not lead.
+        if damage.is_some() && !is_begun {
+            let nodes = self.first_nodes_of(number, first)?;
+            is_lost = nodes.is_some_and(|nodes| nodes > log.next_sequence);
+        }
+        match damage {
+            Some(damage) if is_lost => Err(damage),
+            damage => Ok(is_begun || damage.is_some()),
         }
     }
 
-    /// Whether the nodes of checkpoint `number` come next, and after them what is only written when
-    /// it is durable.
-    fn was_durable(&self, number: u64, position: Position) -> Result<bool> {
-        Ok(match self.next_batch(position)? {
-            Some((batch, position)) if self.checkpoint_of(&batch[0])? == Some(number) => {
-                self.next_batch(position)?.is_some()
+    /// Applies the batch that ends at `next`.
+    fn go_on(&self, log: &mut Log, batch: &[ChunkSummary], next: Position) -> Result<()> {
+        for (segment, head) in next.opened {
+            self.open_found(log, head, segment)?;
+        }
+        let first = log.next_sequence;
+        log.heads = next.heads;
+        log.next_sequence = next.sequence;
+        log.previous = next.previous;
+        self.next_sequence.store(next.sequence, std::sync::atomic::Ordering::Relaxed);
+        log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
+        self.apply_batch(batch, first)
+    }
+
+    /// Where the nodes of checkpoint `number` end, if they come next.
+    fn nodes_of(&self, number: u64, position: Position) -> Result<Option<Position>> {
+        let Some((batch, end)) = self.next_batch(position)? else { return Ok(None) };
+        Ok((self.checkpoint_of(&batch[0])? == Some(number)).then_some(end))
+    }
+
+    /// The lowest number, from `first` on, of a chunk with nodes of checkpoint `number`, in any segment.
+    fn first_nodes_of(&self, number: u64, first: u64) -> Result<Option<u64>> {
+        let mut lowest = None;
+        for segment in 0..self.superblock.layout.segment_count {
+            for chunk in self.segment_chunks(segment) {
+                let chunk = chunk?;
+                let sequence = chunk.header.sequence;
+                let is_lower = sequence >= first && lowest.is_none_or(|lowest| sequence < lowest);
+                if is_lower && self.checkpoint_of(&chunk)? == Some(number) {
+                    lowest = Some(sequence);
+                }
             }
-            _ => false,
-        })
+        }
+        Ok(lowest)
     }
 
     /// `head` was found to have gone on in `segment`, the next that was Clean.
@@ -461,7 +500,7 @@ fn read_superblock(device: &dyn Device) -> Result<Superblock> {
 }
 
 /// The newest checkpoint that is sound, and what is wrong with the other slot.
-fn read_checkpoints(
+pub(super) fn read_checkpoints(
     device: &dyn Device,
     superblock: &Superblock,
 ) -> Result<(CheckpointRecord, Option<Error>)> {

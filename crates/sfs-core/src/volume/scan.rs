@@ -4,6 +4,8 @@
 //! Promises: a chunk that is given has a verified summary.
 //! Never: says whether it is part of the log.
 
+use std::iter;
+
 use sfs_device::Block;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -11,6 +13,9 @@ use super::Volume;
 use crate::Result;
 use crate::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry};
 use crate::mutant::{Mutant, mutated};
+
+/// A chunk needs this much of a segment.
+pub(super) const ROOM_MIN: u32 = 2;
 
 /// Blocks that are read at once to verify a chunk.
 const PIECE_BLOCKS: usize = 256;
@@ -76,22 +81,40 @@ impl Volume {
 
     /// Owner of each block of `segment`, by address, as its chunks say.
     pub(super) fn segment_entries(&self, segment: u32) -> Result<Vec<(u64, SummaryEntry)>> {
-        let layout = &self.superblock.layout;
-        let start = layout.segment_address(segment);
-        let (mut entries, mut next, mut sequence) = (Vec::new(), 0, 0);
-        while next + 2 <= layout.segment_blocks {
-            let room = layout.segment_blocks - next;
-            let address = start + u64::from(next);
-            let Some(chunk) = self.read_summary(address, room)? else { break };
-            // What an earlier life of the segment has left is older.
-            if chunk.header.sequence <= sequence {
-                break;
-            }
-            sequence = chunk.header.sequence;
-            let first = address + chunk.summary_blocks() as u64;
-            next += chunk.block_count() as u32;
+        let mut entries = Vec::new();
+        for chunk in self.segment_chunks(segment) {
+            let chunk = chunk?;
+            let first = chunk.header.address + chunk.summary_blocks() as u64;
             entries.extend((first..).zip(chunk.entries));
         }
         Ok(entries)
+    }
+
+    /// The summaries of `segment`, without what an earlier life of it has left, which is older.
+    pub(super) fn segment_chunks(
+        &self,
+        segment: u32,
+    ) -> impl Iterator<Item = Result<ChunkSummary>> {
+        let layout = &self.superblock.layout;
+        let (mut next, mut sequence) = (0, 0);
+        iter::from_fn(move || {
+            let room = layout.segment_blocks - next;
+            if room < ROOM_MIN {
+                return None;
+            }
+            let address = layout.segment_address(segment) + u64::from(next);
+            let chunk = match self.read_summary(address, room).transpose()? {
+                Ok(chunk) if chunk.header.sequence <= sequence => return None,
+                other => other,
+            };
+            match &chunk {
+                Ok(chunk) => {
+                    sequence = chunk.header.sequence;
+                    next += chunk.block_count() as u32;
+                }
+                Err(_) => next = layout.segment_blocks,
+            }
+            Some(chunk)
+        })
     }
 }
