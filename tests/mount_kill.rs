@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use harness::{CACHES, Random, Volume, can_mount, wait_until};
+use harness::{CACHES, Random, Volume, can_mount, content, wait_until};
 
 const KILLS: u64 = 5;
 const THREADS: u64 = 3;
@@ -48,14 +48,6 @@ struct Worker {
     overwritten: [[Range; OVERWRITTEN_BLOCKS as usize]; FILES],
     /// Records at the end of one file.
     appended: Range,
-}
-
-/// The bytes of version `version` of what `name` says; they begin with the version.
-fn content(name: &str, version: u64, len: usize) -> Vec<u8> {
-    let salt = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
-    let mut bytes = version.to_le_bytes().to_vec();
-    bytes.extend(Random(salt).bytes(len.saturating_sub(8)));
-    bytes
 }
 
 /// Length of a version of a replaced file: 8 bytes to 100 KB.

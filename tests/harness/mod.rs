@@ -298,3 +298,11 @@ impl Random {
         bytes
     }
 }
+
+/// The bytes of version `version` of what `name` says; they begin with the version.
+pub(crate) fn content(name: &str, version: u64, len: usize) -> Vec<u8> {
+    let salt = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
+    let mut bytes = version.to_le_bytes().to_vec();
+    bytes.extend(Random(salt).bytes(len.saturating_sub(8)));
+    bytes
+}

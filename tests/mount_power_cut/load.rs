@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::Random;
+use crate::harness::{Random, content};
 
 const BLOCK: usize = 4096;
 const FILES: usize = 4;
@@ -99,14 +99,6 @@ fn has(program: &str) -> bool {
         eprintln!("{program} is missing: the load is left out; apt-get install {package}");
     }
     there
-}
-
-/// The bytes of version `version` of what `name` says; they begin with the version.
-fn content(name: &str, version: u64, len: usize) -> Vec<u8> {
-    let salt = name.bytes().fold(version, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
-    let mut bytes = version.to_le_bytes().to_vec();
-    bytes.extend(Random(salt).bytes(len.saturating_sub(8)));
-    bytes
 }
 
 fn replaced_len(version: u64) -> usize {
