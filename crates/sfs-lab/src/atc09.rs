@@ -11,34 +11,14 @@ use sfs_lab::block_trace::BlockTrace;
 use sfs_lab::document::{Document, table};
 use sfs_lab::random::Random;
 use sfs_lab::svg::{self, Series};
-use sfs_ssd::ftl::{Layer, WearLevelling};
 use sfs_ssd::{
-    Arrivals, Cleaning, Config, Geometry, Profile, Queue, Request, RequestKind, Responses,
-    Scheduling, Ssd, Timing,
+    Arrivals, Cleaning, Config, Profile, Queue, Request, RequestKind, Responses, Scheduling, Ssd,
 };
 
 use crate::informed;
 use crate::simulate::with_bar;
 
 const PAGE: u64 = 4096;
-
-/// Single-level cells on a slow bus (FAST'09 paper, section 2.1).
-const TIMING: Timing = Timing {
-    read_ns: 25_000,
-    program_ns: 200_000,
-    erase_ns: 1_500_000,
-    transfer_ns: 100_000,
-    command_ns: 0,
-    link_kib_ns: 0,
-};
-
-/// Requests come when they come; any number waits.
-const FCFS: Queue = Queue {
-    scheduling: Scheduling::Fcfs,
-    depth: usize::MAX,
-    arrivals: Arrivals::Timed,
-    merging: false,
-};
 
 /// Table 2: sequential and random MB/s, of reads and of writes.
 const BANDWIDTHS: [(&str, [f64; 4]); 6] = [
@@ -104,62 +84,16 @@ fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Eight packages on channels of their own, `gang` of which work together, with pages of `stripe`
-/// flash pages: the paper's simulated device, with fewer blocks.
-fn eight(gang: u32, stripe: u32, blocks: u32) -> Config {
-    Config {
-        geometry: Geometry {
-            channels: 8,
-            packages: 1,
-            dies: 1,
-            planes: 1,
-            blocks,
-            flash_pages: 64,
-            flash_page_size: PAGE as u32,
-            gang,
-            stripe,
-            spare_permille: 250,
-        },
-        timing: TIMING,
-        layer: Layer::GREEDY,
-        wear: WearLevelling::Dynamic,
-        informed: true,
-        cleaning: None,
-    }
-}
-
 /// A device that is full, and does nothing.
 fn filled(config: &Config) -> Result<Ssd> {
-    let mut ssd = Ssd::new(config).context("too few spare blocks")?;
-    let page_size = ssd.geometry().page_size();
-    for page in 0..u64::from(ssd.geometry().pages()) {
-        ssd.serve(&Request::new(RequestKind::Write, page * page_size, page_size), 0);
-    }
-    ssd.reset_counters();
-    Ok(ssd)
-}
-
-/// When everything that the device was told has been done.
-fn idle_ns(ssd: &Ssd) -> u64 {
-    let slots = 0..ssd.geometry().slots();
-    slots.map(|slot| ssd.flash().free_ns(slot)).max().unwrap_or(0)
-}
-
-/// Mean response, in ms, of requests whose times count from when the device is idle.
-fn mean_ms(queue: &Queue, ssd: &mut Ssd, requests: impl Iterator<Item = Request>) -> f64 {
-    let mut responses = Responses::default();
-    let from_ns = idle_ns(ssd);
-    let later =
-        requests.map(|request| Request { arrival_ns: request.arrival_ns + from_ns, ..request });
-    queue.run(ssd, from_ns, later, |_, completion| responses.add(completion));
-    responses.mean_ms()
+    Ssd::filled(config).context("too few spare blocks")
 }
 
 /// MB/s of requests of `len` bytes, one after the other, `total` bytes in all.
 fn bandwidth(ssd: &mut Ssd, kind: RequestKind, len: u64, total: u64, random: bool) -> f64 {
     let mut draw = Random::new(1);
     let places = (ssd.capacity() / len) as u32;
-    let begun_ns = idle_ns(ssd);
+    let begun_ns = ssd.idle_ns();
     let mut now_ns = begun_ns;
     for no in 0..total / len {
         let place = if random { draw.below(places) } else { (no % u64::from(places)) as u32 };
@@ -187,7 +121,7 @@ fn bandwidths() -> Result<String> {
     let mut rows: Vec<Vec<String>> =
         BANDWIDTHS.iter().map(|(name, speeds)| line(name, *speeds)).collect();
     let named = ["ssd-h", "ssd-m", "ssd-l", "sandisk", "mtron", "sd"];
-    let mut configs = vec![("eight packages".to_owned(), eight(1, 1, 100))];
+    let mut configs = vec![("eight packages".to_owned(), Config::eight_packages(1, 1, 100))];
     for name in named {
         let profile = Profile::by_name(name).context("a profile")?.with_capacity(1 << 30);
         let shown = format!("{name}, {}", profile.layer);
@@ -218,7 +152,7 @@ fn swtf() -> Result<String> {
         "SWTF, ms",
         "shorter by (the paper: about 8%)",
     ]);
-    let config = eight(1, 1, 100);
+    let config = Config::eight_packages(1, 1, 100);
     let mut rows = Vec::new();
     for gap_ns in [400_000, 300_000, 250_000, 200_000, 150_000] {
         let requests = |pages: u32| {
@@ -233,9 +167,9 @@ fn swtf() -> Result<String> {
             })
         };
         let pages = config.geometry.pages();
-        let fcfs = mean_ms(&FCFS, &mut filled(&config)?, requests(pages));
-        let queue = Queue { scheduling: Scheduling::Swtf, ..FCFS };
-        let swtf = mean_ms(&queue, &mut filled(&config)?, requests(pages));
+        let fcfs = Queue::FCFS.respond(&mut filled(&config)?, requests(pages)).mean_ms();
+        let queue = Queue { scheduling: Scheduling::Swtf, ..Queue::FCFS };
+        let swtf = queue.respond(&mut filled(&config)?, requests(pages)).mean_ms();
         rows.push(vec![
             format!("{:.3}", f64::from(gap_ns) / 2e6),
             format!("{fcfs:.3}"),
@@ -256,13 +190,13 @@ fn alignment(document: Option<&Document>) -> Result<String> {
         "aligned / unaligned: paper",
         "ours",
     ]);
-    let config = eight(8, 8, 200);
-    let merging = Queue { merging: true, ..FCFS };
+    let config = Config::eight_packages(8, 8, 200);
+    let merging = Queue { merging: true, ..Queue::FCFS };
     let (mut rows, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
     for (no, sequential) in SEQUENTIAL.into_iter().enumerate() {
         let requests = || runs(config.geometry.capacity(), sequential);
-        let plain = mean_ms(&FCFS, &mut filled(&config)?, requests());
-        let aligned = mean_ms(&merging, &mut filled(&config)?, requests());
+        let plain = Queue::FCFS.respond(&mut filled(&config)?, requests()).mean_ms();
+        let aligned = merging.respond(&mut filled(&config)?, requests()).mean_ms();
         curves[0].push((sequential, ALIGNED[no] / UNALIGNED[no]));
         curves[1].push((sequential, aligned / plain));
         rows.push(vec![
@@ -317,15 +251,15 @@ fn macro_benchmarks(traces: &Path) -> Result<String> {
             eprintln!("skipped: there is no trace {}", path.display());
             continue;
         }
-        let config = eight(8, 8, 1);
+        let config = Config::eight_packages(8, 8, 1);
         let cluster = config.geometry.cluster_size();
         let trace = BlockTrace::open(&path)?.compact(cluster);
         let geometry = config.geometry.with_capacity(trace.end().next_multiple_of(cluster));
         let config = Config { geometry, ..config };
         let mean = |merging: bool| -> Result<f64> {
             let mut ssd = filled(&config)?;
-            let queue = Queue { depth: 32, arrivals: Arrivals::Eager, merging, ..FCFS };
-            let begun_ns = idle_ns(&ssd);
+            let queue = Queue { depth: 32, arrivals: Arrivals::Eager, merging, ..Queue::FCFS };
+            let begun_ns = ssd.idle_ns();
             let requests = trace.records.iter().map(|record| record.request());
             let ended_ns = queue.run(&mut ssd, begun_ns, requests, |_, _| {});
             Ok((ended_ns - begun_ns) as f64)
@@ -377,14 +311,15 @@ fn priorities(document: Option<&Document>) -> Result<String> {
 /// Mean responses of priority requests and of others, in ms: a tenth has priority.
 fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
     let cleaning = Cleaning { low_permille: 50, critical_permille: 20, priority_aware };
-    let mut ssd = filled(&Config { cleaning: Some(cleaning), ..eight(1, 1, 200) })?;
+    let mut ssd =
+        filled(&Config { cleaning: Some(cleaning), ..Config::eight_packages(1, 1, 200) })?;
     let pages = ssd.geometry().pages();
     let mut random = Random::new(11);
     for _ in 0..2 * pages {
         let offset = u64::from(random.below(pages)) * PAGE;
         ssd.serve(&Request::new(RequestKind::Write, offset, PAGE), 0);
     }
-    let from_ns = idle_ns(&ssd);
+    let from_ns = ssd.idle_ns();
     let mut at_ns = from_ns;
     let requests = (0..60_000).map(move |_| {
         at_ns += u64::from(random.below(800_000));
@@ -394,7 +329,7 @@ fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
         Request { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
     });
     let mut responses = [Responses::default(); 2];
-    let queue = Queue { scheduling: Scheduling::Swtf, ..FCFS };
+    let queue = Queue { scheduling: Scheduling::Swtf, ..Queue::FCFS };
     queue.run(&mut ssd, from_ns, requests, |request, completion| {
         responses[usize::from(!request.priority)].add(completion);
     });

@@ -10,7 +10,7 @@ use std::iter::Peekable;
 
 use serde::Serialize;
 
-use crate::{Completion, Request, RequestKind, Ssd};
+use crate::{Completion, Request, RequestKind, Responses, Ssd};
 
 /// Which of the waiting requests is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +51,26 @@ impl Queue {
     /// One request at a time.
     pub const SYNCHRONOUS: Queue =
         Queue { scheduling: Scheduling::Fcfs, depth: 1, arrivals: Arrivals::Eager, merging: false };
+
+    /// Requests come when they say and are served in that order; any number waits.
+    pub const FCFS: Queue = Queue {
+        scheduling: Scheduling::Fcfs,
+        depth: usize::MAX,
+        arrivals: Arrivals::Timed,
+        merging: false,
+    };
+
+    /// Serves `requests`, whose times of arrival count from when `ssd` is idle, and says how long they
+    /// took.
+    pub fn respond(&self, ssd: &mut Ssd, requests: impl IntoIterator<Item = Request>) -> Responses {
+        let mut responses = Responses::default();
+        let from_ns = ssd.idle_ns();
+        let later = requests
+            .into_iter()
+            .map(|request| Request { arrival_ns: request.arrival_ns + from_ns, ..request });
+        self.run(ssd, from_ns, later, |_, completion| responses.add(completion));
+        responses
+    }
 
     /// Serves `requests`, which are in the order of their arrival, from time `from_ns` on, and
     /// tells `done` of each. Returns when the last one ended.

@@ -27,6 +27,34 @@ pub struct Config {
     pub cleaning: Option<Cleaning>,
 }
 
+impl Config {
+    /// The simulated device of Rajimwale et al., with `blocks` erase blocks in each of its eight
+    /// packages: single-level cells, pages of 4 KiB, a quarter to spare, page-mapped. `gang` packages
+    /// work together, with pages of `stripe` flash pages.
+    pub fn eight_packages(gang: u32, stripe: u32, blocks: u32) -> Config {
+        let geometry = Geometry {
+            channels: 8,
+            packages: 1,
+            dies: 1,
+            planes: 1,
+            blocks,
+            flash_pages: 64,
+            flash_page_size: 4096,
+            gang,
+            stripe,
+            spare_permille: 250,
+        };
+        Config {
+            geometry,
+            timing: Timing::SLC,
+            layer: Layer::GREEDY,
+            wear: WearLevelling::Dynamic,
+            informed: true,
+            cleaning: None,
+        }
+    }
+}
+
 /// When a page-mapped device cleans in the background (Rajimwale et al., section 3.6), in
 /// thousandths of its clustered blocks that are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,6 +94,24 @@ impl Ssd {
             link_free_ns: 0,
             version: 0,
         })
+    }
+
+    /// A device every page of which was written once, in order, and which has counted nothing; `None`
+    /// as in [`Ssd::new`].
+    pub fn filled(config: &Config) -> Option<Ssd> {
+        let mut ssd = Ssd::new(config)?;
+        let page_size = ssd.page_size;
+        for page in 0..u64::from(ssd.geometry().pages()) {
+            ssd.serve(&Request::new(RequestKind::Write, page * page_size, page_size), 0);
+        }
+        ssd.reset_counters();
+        Some(ssd)
+    }
+
+    /// When everything that the device was told has been done.
+    pub fn idle_ns(&self) -> u64 {
+        let slots = 0..self.geometry().slots();
+        slots.map(|slot| self.flash.free_ns(slot)).max().unwrap_or(0)
     }
 
     /// Bytes that the host sees.

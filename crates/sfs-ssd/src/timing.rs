@@ -34,6 +34,16 @@ impl Timing {
         link_kib_ns: 0,
     };
 
+    /// Single-level cells on a slow bus (FAST'09 paper, section 2.1).
+    pub const SLC: Timing = Timing {
+        read_ns: 25_000,
+        program_ns: 200_000,
+        erase_ns: 1_500_000,
+        transfer_ns: 100_000,
+        command_ns: 0,
+        link_kib_ns: 0,
+    };
+
     /// Time that `bytes` take over the host's interface.
     pub fn link_ns(&self, bytes: u64) -> u64 {
         (bytes * self.link_kib_ns).div_ceil(1024)
