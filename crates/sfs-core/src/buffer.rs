@@ -15,7 +15,7 @@ use zerocopy::FromZeros;
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger memory is not kept.
 const CLASSES: usize = 9;
 
-/// Memory that is kept for the next use, in blocks, over all classes: 8 MiB.
+/// Memory that is kept for the next use in any case, in blocks, over all classes: 8 MiB.
 const KEPT_BLOCKS: usize = 2048;
 
 /// The pieces of memory of one class.
@@ -28,6 +28,8 @@ struct Shelves {
     kept: AtomicUsize,
     /// Bytes in buffers that hold dirty blocks.
     held: AtomicUsize,
+    /// Bytes that may be held and kept together.
+    budget: usize,
 }
 
 /// Where memory comes from and goes back to.
@@ -35,6 +37,16 @@ struct Shelves {
 pub(crate) struct Pool(Arc<Shelves>);
 
 impl Pool {
+    /// An empty pool. While dirty blocks come and go, as much is kept as they leave of `budget` bytes.
+    pub(crate) fn new(budget: usize) -> Self {
+        Self(Arc::new(Shelves { budget, ..Shelves::default() }))
+    }
+
+    /// Keeps no more than it would without a budget.
+    pub(crate) fn rest(&self) {
+        self.keep(KEPT_BLOCKS);
+    }
+
     /// Bytes that buffers of dirty blocks hold now.
     pub(crate) fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
@@ -55,13 +67,18 @@ impl Pool {
         Some(memory)
     }
 
-    /// What comes back is likely to be asked for next: if there is too much, that of which there is
-    /// most goes.
     fn give_back(&self, memory: Vec<Block>) {
         let Some(shelf) = self.0.free.get(class_of(memory.len())) else { return };
         self.0.kept.fetch_add(memory.len(), Ordering::Relaxed);
         shelf.lock().push(memory);
-        while self.0.kept.load(Ordering::Relaxed) > KEPT_BLOCKS {
+        let free = self.0.budget.saturating_sub(self.held()) / BLOCK_SIZE;
+        self.keep(KEPT_BLOCKS.max(free));
+    }
+
+    /// Keeps no more than `most` blocks. What comes back is likely to be asked for next: if there is too
+    /// much, that of which there is most goes.
+    fn keep(&self, most: usize) {
+        while self.0.kept.load(Ordering::Relaxed) > most {
             let blocks = |class: &usize| self.0.free[*class].lock().len() << class;
             let fullest = (0..CLASSES).max_by_key(blocks);
             let Some(_gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
@@ -196,6 +213,23 @@ mod tests {
         let shelves =
             pool.0.free.iter().map(|shelf| shelf.lock().iter().map(Vec::len).sum::<usize>());
         assert_eq!(shelves.sum::<usize>(), kept());
+    }
+
+    #[test]
+    fn dirty_blocks_find_again_what_they_leave_of_the_budget() {
+        let budget = 4 * KEPT_BLOCKS;
+        let pool = Pool::new(budget * BLOCK_SIZE);
+        let buffers = |count| (0..count).map(|_| Buffer::new(1, &pool)).collect::<Vec<_>>();
+        let kept = || pool.0.kept.load(Ordering::Relaxed);
+        let all = buffers(budget);
+        let some = buffers(100);
+        drop(all);
+        assert!(kept() + 100 <= budget && kept() > budget - 200, "{}", kept());
+        let again = buffers(kept());
+        assert_eq!(kept(), 0, "nothing was asked of the system");
+        drop((some, again));
+        pool.rest();
+        assert_eq!(kept(), KEPT_BLOCKS);
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl Volume {
         meta: Meta,
     ) -> Self {
         let next_sequence = AtomicU64::new(log.next_sequence);
+        let pool = Pool::new(options.write_buffer);
         Self {
             device,
             hasher: NameHasher::new(superblock.hash_key),
@@ -137,7 +138,7 @@ impl Volume {
             dirty_files: Mutex::default(),
             ordered_files: Mutex::default(),
             dirty_blocks: AtomicUsize::new(0),
-            pool: Pool::default(),
+            pool,
             cleaner: Mutex::default(),
             unfit: Mutex::default(),
             discards: Mutex::default(),

@@ -165,6 +165,9 @@ impl Volume {
         }
         self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
         let waits = self.clock.due.lock().waiting.is_some();
+        if !waits {
+            self.pool.rest();
+        }
         Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
     }
 
