@@ -54,20 +54,33 @@ pub(super) enum Need {
 
 /// Watches whether cleaning gains anything. It is reckoned over several rounds, for one may gain
 /// what the checkpoint after it takes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Vain {
-    /// Most blocks of room so far.
+    /// Most room so far.
     most: usize,
     /// Rounds in a row that did not bring more.
     rounds: u32,
+    /// After so many it is given up.
+    rounds_max: u32,
+}
+
+impl Default for Vain {
+    fn default() -> Self {
+        Self::after(VAIN_ROUNDS_MAX)
+    }
 }
 
 impl Vain {
-    /// There are `blocks` of room now; says whether another round is worth while.
-    pub(super) fn note(&mut self, blocks: usize) -> bool {
-        self.rounds = if blocks > self.most { 0 } else { self.rounds + 1 };
-        self.most = self.most.max(blocks);
-        self.rounds < VAIN_ROUNDS_MAX
+    /// Gives up after `rounds_max` rounds in a row without gain.
+    pub(super) fn after(rounds_max: u32) -> Self {
+        Self { most: 0, rounds: 0, rounds_max }
+    }
+
+    /// There is so much `room` now; says whether another round is worth while.
+    pub(super) fn note(&mut self, room: usize) -> bool {
+        self.rounds = if room > self.most { 0 } else { self.rounds + 1 };
+        self.most = self.most.max(room);
+        self.rounds < self.rounds_max
     }
 }
 

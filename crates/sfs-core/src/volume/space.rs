@@ -117,6 +117,12 @@ impl Volume {
         self.checkpoint_reserve(meta, more + moved) + CLEANING_SEGMENTS
     }
 
+    /// Clean segments that a commit may open before it has made anything dirty.
+    pub(super) fn spare_segments(&self) -> usize {
+        let meta = self.meta.read();
+        meta.usage.clean_count().saturating_sub(self.cleaning_reserve(&meta, 0))
+    }
+
     /// Segments that should be Clean lest every group have its own head: below, all blocks go to one,
     /// and the reserve is enough for that.
     pub(super) fn comfort(&self, meta: &Meta) -> usize {

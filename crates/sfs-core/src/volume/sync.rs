@@ -13,11 +13,15 @@ use sfs_device::{BLOCK_SIZE, DeviceError};
 
 use super::Volume;
 use super::commit::{Progress, Request, Selection};
+use super::pacing::Vain;
 use crate::format::SummaryEntry;
 use crate::log::{Chunk, Log};
 use crate::meta::Fault;
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
+
+/// A commit for which there is no room is given up when it has been made so often in a row without gain.
+const COMMIT_TRIES: u32 = 2;
 
 /// Who waits for a flush.
 #[derive(Debug, Default)]
@@ -103,18 +107,20 @@ impl Volume {
     /// Writes out what `selection` says: in one batch if there is room for it, otherwise in several,
     /// making room between them.
     pub(super) fn commit(&self, log: &mut Log, selection: &Selection) -> Result<()> {
-        let mut tried = false;
+        let mut vain = Vain::after(COMMIT_TRIES);
         loop {
             match self.commit_some(log, &Request::of(selection)) {
-                Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => tried = false,
+                Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => {
+                    vain = Vain::after(COMMIT_TRIES);
+                }
                 Ok(_) => return Ok(()),
                 Err(Error::NoSpace) => {
-                    // A checkpoint also makes the next batch smaller: try again in any case.
+                    // What cleaning gains a checkpoint of the nodes that it made dirty may need, and
+                    // the room for that is there again when it has been written.
                     let more = self.make_room(log)?;
-                    if tried && !more {
+                    if !vain.note(self.spare_segments()) && !more {
                         return Err(Error::NoSpace);
                     }
-                    tried = true;
                 }
                 Err(error) => return Err(error),
             }
