@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use sfs_device::{Block, Device};
+use sfs_device::{Block, Device, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
@@ -94,13 +94,24 @@ impl Volume {
                 // Nothing was written; the first commit will make room. Until then the chain goes on
                 // from the last checkpoint, and past the nodes of the one that was begun.
                 log.previous = previous;
-                match self.next_batch(Position::end_of(&log))? {
-                    Some((nodes, next)) => self.go_on(&mut log, &nodes, next),
-                    None => Ok(()),
+                if let Some((nodes, next)) = self.next_batch(Position::end_of(&log))? {
+                    self.go_on(&mut log, &nodes, next)?;
                 }
+                self.cut_off(&log)
             }
             other => other,
         }
+    }
+
+    /// Removes chunks of a batch that is not whole and would come next: of two lives that have gone on from
+    /// the same chunk, only the later may be found.
+    fn cut_off(&self, log: &Log) -> Result<()> {
+        while let Some(chunk) = self.next_chunk(&mut Position::end_of(log))? {
+            let nothing = [Block::new_zeroed()];
+            self.device.write(chunk.header.address, &[&nothing], Stream::default())?;
+            self.device.flush()?;
+        }
+        Ok(())
     }
 
     /// Seals what groups have open that the placement policy of this mount does not have.
@@ -158,8 +169,7 @@ impl Volume {
                 for position in [position.clone(), position.clone().begun(mount)] {
                     let Some(end) = self.nodes_of(number, position)? else { continue };
                     is_begun = true;
-                    // What follows is only written when the checkpoint is durable.
-                    is_lost |= self.next_batch(end)?.is_some();
+                    is_lost |= self.goes_on(&end)?;
                 }
             }
             if is_lost {
@@ -197,6 +207,25 @@ impl Volume {
         self.next_sequence.store(next.sequence, std::sync::atomic::Ordering::Relaxed);
         log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
         self.apply_batch(batch, first)
+    }
+
+    /// Whether a chunk follows `end`, where the nodes of a checkpoint end: it is only written when that is
+    /// durable, and may be in a segment that is Clean since then.
+    fn goes_on(&self, end: &Position) -> Result<bool> {
+        let layout = &self.superblock.layout;
+        let heads = end.heads.iter().map(|(_, head)| (head.segment, head.next_block));
+        for (segment, block) in heads.chain((0..layout.segment_count).map(|segment| (segment, 0))) {
+            let room = layout.segment_blocks - block;
+            let address = layout.segment_address(segment) + u64::from(block);
+            if room >= ROOM_MIN
+                && let Some(chunk) = self.read_summary(address, room)?
+                && chunk.header.sequence == end.sequence
+                && chunk.header.previous == end.previous
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Where the nodes of checkpoint `number` end, if they come next.

@@ -278,3 +278,37 @@ fn a_checkpoint_that_rots_is_missed_also_when_the_log_before_it_is_gone() {
         }
     }
 }
+
+/// The newest checkpoint's slot has rotted, and the batch after its nodes had opened a segment that only
+/// this checkpoint made Clean. Seen from the older one that batch was nowhere, and a mount took the older
+/// state, of which nothing had been discarded or written over.
+#[test]
+fn what_follows_a_checkpoint_that_rots_is_found_in_what_it_let_go() {
+    let device = ram(64);
+    let options = Options { discard: false, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    let file = create(&volume, "f");
+    let fill = |mark: u8| {
+        for block in 0..800 {
+            write(&volume, file, block, &[mark; 4096]).unwrap();
+        }
+        volume.sync_all().unwrap();
+    };
+    let checkpoint = |after: i64| {
+        volume.work(Timestamp { secs: NOW.secs + after, ..NOW }).unwrap();
+    };
+    fill(1);
+    checkpoint(31);
+    fill(2);
+    checkpoint(62);
+    fill(3);
+    // mkfs wrote checkpoint 2, the mount 3 to 5.
+    assert_eq!(volume.counters().checkpoints, 3);
+    drop(volume);
+    let slot = Layout::new(blocks_for(64), 32, 0).expect("it fits").slots[1];
+    device.write(slot, &[&[Block([0xa5; 4096])]], Stream(0)).expect("RAM");
+    match Volume::open(device, Options::default(), NOW) {
+        Err(error) => assert!(error.to_string().contains("checkpoint"), "{error}"),
+        Ok(volume) => panic!("it mounts, and the file has {}", read(&volume, file, 0, 1)[0]),
+    }
+}
