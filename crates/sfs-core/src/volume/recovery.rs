@@ -169,7 +169,7 @@ impl Volume {
                 for position in [position.clone(), position.clone().begun(mount)] {
                     let Some(end) = self.nodes_of(number, position)? else { continue };
                     is_begun = true;
-                    is_lost |= self.goes_on(&end)?;
+                    is_lost |= self.is_followed(&end)?;
                 }
             }
             if is_lost {
@@ -209,9 +209,9 @@ impl Volume {
         self.apply_batch(batch, first)
     }
 
-    /// Whether a chunk follows `end`, where the nodes of a checkpoint end: it is only written when that is
+    /// Whether a chunk follows at `end`, where the nodes of a checkpoint end: it is only written when that is
     /// durable, and may be in a segment that is Clean since then.
-    fn goes_on(&self, end: &Position) -> Result<bool> {
+    fn is_followed(&self, end: &Position) -> Result<bool> {
         let layout = &self.superblock.layout;
         let heads = end.heads.iter().map(|(_, head)| (head.segment, head.next_block));
         for (segment, block) in heads.chain((0..layout.segment_count).map(|segment| (segment, 0))) {
