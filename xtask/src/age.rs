@@ -39,8 +39,11 @@ const METADATA_MAX: f64 = 0.10;
 /// Seconds from one commit of everything to the next: core's default.
 const COMMIT_SECONDS: f64 = 5.0;
 
-/// How often it is looked how many segments are empty.
+/// How often it is looked what waits for a checkpoint.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// One in so many segments is kept clean: the low watermark of core's `volume/pacing.rs`.
+const LOW_SHARE: u64 = 20;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -96,8 +99,8 @@ struct Overhead {
     nodes: f64,
     /// Users' writes from one commit of everything to the next.
     sync_interval: f64,
-    /// Segments that nothing lives in.
-    empty: f64,
+    /// Segments that nothing lives in, but that wait for a checkpoint.
+    drained: f64,
 }
 
 /// The volume under load.
@@ -177,7 +180,7 @@ impl<'a> Volume<'a> {
         let before = self.stat()?;
         let written = (options.times * options.size) << 30;
         // fio verifies at its end whatever it wrote last at each place.
-        let (job, empty) = self.watch_empty(|| {
+        let (job, drained) = self.watch_drained(|| {
             self.fio(&[
                 "--rw=randwrite",
                 "--bs=4k",
@@ -203,17 +206,17 @@ impl<'a> Volume<'a> {
             summaries: count("summary_bytes")? / (blocks + count("summary_bytes")?),
             nodes: count("metadata_bytes")? / blocks,
             sync_interval: job.write.iops * COMMIT_SECONDS,
-            empty,
+            drained,
         };
         let predicted = self.predict(load, options, &after.segments, written, &overhead)?;
         println!("{:.0} writes a second, the longest {longest:.3?}", job.write.iops);
         println!(
             "data {log:.3} per user byte (the simulator: {predicted:.3}), metadata {metadata:.3}, \
-             all {:.3}; {} checkpoints, {} segments cleaned, {:.1} empty",
+             all {:.3}; {} checkpoints, {} segments cleaned, {:.1} Drained on average",
             count("device_bytes_written")? / user,
             count("checkpoints")?,
             count("segments_cleaned")?,
-            overhead.empty,
+            overhead.drained,
         );
         check(
             outcome,
@@ -226,27 +229,26 @@ impl<'a> Volume<'a> {
         Ok(())
     }
 
-    /// Does `work`, and says how many segments were Clean or Drained, on average, while something was
-    /// written.
-    fn watch_empty<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    /// Does `work`, and says how many segments were Drained, on average, while something was written.
+    fn watch_drained<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
         let (end, ended) = mpsc::channel::<()>();
         thread::scope(|scope| {
             let watcher = scope.spawn(move || -> Result<f64> {
-                let (mut empty, mut written) = (Vec::new(), 0);
+                let (mut drained, mut written) = (Vec::new(), 0);
                 while ended.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     let stat = self.stat()?;
                     let bytes = stat.mount.counters.get("user_bytes_written").copied();
                     if bytes > Some(written) {
-                        empty.push(stat.segments.clean + stat.segments.drained);
+                        drained.push(stat.segments.drained);
                     }
                     written = bytes.unwrap_or(0);
                 }
-                Ok(empty.iter().sum::<u64>() as f64 / empty.len().max(1) as f64)
+                Ok(drained.iter().sum::<u64>() as f64 / drained.len().max(1) as f64)
             });
             let outcome = work();
             drop(end);
-            let empty = watcher.join().expect("it does not panic")?;
-            Ok((outcome?, empty))
+            let drained = watcher.join().expect("it does not panic")?;
+            Ok((outcome?, drained))
         })
     }
 
@@ -261,6 +263,7 @@ impl<'a> Volume<'a> {
     ) -> Result<f64> {
         let segments = is.clean + is.open + is.sealed + is.drained;
         let sizes = written as f64 / (self.blocks * BLOCK_LEN) as f64;
+        let reserve = segments / LOW_SHARE + overhead.drained.round() as u64;
         let flags = [
             ("--workload", load.to_owned()),
             ("--placement", options.policy.clone()),
@@ -269,7 +272,7 @@ impl<'a> Volume<'a> {
             ("--segments", segments.to_string()),
             ("--segment-blocks", is.blocks.to_string()),
             ("--live-blocks", self.blocks.to_string()),
-            ("--reserve-segments", format!("{:.0}", overhead.empty)),
+            ("--reserve-segments", reserve.to_string()),
             ("--summaries", overhead.summaries.to_string()),
             ("--nodes", overhead.nodes.to_string()),
             ("--sync-interval", format!("{:.0}", overhead.sync_interval)),
