@@ -24,6 +24,9 @@ mod read;
 mod rebuild;
 mod recovery;
 mod release;
+#[cfg(test)]
+mod rig;
+mod roll_forward;
 mod scan;
 mod seek;
 mod space;

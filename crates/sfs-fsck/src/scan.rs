@@ -28,9 +28,6 @@ const OLDER_MAX: usize = 4 << 20;
 const CHUNK_MAGIC: &[u8] = b"SFSc";
 const NODE_MAGIC: &[u8] = b"SFSn";
 
-/// Where the number of its checkpoint is in a node.
-const CHECKPOINT_FIELD: std::ops::Range<usize> = 24..32;
-
 /// Checkpoints whose highest nodes are remembered.
 const ROOTS_MAX: usize = 4;
 
@@ -215,8 +212,7 @@ impl<'l> Scan<'l> {
         }
         let Ok(header) = NodeHeader::verify(&block.0, volume.id(), pointer) else { return };
         let Ok(content) = node::decode(&block.0, header, pointer.address) else { return };
-        let field = block.0[CHECKPOINT_FIELD].try_into().expect("eight bytes");
-        let checkpoint = u64::from_le_bytes(field);
+        let checkpoint = NodeHeader::checkpoint_of(&block.0);
         if let Some(chunk) = chunk {
             self.add_root(checkpoint, (pointer, header.level), chunk);
         }
