@@ -27,7 +27,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::request::Release;
 use crate::{Error, Result};
 
-/// Out of how many times as many dirty blocks the largest groups are chosen.
+/// Files that are looked at for each block of the largest groups that is wanted.
 const CHOICE: usize = 2;
 
 /// What is going to be a batch, while it can still be given up.
@@ -59,15 +59,22 @@ impl Volume {
         request: &Request<'_>,
     ) -> std::result::Result<Built, Fault> {
         meta.begin_writing(self.superblock.layout.segment_blocks);
-        let (ordered, others) = self.select(request.selection);
         let released = match request.release {
             Releases::None => Vec::new(),
             _ => meta.usage.releasable(log.flushed, RELEASES_MAX),
         };
         let mut room = self.room(log, meta, request);
+        let (ordered, others) = self.select(request.selection, room);
         let Plan { files, mut chosen, progress } = loop {
-            let plan = self.plan(log, meta, request, (&ordered, &others), room)?;
-            if self.has_room(log, meta, &plan, request.reserve, released.len()) {
+            let mut plan = self.plan(meta, request, (&ordered, &others), room)?;
+            let fits =
+                |plan: &Plan<'_>| self.has_room(log, meta, plan, request.reserve, released.len());
+            if fits(&plan) {
+                break plan;
+            }
+            // There are not segments for all groups: one head takes everything.
+            plan::gather(&mut plan.chosen, roomiest(log, meta, &self.superblock.layout));
+            if fits(&plan) {
                 break plan;
             }
             if room == 0 {
@@ -108,14 +115,14 @@ impl Volume {
     /// What goes, `room` dirty blocks at most.
     fn plan<'a>(
         &self,
-        log: &Log,
         meta: &Meta,
         request: &Request<'_>,
         (ordered, others): (&'a [Arc<Handle>], &'a [Arc<Handle>]),
         room: usize,
     ) -> std::result::Result<Plan<'a>, Fault> {
+        // The largest groups are chosen from all that waits.
         let limit = match request.selection {
-            Selection::Largest(count) => room.min(count * CHOICE),
+            Selection::Largest(_) if room > 0 => usize::MAX,
             _ => room,
         };
         let (mut files, progress) = plan_files(meta, (ordered, room), (others, limit))?;
@@ -123,18 +130,15 @@ impl Volume {
             return Err(Error::NoSpace.into());
         }
         if let Selection::Largest(count) = request.selection {
-            plan::keep_largest(&mut files, *count);
+            plan::keep_largest(&mut files, room.min(*count));
         }
-        let mut chosen = self.choose(meta, &mut files, request)?;
-        if meta.usage.clean_count() < self.comfort(meta) {
-            let group = roomiest(log, meta, &self.superblock.layout);
-            plan::gather(&mut chosen, group);
-        }
+        let chosen = self.choose(meta, &mut files, request)?;
         Ok(Plan { files, chosen, progress })
     }
 
     /// The files whose data must go with the next delta, and the others that are selected.
-    fn select(&self, selection: &Selection) -> (Vec<Arc<Handle>>, Vec<Arc<Handle>>) {
+    /// Of those with the largest groups so many that there might be `room` for them.
+    fn select(&self, selection: &Selection, room: usize) -> (Vec<Arc<Handle>>, Vec<Arc<Handle>>) {
         let dirty = self.dirty_files.lock();
         let ordered = self.ordered_files.lock();
         let find = |ino: &u64| dirty.get(ino).cloned();
@@ -142,7 +146,9 @@ impl Volume {
         let others: Vec<Arc<Handle>> = match selection {
             Selection::All => dirty.values().cloned().collect(),
             Selection::Files(files) => files.iter().filter_map(find).collect(),
-            Selection::Largest(count) => dirty.values().take(count * CHOICE).cloned().collect(),
+            Selection::Largest(count) => {
+                dirty.values().take(room.min(count * CHOICE).max(1)).cloned().collect()
+            }
         };
         let others = others.into_iter().filter(|handle| !ordered.contains(&handle.ino));
         (first, others.collect())

@@ -123,8 +123,8 @@ impl Volume {
         meta.usage.clean_count().saturating_sub(self.cleaning_reserve(&meta, 0))
     }
 
-    /// Segments that should be Clean lest every group have its own head: below, all blocks go to one,
-    /// and the reserve is enough for that.
+    /// Segments that should be Clean so that every group can have its own head. With fewer, all blocks
+    /// may have to go to one, for which the reserve is enough.
     pub(super) fn comfort(&self, meta: &Meta) -> usize {
         self.cleaning_reserve(meta, 0) + COMMIT_SEGMENTS + usize::from(meta.placement.group_count())
     }

@@ -128,10 +128,12 @@ impl Volume {
         unless_full(self.commit(&mut log, &Selection::Files([ino].into())))
     }
 
-    /// Writes dirty blocks out when the write buffer is half full; waits for it when it is full.
+    /// Writes dirty blocks out when they take half of the write buffer, or it is nearly full with what
+    /// is under cleaning or on its way to the device; waits for it when it is full.
     pub(super) fn relieve(&self) -> Result<()> {
         let budget = self.options.write_buffer;
-        if self.pool.held() < budget / 2 {
+        let dirty = self.dirty_blocks.load(Ordering::Relaxed) * BLOCK_SIZE;
+        if dirty < budget / 2 && self.pool.held() < budget - budget / WRITE_OUT_SHARE {
             return Ok(());
         }
         let log =

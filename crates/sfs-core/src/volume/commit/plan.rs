@@ -240,35 +240,36 @@ pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
     files.retain(|file| !file.is_empty());
 }
 
-/// What a batch does to the `ordered` files and to the `others`, each with the number of blocks
-/// that there is room for.
+/// What a batch does to the `ordered` files and to the `others`: up to so many blocks of the former,
+/// and up to so many of both.
 pub(super) fn plan_files<'a>(
     meta: &Meta,
     ordered: (&'a [Arc<Handle>], usize),
     others: (&'a [Arc<Handle>], usize),
 ) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), Fault> {
-    let mut left = ordered.1;
     let mut progress = Progress::Done;
     let mut plans = Vec::with_capacity(ordered.0.len() + others.0.len());
-    let limited = |(handles, room): (&'a [Arc<Handle>], usize)| {
-        handles.iter().map(move |handle| (handle, room))
+    let mut planned = 0;
+    let limited = |(handles, limit): (&'a [Arc<Handle>], usize)| {
+        handles.iter().map(move |handle| (handle, limit))
     };
-    for (handle, room) in limited(ordered).chain(limited(others)) {
+    for (handle, limit) in limited(ordered).chain(limited(others)) {
+        let left = limit.saturating_sub(planned);
         if left == 0 {
             progress = Progress::More;
             break;
         }
         let data = handle.data();
         // The file's own item may be in a leaf of its own.
-        let limit = left.min(room).saturating_sub(1);
-        let fits = data.dirty.len() <= limit;
+        let left = left - 1;
+        let fits = data.dirty.len() <= left;
         if !fits {
             progress = Progress::More;
         }
-        if (fits || limit > 0)
-            && let Some(plan) = plan_file(meta, handle.ino, data, limit)?
+        if (fits || left > 0)
+            && let Some(plan) = plan_file(meta, handle.ino, data, left)?
         {
-            left -= plan.blocks.len() + 1;
+            planned += plan.blocks.len() + 1;
             plans.push(plan);
         }
     }
