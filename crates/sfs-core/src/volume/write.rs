@@ -37,8 +37,10 @@ enum State {
     Dirty(u32),
     /// It is on the device.
     Mapped(Mapping),
-    /// It is a hole or in the tree item; block writes of the file so far.
-    Unmapped(u64),
+    /// It is in the file's tree item; block writes of the file so far.
+    Inline(u64),
+    /// It is a hole; likewise.
+    Hole(u64),
 }
 
 impl Volume {
@@ -141,10 +143,7 @@ impl Volume {
         // The tail of the last block becomes visible: it has to be zero, and so be written.
         let partial = partial_blocks(&inode, size, size);
         let bases = self.read_bases(handle, &partial)?;
-        let holds_data = |base: &Base| {
-            let inline = inode.flags.contains(InodeFlags::INLINE);
-            inline || !matches!(base.state, State::Unmapped(_))
-        };
+        let holds_data = |base: &Base| !matches!(base.state, State::Hole(_));
         let meta = self.meta.read();
         if !has_form_of(&meta, handle.ino, &inode) {
             return Ok(false);
@@ -177,7 +176,12 @@ impl Volume {
         }
         self.consult(|txn| match crate::meta::mapping(txn.tree(), handle.ino, block)? {
             Some(mapping) => Ok(State::Mapped(mapping)),
-            None => Ok(State::Unmapped(txn.inode(handle.ino)?.write_count)),
+            None => {
+                let inode = txn.inode(handle.ino)?;
+                let is_inline = block == 0 && inode.flags.contains(InodeFlags::INLINE);
+                let state = if is_inline { State::Inline } else { State::Hole };
+                Ok(state(inode.write_count))
+            }
         })
     }
 
@@ -337,4 +341,30 @@ fn partial_blocks(inode: &Inode, offset: u64, end: u64) -> Vec<u32> {
     blocks.sort_unstable();
     blocks.dedup();
     blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_device::RamDevice;
+
+    use super::super::rig::{BLOCKS, create, new_volume, write};
+    use super::*;
+
+    /// A writer reads what is inline, waits, and meanwhile the file is cut to nothing and grows again:
+    /// it put back what had been cut off.
+    #[test]
+    fn what_was_inline_is_not_taken_for_the_hole_that_came_after() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let file = create(&volume, "f");
+        write(&volume, file, b"secret");
+        volume.sync_all().expect("RAM");
+        let handle = volume.handles.get(file);
+        let bases = volume.read_bases(&handle, &[0]).expect("RAM");
+        assert!(volume.bases_hold(&handle, &bases, &[0]).expect("RAM"));
+        for size in [0, 6] {
+            let _io = handle.io.write();
+            volume.set_size(&handle, size).expect("there is room");
+        }
+        assert!(!volume.bases_hold(&handle, &bases, &[0]).expect("RAM"));
+    }
 }
