@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
@@ -88,11 +88,24 @@ pub(crate) struct Handle {
     pub(crate) io: RwLock<()>,
     data: Mutex<FileData>,
     references: AtomicU64,
+    /// It was made without a name, and has not had one.
+    linkable: AtomicBool,
 }
 
 impl Handle {
     fn new(ino: u64) -> Self {
-        Self { ino, io: RwLock::new(()), data: Mutex::default(), references: AtomicU64::new(0) }
+        Self {
+            ino,
+            io: RwLock::new(()),
+            data: Mutex::default(),
+            references: AtomicU64::new(0),
+            linkable: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the file may get a name though it has none.
+    pub(crate) fn set_linkable(&self, linkable: bool) {
+        self.linkable.store(linkable, Ordering::Relaxed);
     }
 
     pub(crate) fn data(&self) -> MutexGuard<'_, FileData> {
@@ -152,6 +165,11 @@ impl Handles {
     /// Whether a caller knows `ino`.
     pub(crate) fn is_referenced(&self, ino: u64) -> bool {
         self.shard(ino).get(&ino).is_some_and(|h| h.references.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Whether `ino` may get a name though it has none.
+    pub(crate) fn is_linkable(&self, ino: u64) -> bool {
+        self.find(ino).is_some_and(|handle| handle.linkable.load(Ordering::Relaxed))
     }
 
     /// References that callers hold, over all files.

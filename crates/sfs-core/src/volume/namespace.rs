@@ -87,6 +87,26 @@ impl Volume {
         self.make_referenced(make)
     }
 
+    /// Makes a regular file that has no name yet, as if it were made in directory `parent`. A
+    /// reference to it is taken; [`Volume::link`] may give it a first name, and if none has when the
+    /// last reference goes, so does the file.
+    pub fn make_unnamed(&self, parent: u64, mode: u32, caller: &Caller) -> Result<Entry> {
+        let made = self.make_referenced(|txn| {
+            let directory = live_directory(txn, parent)?;
+            let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
+            let mut inode = Inode { links: 0, ..new_inode(mode, caller) };
+            if directory.mode & S_ISGID != 0 {
+                inode.gid = directory.gid;
+            }
+            let ino = txn.new_ino();
+            txn.put_inode(ino, &inode);
+            orphans::remember(txn, ino);
+            Ok(Entry { ino, inode })
+        })?;
+        self.handles.get(made.ino).set_linkable(true);
+        Ok(made)
+    }
+
     fn make_referenced(
         &self,
         make: impl Fn(&mut Txn<'_>) -> std::result::Result<Entry, Fault>,
@@ -132,7 +152,8 @@ impl Volume {
         Ok(Entry { ino, inode })
     }
 
-    /// Another name for `ino`. A reference to it is taken.
+    /// Another name for `ino`, or the first after [`Volume::make_unnamed`]. A reference to it is
+    /// taken.
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<Entry> {
         self.admit(0)?;
         let entry = self.transact(|txn| {
@@ -142,7 +163,10 @@ impl Volume {
                 return Err(Error::NotPermitted.into());
             }
             if inode.links == 0 {
-                return Err(Error::NotFound.into());
+                if !self.handles.is_linkable(ino) {
+                    return Err(Error::NotFound.into());
+                }
+                orphans::forget_cut(txn, ino);
             }
             let mut directory = live_directory(txn, parent)?;
             if directory::find(txn, self.hasher(), parent, name)?.is_some() {
@@ -158,6 +182,7 @@ impl Volume {
             Ok(Entry { ino, inode: self.inode_of(txn, ino)? })
         })?;
         self.handles.refer(ino);
+        self.handles.get(ino).set_linkable(false);
         Ok(entry)
     }
 

@@ -13,6 +13,7 @@ mod limits;
 mod races;
 mod sequences;
 mod space;
+mod unnamed;
 mod watchdog;
 
 use sfs_sim::model::{compare, content, digest, operation, pair, random, rig};
