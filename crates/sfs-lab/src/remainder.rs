@@ -79,6 +79,7 @@ fn experiment<'a>(
     Experiment {
         source,
         workload: workload.to_owned(),
+        warm_up_source: None,
         space: SpaceRequest {
             utilization: 0.85,
             live_segments: 512,

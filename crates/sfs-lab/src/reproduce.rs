@@ -73,6 +73,7 @@ impl Arguments {
         let source = Source::open(workload)?;
         let experiment = Experiment {
             source: &source,
+            warm_up_source: None,
             workload: workload.to_owned(),
             // The paper's cleaner begins at 95%.
             space: SpaceRequest {

@@ -29,6 +29,8 @@ pub struct Experiment<'a> {
     pub source: &'a Source,
     /// Name of the workload.
     pub workload: String,
+    /// What is written before measuring, if that is something else; a generator.
+    pub warm_up_source: Option<&'a Source>,
     /// The volume.
     pub space: SpaceRequest,
     /// The volume's own sizes instead.
@@ -81,7 +83,7 @@ impl Metadata {
 /// Told how far an experiment is: writes done, of so many.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-impl Experiment<'_> {
+impl<'a> Experiment<'a> {
     /// Carries it out.
     pub fn run(&self, progress: Progress<'_>) -> Result<Outcome> {
         let request = SpaceRequest { blocks: self.source.block_count(), ..self.space };
@@ -96,6 +98,9 @@ impl Experiment<'_> {
             bail!("users' blocks do not leave the reserve clean");
         }
         let dummies = (f64::from(space.blocks) * self.dummy) as u32;
+        if self.warm_up_source.is_some_and(|source| source.block_count().is_some()) {
+            bail!("the workload of the warm-up is a generator, not a trace");
+        }
         if dummies > space.blocks - 2 || self.source.block_count().is_some() && dummies > 0 {
             bail!("a generator needs two blocks beside the dummies, and a trace has its own");
         }
@@ -103,8 +108,19 @@ impl Experiment<'_> {
         let warm_up = (self.warm_up * blocks as f64) as u64;
         let total = warm_up + (self.measure * blocks as f64) as u64;
         let size = u64::from(space.segments) * u64::from(space.segment_blocks);
-        let mut stream = self.source.stream(space.blocks - dummies, self.seed);
-        let mut draw = || stream.next().behind(dummies);
+        let stream = |source: &'a Source| source.stream(space.blocks - dummies, self.seed);
+        let mut warming = self.warm_up_source.map(|source| (stream(source), warm_up));
+        let mut measured = stream(self.source);
+        let mut draw = || {
+            let operation = match &mut warming {
+                Some((stream, left)) if *left > 0 => {
+                    *left -= 1;
+                    stream.next()
+                }
+                _ => measured.next(),
+            };
+            operation.behind(dummies)
+        };
         let mut recorded = Vec::new();
         let mut future = None;
         let mut tick_log2 = policy::tick_blocks_log2(size);
@@ -136,6 +152,7 @@ impl Experiment<'_> {
         for block in 0..space.blocks {
             simulation.operate(Operation::write(block));
         }
+        simulation.start_counting();
         let mut recorded = recorded.into_iter().skip(space.blocks as usize);
         let mut next = || recorded.next().unwrap_or_else(&mut draw);
         let step = (blocks / 4).clamp(1, 1 << 20);

@@ -80,6 +80,9 @@ pub(crate) struct Arguments {
     /// Writes before measuring, in sizes of the users' space.
     #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
+    /// The workload of these; by default the one that is measured.
+    #[arg(long)]
+    warm_up_workload: Option<String>,
     /// Writes that are measured, in the same.
     #[arg(long, default_value_t = 5.0)]
     measure: f64,
@@ -110,7 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let source = Source::open(&arguments.workload)?;
-    let outcome = with_bar(|progress| arguments.experiment(&source).run(progress))?;
+    let warm_up = arguments.warm_up_workload.as_deref().map(Source::open).transpose()?;
+    let experiment = arguments.experiment(&source, warm_up.as_ref());
+    let outcome = with_bar(|progress| experiment.run(progress))?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&outcome)?);
     } else if arguments.csv {
@@ -129,9 +134,14 @@ impl Arguments {
         Some(Space { blocks, segment_blocks: self.segment_blocks, segments, reserve })
     }
 
-    fn experiment<'a>(&self, source: &'a Source) -> Experiment<'a> {
+    fn experiment<'a>(
+        &self,
+        source: &'a Source,
+        warm_up_source: Option<&'a Source>,
+    ) -> Experiment<'a> {
         Experiment {
             source,
+            warm_up_source,
             workload: self.workload.clone(),
             space: SpaceRequest {
                 utilization: self.utilization,

@@ -215,6 +215,7 @@ fn experiment<'a>(
     Experiment {
         source,
         workload: name.to_owned(),
+        warm_up_source: None,
         space: SpaceRequest {
             utilization: 0.85,
             live_segments,

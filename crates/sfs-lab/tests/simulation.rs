@@ -24,6 +24,7 @@ fn outcome(
     let mut experiment = Experiment {
         source: &source,
         workload: workload.into(),
+        warm_up_source: None,
         space: SMALL,
         exact: None,
         dummy: 0.0,
@@ -51,6 +52,28 @@ fn uniform_and_greedy_agree_with_the_closed_form() {
     let found = outcome.amplification_log;
     assert!((expected - 3.952).abs() < 0.02, "{expected}");
     assert!((found / expected - 1.0).abs() < 0.01, "{found}, and in theory {expected}");
+}
+
+#[test]
+fn filling_is_not_counted() {
+    let outcome = outcome("uniform", "none", Some("greedy"), |experiment| {
+        (experiment.warm_up, experiment.measure) = (0.0, 0.5);
+    });
+    assert_eq!(outcome.counters.user_writes, u64::from(outcome.space.blocks) / 2);
+}
+
+#[test]
+fn a_warm_up_may_be_another_workload() {
+    static HOT: Source = Source::Zipf(1.2);
+    let run = |warm_up| {
+        outcome("uniform", "sfs", None, |experiment| {
+            (experiment.warm_up_source, experiment.warm_up) = (Some(&HOT), warm_up);
+        })
+    };
+    assert_eq!(run(0.0).counters, {
+        outcome("uniform", "sfs", None, |experiment| experiment.warm_up = 0.0).counters
+    });
+    assert_ne!(run(3.0).counters, outcome("uniform", "sfs", None, |_| ()).counters);
 }
 
 #[test]
