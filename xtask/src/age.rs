@@ -39,11 +39,8 @@ const METADATA_MAX: f64 = 0.10;
 /// Seconds from one commit of everything to the next: core's default.
 const COMMIT_SECONDS: f64 = 5.0;
 
-/// How often it is looked what waits for a checkpoint.
+/// How often it is looked how many segments are empty.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
-
-/// One in so many segments is kept clean: the low watermark of core's `volume/pacing.rs`.
-const LOW_SHARE: u64 = 20;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -99,8 +96,8 @@ struct Overhead {
     nodes: f64,
     /// Users' writes from one commit of everything to the next.
     sync_interval: f64,
-    /// Segments that nothing lives in, but that wait for a checkpoint.
-    drained: f64,
+    /// Segments that nothing lives in.
+    empty: f64,
 }
 
 /// The volume under load.
@@ -128,8 +125,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Outcome> {
     let volume = Volume::fill(&programs, &dir, options.fill)?;
 
     let mut outcome = Outcome::default();
+    let mut before = None;
     for load in &options.loads {
-        volume.age(load, options, &mut outcome)?;
+        volume.age(load, before, options, &mut outcome)?;
+        before = Some(load.as_str());
     }
     Kind::Sfs.unmount(&programs, &dir)?;
     drop(guard);
@@ -173,14 +172,20 @@ impl<'a> Volume<'a> {
         Ok(serde_json::from_str(&json)?)
     }
 
-    /// Runs a load and looks at what it did.
-    fn age(&self, load: &str, options: &Options, outcome: &mut Outcome) -> Result<()> {
+    /// Runs a load after the one `before`, and looks at what it did.
+    fn age(
+        &self,
+        load: &str,
+        before: Option<&str>,
+        options: &Options,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         println!("\n-- {load}");
         let distribution = if load == "uniform" { "random" } else { load };
-        let before = self.stat()?;
+        let began = self.stat()?;
         let written = (options.times * options.size) << 30;
         // fio verifies at its end whatever it wrote last at each place.
-        let (job, drained) = self.watch_drained(|| {
+        let (job, empty) = self.watch_empty(|| {
             self.fio(&[
                 "--rw=randwrite",
                 "--bs=4k",
@@ -193,9 +198,8 @@ impl<'a> Volume<'a> {
         let after = self.stat()?;
         let count = |name: &str| -> Result<f64> {
             let of = |stat: &Stat| stat.mount.counters.get(name).copied();
-            let both = of(&after).zip(of(&before));
-            both.map(|(after, before)| (after - before) as f64)
-                .with_context(|| format!("no {name}"))
+            let both = of(&after).zip(of(&began));
+            both.map(|(after, began)| (after - began) as f64).with_context(|| format!("no {name}"))
         };
         let user = count("user_bytes_written")?;
         let metadata = count("metadata_bytes")? / user;
@@ -206,17 +210,18 @@ impl<'a> Volume<'a> {
             summaries: count("summary_bytes")? / (blocks + count("summary_bytes")?),
             nodes: count("metadata_bytes")? / blocks,
             sync_interval: job.write.iops * COMMIT_SECONDS,
-            drained,
+            empty,
         };
-        let predicted = self.predict(load, options, &after.segments, written, &overhead)?;
+        let predicted =
+            self.predict((before, load), options, &after.segments, written, &overhead)?;
         println!("{:.0} writes a second, the longest {longest:.3?}", job.write.iops);
         println!(
             "data {log:.3} per user byte (the simulator: {predicted:.3}), metadata {metadata:.3}, \
-             all {:.3}; {} checkpoints, {} segments cleaned, {:.1} Drained on average",
+             all {:.3}; {} checkpoints, {} segments cleaned, {:.1} empty",
             count("device_bytes_written")? / user,
             count("checkpoints")?,
             count("segments_cleaned")?,
-            overhead.drained,
+            overhead.empty,
         );
         check(
             outcome,
@@ -229,33 +234,34 @@ impl<'a> Volume<'a> {
         Ok(())
     }
 
-    /// Does `work`, and says how many segments were Drained, on average, while something was written.
-    fn watch_drained<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    /// Does `work`, and says how many segments were Clean or Drained, on average, while something was
+    /// written.
+    fn watch_empty<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
         let (end, ended) = mpsc::channel::<()>();
         thread::scope(|scope| {
             let watcher = scope.spawn(move || -> Result<f64> {
-                let (mut drained, mut written) = (Vec::new(), 0);
+                let (mut empty, mut written) = (Vec::new(), 0);
                 while ended.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     let stat = self.stat()?;
                     let bytes = stat.mount.counters.get("user_bytes_written").copied();
                     if bytes > Some(written) {
-                        drained.push(stat.segments.drained);
+                        empty.push(stat.segments.clean + stat.segments.drained);
                     }
                     written = bytes.unwrap_or(0);
                 }
-                Ok(drained.iter().sum::<u64>() as f64 / drained.len().max(1) as f64)
+                Ok(empty.iter().sum::<u64>() as f64 / empty.len().max(1) as f64)
             });
             let outcome = work();
             drop(end);
-            let drained = watcher.join().expect("it does not panic")?;
-            Ok((outcome?, drained))
+            let empty = watcher.join().expect("it does not panic")?;
+            Ok((outcome?, empty))
         })
     }
 
-    /// What the simulator makes of the same volume and load.
+    /// What the simulator makes of the same volume and loads.
     fn predict(
         &self,
-        load: &str,
+        (before, load): (Option<&str>, &str),
         options: &Options,
         is: &Segments,
         written: u64,
@@ -263,7 +269,6 @@ impl<'a> Volume<'a> {
     ) -> Result<f64> {
         let segments = is.clean + is.open + is.sealed + is.drained;
         let sizes = written as f64 / (self.blocks * BLOCK_LEN) as f64;
-        let reserve = segments / LOW_SHARE + overhead.drained.round() as u64;
         let flags = [
             ("--workload", load.to_owned()),
             ("--placement", options.policy.clone()),
@@ -272,11 +277,12 @@ impl<'a> Volume<'a> {
             ("--segments", segments.to_string()),
             ("--segment-blocks", is.blocks.to_string()),
             ("--live-blocks", self.blocks.to_string()),
-            ("--reserve-segments", reserve.to_string()),
+            ("--reserve-segments", format!("{:.0}", overhead.empty)),
             ("--summaries", overhead.summaries.to_string()),
             ("--nodes", overhead.nodes.to_string()),
             ("--sync-interval", format!("{:.0}", overhead.sync_interval)),
-            ("--warm-up", "0".into()),
+            ("--warm-up", if before.is_some() { sizes.to_string() } else { "0".into() }),
+            ("--warm-up-workload", before.unwrap_or(load).to_owned()),
             ("--measure", sizes.to_string()),
         ];
         let mut cmd = self.programs.cmd("sfs-lab").args(["simulate", "--json"]);
