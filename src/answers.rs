@@ -16,6 +16,7 @@ use crate::control::{Answer, Reply, Request};
 use crate::mountinfo::{self, DeviceNumber};
 use crate::options::MountOptions;
 use crate::stat::Report;
+use crate::transport::Transport;
 
 /// A mount, as its daemon knows it.
 pub(crate) struct Answers {
@@ -24,6 +25,7 @@ pub(crate) struct Answers {
     /// What earlier mounts did.
     pub(crate) before: Lifetime,
     pub(crate) options: MountOptions,
+    pub(crate) transport: Transport,
     /// The device's path.
     pub(crate) device: String,
     pub(crate) number: DeviceNumber,
@@ -35,7 +37,9 @@ impl Answer for Answers {
     fn answer(&self, request: &Request) -> Reply {
         let outcome = match request {
             Request::Status => {
-                let report = Report::of_mounted(&self.volume, &self.before, &self.device);
+                let transport = self.transport.to_string();
+                let report =
+                    Report::of_mounted(&self.volume, &self.before, &self.device, transport);
                 return Reply::Status(Box::new(report));
             }
             Request::Watch => return Reply::Watching,

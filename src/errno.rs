@@ -4,33 +4,33 @@
 //! Promises: it is exhaustive: a new error does not compile until it has its line here.
 //! Never: answers ENOSYS, which the kernel remembers for the whole mount.
 
-use fuser::Errno;
 use sfs_core::Error;
+use sfs_fuse::Errno;
 
 /// The errno of `error`. EIO stands for what the log has to explain.
 pub(crate) fn of(error: &Error) -> Errno {
-    match error {
-        Error::NotFound => Errno::ENOENT,
-        Error::Exists => Errno::EEXIST,
-        Error::NotDirectory => Errno::ENOTDIR,
-        Error::IsDirectory => Errno::EISDIR,
-        Error::NotEmpty => Errno::ENOTEMPTY,
-        Error::NoAttribute => Errno::ENODATA,
-        Error::Invalid => Errno::EINVAL,
-        Error::NameTooLong => Errno::ENAMETOOLONG,
-        Error::FileTooLarge => Errno::EFBIG,
-        Error::TooManyLinks => Errno::EMLINK,
-        Error::ValueTooLong => Errno::E2BIG,
-        Error::OutOfRange => Errno::ENXIO,
-        Error::NotPermitted => Errno::EPERM,
-        Error::NotSupported => Errno::EOPNOTSUPP,
-        Error::NoSpace => Errno::ENOSPC,
-        Error::ReadOnly => Errno::EROFS,
+    Errno::new(match error {
+        Error::NotFound => libc::ENOENT,
+        Error::Exists => libc::EEXIST,
+        Error::NotDirectory => libc::ENOTDIR,
+        Error::IsDirectory => libc::EISDIR,
+        Error::NotEmpty => libc::ENOTEMPTY,
+        Error::NoAttribute => libc::ENODATA,
+        Error::Invalid => libc::EINVAL,
+        Error::NameTooLong => libc::ENAMETOOLONG,
+        Error::FileTooLarge => libc::EFBIG,
+        Error::TooManyLinks => libc::EMLINK,
+        Error::ValueTooLong => libc::E2BIG,
+        Error::OutOfRange => libc::ENXIO,
+        Error::NotPermitted => libc::EPERM,
+        Error::NotSupported => libc::EOPNOTSUPP,
+        Error::NoSpace => libc::ENOSPC,
+        Error::ReadOnly => libc::EROFS,
         Error::Corrupt(_)
         | Error::NewerFormat(_)
         | Error::DeviceTooSmall { .. }
-        | Error::Device(_) => Errno::EIO,
-    }
+        | Error::Device(_) => libc::EIO,
+    })
 }
 
 /// Whether `error` is the image's or the device's fault, and not the caller's: those are logged.

@@ -25,6 +25,7 @@ pub mod session;
 pub mod stat;
 #[expect(unsafe_code, reason = "the one module that calls the system")]
 mod sys;
+pub mod transport;
 pub mod unmount;
 
 pub use failure::{ExitStatus, Failure};

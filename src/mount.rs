@@ -5,14 +5,14 @@
 //! root on a block device the kernel knows that there is one (`fuseblk`).
 //! Never: serves a request.
 
+mod helper;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use nix::errno::Errno;
-use nix::mount::MsFlags;
 use sfs_device::BLOCK_SIZE;
 
 use crate::Failure;
@@ -33,30 +33,21 @@ pub(crate) struct Place<'a> {
     pub(crate) dir: &'a Path,
 }
 
-/// Mounts, and shakes hands with the kernel.
-pub(crate) fn mount<FS: Filesystem>(
-    filesystem: FS,
-    place: &Place<'_>,
-    options: &MountOptions,
-) -> Result<Session<FS>, Failure> {
-    let mut config = Config::default();
-    config.acl = SessionACL::All;
-    config.clone_fd = true;
-    config.n_threads = Some(options.threads.unwrap_or_else(threads));
-    if !nix::unistd::geteuid().is_root() {
-        return mount_as_user(filesystem, place, options, config);
-    }
+/// Mounts; gives the door that the kernel's requests come through.
+pub(crate) fn mount(place: &Place<'_>, options: &MountOptions) -> Result<File, Failure> {
     let door = open_door()?;
+    if !nix::unistd::geteuid().is_root() {
+        // fusermount3 opens its own; without ours it would only say that something was denied.
+        return helper::mount(place, options);
+    }
     mount_by_hand(&door, place, options)?;
-    Session::from_fd(filesystem, OwnedFd::from(door), SessionACL::All, config).map_err(|error| {
-        let _ = nix::mount::umount2(place.dir, nix::mount::MntFlags::MNT_DETACH);
-        Failure::mount(format_args!("the kernel does not agree with us about FUSE: {error}"))
-    })
+    Ok(door)
 }
 
-fn threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    cores.clamp(2, 14) + THREADS_MORE
+/// Threads that serve requests.
+pub(crate) fn threads(options: &MountOptions) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(2, usize::from);
+    options.threads.unwrap_or_else(|| cores().clamp(2, 14) + THREADS_MORE)
 }
 
 fn open_door() -> Result<File, Failure> {
@@ -93,39 +84,6 @@ fn mount_by_hand(door: &File, place: &Place<'_>, options: &MountOptions) -> Resu
                 error => Failure::mount(format_args!("{device} on {dir}: {}", error.desc())),
             }
         })
-}
-
-/// Through fusermount3, which is set-uid.
-fn mount_as_user<FS: Filesystem>(
-    filesystem: FS,
-    place: &Place<'_>,
-    options: &MountOptions,
-    mut config: Config,
-) -> Result<Session<FS>, Failure> {
-    // fusermount3 would only say that something was denied.
-    drop(open_door()?);
-    config.mount_options = vec![
-        MountOption::FSName(place.device.display().to_string()),
-        MountOption::Subtype("sfs".into()),
-        MountOption::DefaultPermissions,
-    ];
-    if !options.allow_other {
-        config.acl = SessionACL::Owner;
-    }
-    let flags = [
-        (MsFlags::MS_RDONLY, MountOption::RO),
-        (MsFlags::MS_NOEXEC, MountOption::NoExec),
-        (MsFlags::MS_NOATIME, MountOption::NoAtime),
-        (MsFlags::MS_SYNCHRONOUS, MountOption::Sync),
-    ];
-    let wanted = flags.into_iter().filter(|(flag, _)| options.flags.contains(*flag));
-    config.mount_options.extend(wanted.map(|(_, option)| option));
-    Session::new(filesystem, place.dir, &config).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Failure::system(
-            "fusermount3 or /dev/fuse is missing; install the package fuse3, or mount as root",
-        ),
-        _ => Failure::mount(format_args!("{}: {error}", place.dir.display())),
-    })
 }
 
 /// What the system says, without the number behind it.

@@ -23,9 +23,10 @@ use crate::background::{Alarm, Background};
 use crate::control::Control;
 use crate::daemonize::{self, Herald};
 use crate::fuse::Shell;
-use crate::mount::{Place, mount, reason};
+use crate::mount::{self, Place, reason};
 use crate::mountinfo::DeviceNumber;
 use crate::options::MountOptions;
+use crate::transport::{self, Serving, Transport};
 use crate::{Failure, backing, logging, mountinfo, unmount};
 
 /// What to mount where, and how.
@@ -37,6 +38,8 @@ pub struct Request {
     pub dir: PathBuf,
     /// `-o`.
     pub options: MountOptions,
+    /// How requests come from the kernel.
+    pub transport: transport::Choice,
     /// Stay, instead of returning when the mount answers.
     pub foreground: bool,
     /// Say more.
@@ -154,13 +157,16 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let alarm = Arc::new(Alarm::default());
     let shell = Shell::new(volume.clone(), alarm.clone(), &request.options, name.clone());
     device.yield_claim();
-    let session = mount(shell, &Place { device: path, is_block_device, dir }, &request.options)?;
+    let place = Place { device: path, is_block_device, dir };
+    let transport = request.transport.transport();
+    let serving = mount_and_open(&place, &request.options, transport, shell)?;
     if !request.foreground {
         logging::to_system();
     }
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
+    tracing::info!("{name}: transport {transport}");
     unmount_on_signal(dir.to_owned(), name.clone())?;
     let background = Background::start(volume.clone(), alarm.clone(), name.clone());
     let is_over = Arc::new(Mutex::new(false));
@@ -169,12 +175,13 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         alarm,
         before,
         options: request.options.clone(),
+        transport,
         device: name.clone(),
         number,
         is_over: is_over.clone(),
     });
     // The loop has to run before the mount can answer.
-    let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(move || session.run());
+    let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(move || serving.run());
     let serving = serving.map_err(|error| Failure::system(format_args!("no thread: {error}")))?;
     match backing::wait_for(dir) {
         Ok(dev) => backing::configure(dev),
@@ -194,6 +201,20 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         control.end(&closed);
     }
     closed
+}
+
+/// Puts the volume into the kernel's tree, and shakes hands.
+fn mount_and_open(
+    place: &Place<'_>,
+    options: &MountOptions,
+    transport: Transport,
+    shell: Shell,
+) -> Result<Serving, Failure> {
+    let door = mount::mount(place, options)?;
+    transport.open(door, shell, mount::threads(options)).map_err(|error| {
+        let _ = unmount::detach(place.dir, MntFlags::MNT_DETACH);
+        Failure::mount(format_args!("the kernel does not agree with us about FUSE: {error}"))
+    })
 }
 
 /// A mount works without it; the programs that would use it say that it is not there.

@@ -14,6 +14,8 @@ mod snapshot;
 mod space;
 #[path = "mount_operations/times.rs"]
 mod times;
+#[path = "mount_operations/transport.rs"]
+mod transport;
 
 use std::io;
 use std::path::Path;

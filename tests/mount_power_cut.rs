@@ -4,6 +4,7 @@
 //! `SFS_CUTS` is how often for each device and cache (2), `SFS_SEED` repeats a run's choices; when the
 //! threads of a load come round is not among them.
 
+#[expect(dead_code, reason = "every test program uses a part of it")]
 #[path = "mount_power_cut/cut.rs"]
 mod cut;
 #[expect(dead_code, reason = "every test program uses a part of it")]

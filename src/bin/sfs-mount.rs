@@ -9,6 +9,7 @@ use sfs::command::Accepted;
 use sfs::options::{self, MountOptions};
 use sfs::remount::Remount;
 use sfs::session::{self, Request};
+use sfs::transport;
 
 const OPTIONS: &str = "\
 Mount options:
@@ -42,6 +43,10 @@ struct Arguments {
     /// Mount options, separated by commas; listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
+    /// How requests come from the kernel: auto, dev (/dev/fuse), or fuser (the same through a
+    /// library, which syncfs(2) does not reach)
+    #[arg(long, value_name = "TRANSPORT", default_value = "auto", hide_possible_values = true)]
+    transport: transport::Choice,
     /// Stay in the foreground, and log to the terminal
     #[arg(long)]
     foreground: bool,
@@ -81,6 +86,7 @@ fn mount(arguments: Arguments) -> Result<(), Failure> {
         device: arguments.device,
         dir: arguments.dir,
         options,
+        transport: arguments.transport,
         foreground: arguments.foreground,
         verbose: arguments.verbose,
         fake: arguments.fake,

@@ -23,6 +23,8 @@ pub struct Report {
     pub device: String,
     /// Where it is mounted; `None` when it is not.
     pub mount_point: Option<String>,
+    /// How requests come from the kernel, as `--transport` has it; `None` when it is not mounted.
+    pub transport: Option<String>,
     /// Nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
@@ -120,7 +122,12 @@ pub struct Activity {
 
 impl Report {
     /// Of a volume that is mounted; `before` is what earlier mounts did.
-    pub(crate) fn of_mounted(volume: &Volume, before: &Lifetime, device: &str) -> Self {
+    pub(crate) fn of_mounted(
+        volume: &Volume,
+        before: &Lifetime,
+        device: &str,
+        transport: String,
+    ) -> Self {
         let status = volume.status();
         let now = status.counters;
         let life = Lifetime {
@@ -131,7 +138,8 @@ impl Report {
         let mount = Some(Activity::of_mount(&now));
         let (placement, victims) = (status.placement.to_owned(), status.victims.to_owned());
         let policies = Some(PoliciesReport { placement, victims });
-        Self { mount, policies, ..Self::new(volume, &status, &life, device) }
+        let transport = Some(transport);
+        Self { mount, policies, transport, ..Self::new(volume, &status, &life, device) }
     }
 
     /// Of a volume that was opened to be looked at.
@@ -145,6 +153,7 @@ impl Report {
             version: VERSION,
             device: device.to_owned(),
             mount_point: None,
+            transport: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),

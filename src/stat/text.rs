@@ -21,6 +21,9 @@ impl fmt::Display for Report {
         writeln!(f, "{}: {place}{read_only}", plain(&self.device))?;
         writeln!(f, "  volume      {} {}", plain(&self.uuid), plain(&self.label))?;
         self.fmt_space(f)?;
+        if let Some(transport) = &self.transport {
+            writeln!(f, "  transport   {}", plain(transport))?;
+        }
         if let Some(policies) = &self.policies {
             let (placement, victims) = (plain(&policies.placement), plain(&policies.victims));
             writeln!(f, "  policies    {placement} places, {victims} chooses what is cleaned")?;

@@ -4,6 +4,7 @@
 //! Promises: when a test fails, its mount and its daemon go away, and no others.
 //! Never: hides what a program has said.
 
+use std::env;
 use std::fs::{self, File};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
@@ -218,10 +219,16 @@ impl Drop for Mount {
     }
 }
 
+/// The transport that the tests mount with: what `SFS_TRANSPORT` says, or what is used by default.
+pub(crate) fn transport() -> String {
+    env::var("SFS_TRANSPORT").unwrap_or_else(|_| "auto".into())
+}
+
 /// Runs `sfs-mount`.
 pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
-    command.arg(device).arg(dir).args(["-o", options]).output().expect("sfs-mount runs")
+    command.args(["--transport", &transport()]).arg(device).arg(dir).args(["-o", options]);
+    command.output().expect("sfs-mount runs")
 }
 
 /// Runs `sfs-umount`.

@@ -111,13 +111,17 @@ impl Recorded {
         Self { path, device, durable, since: Vec::new(), _session: session, _scratch: scratch }
     }
 
+    /// Writes what is durable at this moment to the file `to`: of the requests since the last flush
+    /// a power cut has left none.
+    pub(crate) fn cut_to_last_flush(&mut self, to: &Path) {
+        self.settle();
+        write_out(&self.durable, to);
+    }
+
     /// Writes what a power cut may leave at this moment to the file `to`: of the requests since the
     /// last flush any part, in their order, the last of them torn.
     pub(crate) fn cut(&mut self, random: &mut Random, to: &Path) {
-        self.since.extend(self.device.take_events());
-        if let Some(flush) = self.since.iter().rposition(|event| *event == Event::Flush) {
-            self.since.drain(..=flush).for_each(|event| event.apply(&self.durable));
-        }
+        self.settle();
         let image = self.durable.snapshot();
         for event in &self.since {
             match random.below(4) {
@@ -126,17 +130,30 @@ impl Recorded {
                 _ => event.apply(&image),
             }
         }
-        let file = File::create(to).expect("a file");
-        let blocks = image.geometry().block_count;
-        file.set_len(blocks * BLOCK_SIZE as u64).expect("a sparse file");
-        let mut piece = Block::zeroed(256);
-        for address in (0..blocks).step_by(piece.len()) {
-            let piece = &mut piece[..(blocks - address).min(256) as usize];
-            image.read(address, piece).expect("RAM");
-            let bytes = Block::bytes_of(piece);
-            if bytes.iter().any(|byte| *byte != 0) {
-                file.write_all_at(bytes, address * BLOCK_SIZE as u64).expect("it writes");
-            }
+        write_out(&image, to);
+    }
+
+    /// Makes durable what was flushed.
+    fn settle(&mut self) {
+        self.since.extend(self.device.take_events());
+        if let Some(flush) = self.since.iter().rposition(|event| *event == Event::Flush) {
+            self.since.drain(..=flush).for_each(|event| event.apply(&self.durable));
+        }
+    }
+}
+
+/// Writes what `image` holds to the file `to`.
+fn write_out(image: &RamDevice, to: &Path) {
+    let file = File::create(to).expect("a file");
+    let blocks = image.geometry().block_count;
+    file.set_len(blocks * BLOCK_SIZE as u64).expect("a sparse file");
+    let mut piece = Block::zeroed(256);
+    for address in (0..blocks).step_by(piece.len()) {
+        let piece = &mut piece[..(blocks - address).min(256) as usize];
+        image.read(address, piece).expect("RAM");
+        let bytes = Block::bytes_of(piece);
+        if bytes.iter().any(|byte| *byte != 0) {
+            file.write_all_at(bytes, address * BLOCK_SIZE as u64).expect("it writes");
         }
     }
 }

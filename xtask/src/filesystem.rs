@@ -2,7 +2,7 @@
 //!
 //! Owns how each is made, mounted, unmounted and checked: the only place where they differ.
 
-use std::path::Path;
+use std::{env, path::Path};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -116,9 +116,9 @@ impl Kind {
     ) -> Cmd {
         let dev = &device.path;
         match (self, cache) {
-            (Self::Sfs, Cache::Writeback) => programs.cmd("sfs-mount").arg(dev).arg(dir),
+            (Self::Sfs, Cache::Writeback) => sfs_mount(programs).arg(dev).arg(dir),
             (Self::Sfs, Cache::Through) => {
-                programs.cmd("sfs-mount").arg(dev).arg(dir).args(["-o", "nowriteback"])
+                sfs_mount(programs).arg(dev).arg(dir).args(["-o", "nowriteback"])
             }
             (Self::Null, Cache::Writeback) => programs.cmd("nullfs").arg(dir),
             (Self::Null, Cache::Through) => programs.cmd("nullfs").arg(dir).arg("--no-writeback"),
@@ -168,6 +168,15 @@ impl Kind {
             bail!("the check of {} found ({}): {said}", self.name(), output.status);
         }
         Ok(())
+    }
+}
+
+/// With the transport that `SFS_TRANSPORT` names, as the mount tests have it.
+fn sfs_mount(programs: &Programs) -> Cmd {
+    let cmd = programs.cmd("sfs-mount");
+    match env::var("SFS_TRANSPORT") {
+        Ok(transport) => cmd.args(["--transport", &transport]),
+        Err(_) => cmd,
     }
 }
 

@@ -1,0 +1,212 @@
+//! What the two sides agree on before anything else.
+//!
+//! Owns: the features of the protocol, and choosing among those that the kernel offers.
+//! Promises: nothing is agreed on that the kernel does not offer or that was not wished for.
+//! Never: serves a request.
+
+use crate::abi::{self, InitExt, InitIn, InitOut};
+use crate::arguments::{Arguments, Malformed};
+
+/// Bytes in a page, in which the kernel counts how long a request may be.
+pub(crate) const PAGE_SIZE: usize = 4096;
+
+/// Most pages that can be said.
+const PAGES_MAX: u32 = u16::MAX as u32;
+
+bitflags::bitflags! {
+    /// Features of the protocol, as the kernel numbers them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct InitFlags: u64 {
+        /// Several reads of one file at a time.
+        const ASYNC_READ = 1 << 0;
+        /// The filesystem keeps locks by fcntl(2).
+        const POSIX_LOCKS = 1 << 1;
+        /// Opening truncates where open(2) says so.
+        const ATOMIC_O_TRUNC = 1 << 3;
+        /// "." and ".." can be looked up, for export over NFS.
+        const EXPORT_SUPPORT = 1 << 4;
+        /// Writes longer than a page.
+        const BIG_WRITES = 1 << 5;
+        /// The filesystem applies the umask.
+        const DONT_MASK = 1 << 6;
+        /// The filesystem keeps locks by flock(2).
+        const FLOCK_LOCKS = 1 << 10;
+        /// ioctl(2) of directories.
+        const HAS_IOCTL_DIR = 1 << 11;
+        /// Cached data goes when a file's attributes show that it has changed.
+        const AUTO_INVAL_DATA = 1 << 12;
+        /// Directories are read with attributes.
+        const DO_READDIRPLUS = 1 << 13;
+        /// ... when it seems to be worth it.
+        const READDIRPLUS_AUTO = 1 << 14;
+        /// Several direct requests of one call at a time.
+        const ASYNC_DIO = 1 << 15;
+        /// The kernel's cache writes back, and keeps sizes and times.
+        const WRITEBACK_CACHE = 1 << 16;
+        /// ENOSYS to an open means that files need none.
+        const NO_OPEN_SUPPORT = 1 << 17;
+        /// Several operations in one directory at a time.
+        const PARALLEL_DIROPS = 1 << 18;
+        /// The filesystem clears privileges always.
+        const HANDLE_KILLPRIV = 1 << 19;
+        /// The filesystem keeps access control lists, and the kernel obeys them.
+        const POSIX_ACL = 1 << 20;
+        /// An aborted connection is told from an unmounted one.
+        const ABORT_ERROR = 1 << 21;
+        /// Requests may be longer than 32 pages; implied by [`crate::Config::max_write`].
+        const MAX_PAGES = 1 << 22;
+        /// The targets of symbolic links are cached.
+        const CACHE_SYMLINKS = 1 << 23;
+        /// ENOSYS to an opendir means that directories need none.
+        const NO_OPENDIR_SUPPORT = 1 << 24;
+        /// Cached data goes only when the filesystem says so.
+        const EXPLICIT_INVAL_DATA = 1 << 25;
+        /// The filesystem clears privileges when the kernel says so.
+        const HANDLE_KILLPRIV_V2 = 1 << 28;
+        /// A longer form of SETXATTR.
+        const SETXATTR_EXT = 1 << 29;
+        /// There are flags from bit 32 on; implied by one of them.
+        const INIT_EXT = 1 << 30;
+        /// Requests that make a file say another group of the user.
+        const CREATE_SUPP_GROUP = 1 << 34;
+        /// Entries may be told to have expired; see [`crate::Notifier::expire_entry`].
+        const HAS_EXPIRE_ONLY = 1 << 35;
+        /// Files that are open past the page cache may be mapped.
+        const DIRECT_IO_ALLOW_MMAP = 1 << 36;
+        /// File handles do not outlive the kernel's caches.
+        const NO_EXPORT_SUPPORT = 1 << 38;
+    }
+}
+
+/// What a filesystem wishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Features. An older kernel goes without what it does not know.
+    pub flags: InitFlags,
+    /// Bytes in a write, at most; the kernel may want less.
+    pub max_write: u32,
+    /// Requests that the kernel sends without that anybody waits for them.
+    pub max_background: u16,
+    /// So many of them make it hold back.
+    pub congestion_threshold: u16,
+    /// The smallest difference between two times, in nanoseconds.
+    pub time_granularity: u32,
+    /// Threads that serve, at least one.
+    pub threads: usize,
+}
+
+impl Default for Config {
+    /// As little as the kernel allows.
+    fn default() -> Self {
+        Self {
+            flags: InitFlags::BIG_WRITES,
+            max_write: 128 << 10,
+            max_background: 12,
+            congestion_threshold: 9,
+            time_granularity: 1,
+            threads: 1,
+        }
+    }
+}
+
+/// What both sides do from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The protocol's minor version, the smaller of the two.
+    pub minor: u32,
+    /// Features.
+    pub flags: InitFlags,
+    /// Bytes in a write, at most.
+    pub max_write: u32,
+}
+
+/// What the kernel offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) max_readahead: u32,
+    pub(crate) flags: InitFlags,
+}
+
+impl Offer {
+    /// Out of an INIT. A later kernel may say more than is known here.
+    pub(crate) fn decode(mut arguments: Arguments<'_>) -> Result<Self, Malformed> {
+        let InitIn { major, minor, max_readahead, flags } = arguments.fixed()?;
+        let mut bits = u64::from(flags);
+        if bits & InitFlags::INIT_EXT.bits() != 0 {
+            let InitExt { flags2, .. } = arguments.fixed()?;
+            bits |= u64::from(flags2) << 32;
+        }
+        Ok(Self { major, minor, max_readahead, flags: InitFlags::from_bits_truncate(bits) })
+    }
+
+    /// What is agreed on, given a filesystem's wishes.
+    pub(crate) fn agree(&self, config: &Config) -> Agreed {
+        let mut wished = config.flags | InitFlags::MAX_PAGES;
+        wished.set(InitFlags::INIT_EXT, wished.bits() >> 32 != 0);
+        let pages_max = (PAGES_MAX * PAGE_SIZE as u32).min(config.max_write);
+        Agreed {
+            minor: self.minor.min(abi::MINOR),
+            flags: wished & self.flags,
+            max_write: pages_max.max(PAGE_SIZE as u32),
+        }
+    }
+
+    /// The answer to the kernel.
+    pub(crate) fn answer(&self, agreed: &Agreed, config: &Config) -> InitOut {
+        let bits = agreed.flags.bits();
+        InitOut {
+            major: abi::MAJOR,
+            minor: agreed.minor,
+            max_readahead: self.max_readahead,
+            flags: bits as u32,
+            flags2: (bits >> 32) as u32,
+            max_background: config.max_background,
+            congestion_threshold: config.congestion_threshold,
+            max_write: agreed.max_write,
+            time_gran: config.time_granularity,
+            max_pages: agreed.max_write.div_ceil(PAGE_SIZE as u32) as u16,
+            ..InitOut::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(flags: InitFlags) -> Offer {
+        Offer { major: 7, minor: 45, max_readahead: 1 << 17, flags }
+    }
+
+    #[test]
+    fn what_one_side_does_not_know_is_not_agreed_on() {
+        let offer = offer(InitFlags::ASYNC_READ | InitFlags::MAX_PAGES | InitFlags::INIT_EXT);
+        let flags = InitFlags::ASYNC_READ | InitFlags::ASYNC_DIO | InitFlags::HAS_EXPIRE_ONLY;
+        let agreed = offer.agree(&Config { flags, ..Config::default() });
+        let both = InitFlags::ASYNC_READ | InitFlags::MAX_PAGES | InitFlags::INIT_EXT;
+        assert_eq!(agreed.flags, both);
+    }
+
+    #[test]
+    fn the_upper_half_of_the_flags_needs_a_flag() {
+        let all = offer(InitFlags::all());
+        let config = Config { flags: InitFlags::HAS_EXPIRE_ONLY, ..Config::default() };
+        let out = all.answer(&all.agree(&config), &config);
+        assert_eq!(out.flags2, 1 << 3);
+        assert_eq!(u64::from(out.flags), (InitFlags::INIT_EXT | InitFlags::MAX_PAGES).bits());
+        let config = Config::default();
+        assert_eq!(all.answer(&all.agree(&config), &config).flags2, 0);
+    }
+
+    #[test]
+    fn writes_are_whole_pages_that_can_be_counted() {
+        for (wish, pages) in [(0, 1), (4096, 1), (1 << 20, 256), (u32::MAX, u16::MAX)] {
+            let config = Config { max_write: wish, ..Config::default() };
+            let all = offer(InitFlags::all());
+            let out = all.answer(&all.agree(&config), &config);
+            assert_eq!((out.max_pages, out.max_write), (pages, u32::from(pages) * 4096));
+        }
+    }
+}

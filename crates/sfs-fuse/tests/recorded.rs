@@ -1,0 +1,38 @@
+//! What Linux 6.18 (FUSE 7.45) has said to a filesystem that agreed to everything: one request a
+//! line, its bytes and what they mean. A program went through the system calls on a mount of type
+//! `fuseblk`; requests that came again are left out.
+
+use sfs_fuse::{InitFlags, Request};
+
+const RECORDED: &str = include_str!("recorded-6.18.txt");
+
+fn bytes_of(digits: &str) -> Vec<u8> {
+    let digit = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits");
+    (0..digits.len()).step_by(2).map(digit).collect()
+}
+
+#[test]
+fn every_recorded_request_is_understood() {
+    for line in RECORDED.lines() {
+        let (digits, meaning) = line.split_once(' ').expect("bytes and meaning");
+        let bytes = bytes_of(digits);
+        let request = Request::decode(&bytes, InitFlags::SETXATTR_EXT).expect(meaning);
+        assert_eq!(format!("{} {:?}", request.node, request.operation), meaning);
+    }
+}
+
+#[test]
+fn no_recorded_request_can_be_cut_off() {
+    for line in RECORDED.lines() {
+        let (digits, meaning) = line.split_once(' ').expect("bytes and meaning");
+        let bytes = bytes_of(digits);
+        for len in 0..bytes.len() {
+            let mut cut = bytes[..len].to_vec();
+            assert!(Request::decode(&cut, InitFlags::SETXATTR_EXT).is_err(), "{meaning}");
+            if len >= 4 {
+                cut[..4].copy_from_slice(&(len as u32).to_le_bytes());
+                assert!(Request::decode(&cut, InitFlags::SETXATTR_EXT).is_err(), "{meaning}");
+            }
+        }
+    }
+}

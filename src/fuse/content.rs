@@ -1,0 +1,110 @@
+//! Operations on what is in a file, and on the volume as a whole.
+//!
+//! Owns: their arguments and answers.
+//! Promises: with `-o sync` a write is durable when it is answered.
+//! Never: keeps state of an open file.
+
+use sfs_core::format::NAME_LEN_MAX;
+use sfs_core::request::{AttributeChanges, Seek, WriteMode};
+use sfs_device::BLOCK_SIZE;
+use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Request, Statfs, Write};
+
+use super::shell::{HANDLE, Shell, caller};
+use super::{Bytes, Refusal, Served};
+use crate::options::Sync;
+
+/// Inode numbers that are left, as far as statfs(2) can say.
+const FILES_FREE: u64 = 1 << 32;
+
+impl Shell {
+    pub(super) fn open(
+        &self,
+        request: &Request<'_>,
+        open_flags: u32,
+        kill_privileges: bool,
+    ) -> Served {
+        if open_flags.cast_signed() & libc::O_TRUNC != 0 {
+            let changes = AttributeChanges {
+                size: Some(0),
+                kill_privileges,
+                keep_times: self.writeback,
+                ..AttributeChanges::default()
+            };
+            self.volume.set_attributes(request.node, &changes, &caller(request))?;
+            self.alarm.note();
+        }
+        Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
+    }
+
+    pub(super) fn read(&self, ino: u64, read: &Read) -> Served {
+        let buffer = self.volume.read(ino, read.offset, read.size as usize)?;
+        Ok(Answer::Data(Bytes::Content(buffer)))
+    }
+
+    pub(super) fn write(&self, request: &Request<'_>, write: &Write<'_>) -> Served {
+        let ino = request.node;
+        let mode = WriteMode {
+            // With its cache writing back, the kernel keeps the times of all writes, those past the
+            // cache too, and says them later. It says nothing when they are what it has said
+            // before: another time that we made up would stay.
+            keep_times: self.writeback,
+            kill_privileges: write.kill_privileges,
+        };
+        self.volume.write(ino, write.offset, write.data, mode, &caller(request))?;
+        self.alarm.note();
+        if self.sync == Sync::Everything {
+            self.volume.sync_file(ino)?;
+        }
+        Ok(Answer::Written(write.data.len() as u32))
+    }
+
+    pub(super) fn sync_file(&self, ino: u64) -> Served {
+        self.volume.sync_file(ino)?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn sync_all(&self) -> Served {
+        self.volume.sync_all()?;
+        Ok(Answer::Done)
+    }
+
+    /// The mount is being taken away, and waits: everything is durable when umount(8) returns. What
+    /// goes wrong here goes wrong with the last checkpoint, too, which says so.
+    pub(super) fn destroy(&self) -> Served {
+        if !self.read_only {
+            self.volume.sync_all()?;
+        }
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn seek(&self, ino: u64, offset: u64, whence: u32) -> Served {
+        // The kernel asks without writing back what it holds of the file, which looks like a hole
+        // from here. It does not ask again, and takes every file for data without holes.
+        if self.writeback {
+            return Err(Refusal::Errno(libc::ENOSYS));
+        }
+        let what = match whence.cast_signed() {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return Err(Refusal::Errno(libc::EINVAL)),
+        };
+        if i64::try_from(offset).is_err() {
+            return Err(Refusal::Errno(libc::ENXIO));
+        }
+        Ok(Answer::Offset(self.volume.seek(ino, offset, what)?))
+    }
+
+    pub(super) fn statfs(&self) -> Statfs {
+        let space = self.volume.space();
+        Statfs {
+            blocks: space.total_blocks,
+            blocks_free: space.free_blocks,
+            blocks_available: space.free_blocks,
+            files: space.files + FILES_FREE,
+            files_free: FILES_FREE,
+            block_size: BLOCK_SIZE as u32,
+            name_len_max: NAME_LEN_MAX as u32,
+            fragment_size: BLOCK_SIZE as u32,
+        }
+    }
+}

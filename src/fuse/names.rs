@@ -1,0 +1,222 @@
+//! Operations on names and attributes.
+//!
+//! Owns: their arguments and answers.
+//! Promises: after one of them has changed something, `-o sync` and `-o dirsync` are obeyed.
+//! Never: checks permissions; the kernel has.
+
+use sfs_core::format::FileKind;
+use sfs_core::request::{AttributeChanges, Entry, RenameMode, XattrMode};
+use sfs_core::{Error, Result as CoreResult};
+use sfs_fuse::{
+    Answer, Create, Directory, DirectoryEntry, Errno, Opened, OpenedFlags, Read, Request, Setattr,
+};
+
+use super::shell::{HANDLE, Shell, TTL, caller, entry};
+use super::{Bytes, Refusal, Served};
+use crate::attributes;
+
+/// The name that stands for "no such name": inode number 0, which the kernel may remember.
+const ABSENT: sfs_fuse::Entry = sfs_fuse::Entry {
+    node: 0,
+    generation: 0,
+    name_ttl: TTL,
+    attributes_ttl: TTL,
+    attributes: attributes::NONE,
+};
+
+impl Shell {
+    pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> Served {
+        match self.volume.lookup(parent, name) {
+            Ok(found) => Ok(Answer::Entry(entry(&found))),
+            Err(Error::NotFound) => Ok(Answer::Entry(ABSENT)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn forget(&self, references: impl IntoIterator<Item = (u64, u64)>) -> Answer<Bytes> {
+        for (ino, count) in references {
+            self.volume.forget(ino, count);
+        }
+        self.alarm.note_idle();
+        Answer::Done
+    }
+
+    pub(super) fn setattr(&self, request: &Request<'_>, asked: &Setattr) -> Served {
+        let (ino, caller) = (request.node, caller(request));
+        let changes = AttributeChanges {
+            mode: asked.mode,
+            uid: asked.uid,
+            gid: asked.gid,
+            size: asked.size,
+            atime: asked.atime.map(|time| attributes::requested_or(time, caller.now)),
+            mtime: asked.mtime.map(|time| attributes::requested_or(time, caller.now)),
+            ctime: asked.ctime.map(attributes::requested),
+            btime: None,
+            kill_privileges: asked.kill_privileges || gives_nothing(asked),
+            // The kernel says a time only if it is another one than before.
+            keep_times: self.writeback,
+        };
+        let inode = self.volume.set_attributes(ino, &changes, &caller)?;
+        self.names_changed(ino)?;
+        Ok(Answer::Attributes(attributes::of(ino, &inode), TTL))
+    }
+
+    pub(super) fn make(&self, request: &Request<'_>, name: &[u8], mode: u32, rdev: u32) -> Served {
+        let made = self.volume.make_node(request.node, name, mode, rdev, &caller(request));
+        self.named(request.node, made)
+    }
+
+    pub(super) fn mkdir(&self, request: &Request<'_>, name: &[u8], mode: u32) -> Served {
+        self.make(request, name, FileKind::Directory.mode_bits() | mode & 0o7777, 0)
+    }
+
+    pub(super) fn symlink(&self, request: &Request<'_>, name: &[u8], target: &[u8]) -> Served {
+        let made = self.volume.symlink(request.node, name, target, &caller(request));
+        self.named(request.node, made)
+    }
+
+    pub(super) fn link(&self, request: &Request<'_>, target: u64, name: &[u8]) -> Served {
+        let linked = self.volume.link(target, request.node, name, &caller(request));
+        self.named(request.node, linked)
+    }
+
+    pub(super) fn create(&self, request: &Request<'_>, create: &Create<'_>) -> Served {
+        let (parent, mode) = (request.node, regular_mode(create));
+        let made = self.volume.make_node(parent, create.name, mode, 0, &caller(request))?;
+        self.names_changed(parent)?;
+        Ok(created(&made))
+    }
+
+    pub(super) fn make_unnamed(&self, request: &Request<'_>, create: &Create<'_>) -> Served {
+        let mode = regular_mode(create);
+        let made = self.volume.make_unnamed(request.node, mode, &caller(request))?;
+        self.alarm.note();
+        Ok(created(&made))
+    }
+
+    /// Answers with a file that has just got a name in `parent`.
+    fn named(&self, parent: u64, made: CoreResult<Entry>) -> Served {
+        let made = made?;
+        self.names_changed(parent)?;
+        Ok(Answer::Entry(entry(&made)))
+    }
+
+    pub(super) fn unlink(&self, request: &Request<'_>, name: &[u8]) -> Served {
+        self.volume.unlink(request.node, name, &caller(request))?;
+        self.changed(request.node)
+    }
+
+    pub(super) fn rmdir(&self, request: &Request<'_>, name: &[u8]) -> Served {
+        self.volume.remove_directory(request.node, name, &caller(request))?;
+        self.changed(request.node)
+    }
+
+    pub(super) fn rename(
+        &self,
+        request: &Request<'_>,
+        name: &[u8],
+        (new_parent, new_name): (u64, &[u8]),
+        flags: u32,
+    ) -> Served {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Refusal::Errno(libc::EINVAL)),
+        };
+        let caller = caller(request);
+        self.volume.rename(request.node, name, new_parent, new_name, mode, &caller)?;
+        self.changed(new_parent)
+    }
+
+    pub(super) fn setxattr(
+        &self,
+        request: &Request<'_>,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> Served {
+        // Without POSIX_ACL the kernel passes access control lists through and obeys none.
+        if name.starts_with(b"system.") {
+            return Err(Refusal::Errno(libc::EOPNOTSUPP));
+        }
+        let mode = match flags.cast_signed() {
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        self.volume.set_xattr(request.node, name, value, mode, &caller(request))?;
+        self.changed(request.node)
+    }
+
+    pub(super) fn removexattr(&self, request: &Request<'_>, name: &[u8]) -> Served {
+        self.volume.remove_xattr(request.node, name, &caller(request))?;
+        self.changed(request.node)
+    }
+
+    /// Answers after something in `ino` has changed.
+    fn changed(&self, ino: u64) -> Served {
+        self.names_changed(ino)?;
+        Ok(Answer::Done)
+    }
+
+    pub(super) fn readdir(&self, ino: u64, read: &Read, with_attributes: bool) -> Served {
+        let mut directory = Directory::new(read.size);
+        let mut add = |entry: &DirectoryEntry<'_>, file: Option<&sfs_fuse::Entry>| {
+            if with_attributes { directory.add_with(entry, file) } else { directory.add(entry) }
+        };
+        self.read_entries(ino, read.offset, with_attributes, &mut add)?;
+        Ok(Answer::Directory(directory))
+    }
+
+    /// The entries of a directory, as [`Shell::answer`] gives them, for a transport that does not
+    /// say how many it takes: `add` says whether it took one. With attributes every entry that it
+    /// took, but "." and "..", comes with a reference.
+    pub(crate) fn list(
+        &self,
+        ino: u64,
+        offset: u64,
+        with_attributes: bool,
+        add: &mut dyn FnMut(&DirectoryEntry<'_>, Option<&sfs_fuse::Entry>) -> bool,
+    ) -> Result<(), Errno> {
+        let read = self.read_entries(ino, offset, with_attributes, add);
+        read.map_err(|error| self.errno(ino, &error))
+    }
+
+    fn read_entries(
+        &self,
+        ino: u64,
+        offset: u64,
+        with_attributes: bool,
+        add: &mut dyn FnMut(&DirectoryEntry<'_>, Option<&sfs_fuse::Entry>) -> bool,
+    ) -> CoreResult<()> {
+        self.volume.read_directory(ino, offset, with_attributes, &mut |found| {
+            let shown = DirectoryEntry {
+                ino: found.ino,
+                cookie: found.cookie,
+                mode: found.kind.mode_bits(),
+                name: found.name,
+            };
+            let file = found.inode.map(|inode| entry(&Entry { ino: found.ino, inode }));
+            add(&shown, file.as_ref())
+        })
+    }
+}
+
+/// Whether a request is for no attribute but the time of change. One comes before somebody writes
+/// to a file with privileges, and from chown(2) with neither owner nor group: both take them away,
+/// and the kernel has no flag for it.
+fn gives_nothing(asked: &Setattr) -> bool {
+    (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
+        && (asked.atime, asked.mtime) == (None, None)
+}
+
+/// The mode of a new regular file.
+fn regular_mode(create: &Create<'_>) -> u32 {
+    FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
+}
+
+/// Answers with a file that has just been made, and is open.
+fn created(made: &Entry) -> Answer<Bytes> {
+    Answer::Created(entry(made), Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE })
+}

@@ -1,0 +1,37 @@
+//! `/dev/fuse` by our own hand: sfs-fuse.
+//!
+//! Owns: what sfs-fuse is told at the start.
+//! Promises: the shell knows what was agreed on before the first request.
+//! Never: looks into a request.
+
+use std::fs::File;
+use std::io;
+
+use sfs_fuse::{Config, Session};
+
+use crate::fuse::{BACKGROUND_MAX, Shell, WRITE_MAX};
+
+pub(crate) struct Serving {
+    session: Session,
+    shell: Shell,
+}
+
+impl Serving {
+    pub(super) fn open(door: File, mut shell: Shell, threads: usize) -> io::Result<Self> {
+        let config = Config {
+            flags: shell.wished(),
+            max_write: WRITE_MAX,
+            max_background: BACKGROUND_MAX,
+            congestion_threshold: BACKGROUND_MAX / 4 * 3,
+            threads,
+            ..Config::default()
+        };
+        let session = Session::new(door.into(), &config)?;
+        shell.agree(session.agreed().flags);
+        Ok(Self { session, shell })
+    }
+
+    pub(super) fn run(self) -> io::Result<()> {
+        self.session.run(|request| self.shell.answer(request))
+    }
+}

@@ -1,0 +1,126 @@
+//! What depends on how requests come from the kernel.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+
+use super::harness::{Volume, can_mount, sfs_ctl_stat, stderr, transport};
+use super::{SIZE, expect_errno, on_volumes};
+
+/// The user "nobody".
+const NOBODY: u32 = 65_534;
+
+/// Whether requests come by our own hand.
+fn is_own() -> bool {
+    transport() != "fuser"
+}
+
+#[test]
+fn mounted_transports_are_named() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let output = sfs_ctl_stat(&volume.dir, &["--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let numbers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(numbers["transport"], if is_own() { "dev" } else { "fuser" });
+    mount.unmount();
+}
+
+#[test]
+fn mounted_files_without_names() {
+    on_volumes(files_without_names);
+}
+
+/// A file that is made without a name stays without one, or gets one.
+fn files_without_names(dir: &Path) {
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let new = |flags: OFlags| open(dir, flags, Mode::from_raw_mode(0o640));
+    if !is_own() {
+        return expect_errno(new(flags), libc::EOPNOTSUPP);
+    }
+    let name = |file: &File, name: &str| linkat(file, "", CWD, dir.join(name), AtFlags::EMPTY_PATH);
+    let file = File::from(new(flags).expect("a file"));
+    file.write_all_at(&[7; 10_000], 0).expect("writing");
+    assert_eq!(file.metadata().expect("it is open").nlink(), 0);
+    name(&file, "named").expect("its first name");
+    name(&file, "twice").expect("its second name");
+    assert_eq!(file.metadata().expect("it is open").nlink(), 2);
+    assert!(fs::read(dir.join("named")).expect("reading") == [7; 10_000]);
+
+    let nameless = File::from(new(flags).expect("a file"));
+    nameless.write_all_at(&[8; 100_000], 0).expect("writing");
+    nameless.sync_all().expect("syncing");
+    let exclusive = File::from(new(flags | OFlags::EXCL).expect("a file"));
+    expect_errno(name(&exclusive, "exclusive"), libc::ENOENT);
+    let removed = File::create(dir.join("removed")).expect("a file");
+    fs::remove_file(dir.join("removed")).expect("removing");
+    expect_errno(name(&removed, "again"), libc::ENOENT);
+    assert_eq!(fs::read_dir(dir).expect("a directory").count(), 2);
+}
+
+#[test]
+fn mounted_births() {
+    on_volumes(births);
+}
+
+/// The time of birth stays, whatever is done to a file.
+fn births(dir: &Path) {
+    if !is_own() {
+        return;
+    }
+    let path = dir.join("file");
+    fs::write(&path, "content").expect("writing");
+    let born = fs::metadata(&path).expect("it is there").created().expect("a time of birth");
+    let file = File::options().write(true).open(&path).expect("it is there");
+    file.set_modified(std::time::UNIX_EPOCH).expect("setting");
+    file.write_all_at(b"other", 0).expect("writing");
+    let now = fs::metadata(&path).expect("it is there");
+    assert_eq!(now.created().expect("a time of birth"), born);
+    assert!(born.elapsed().expect("it is over").as_secs() < 600);
+}
+
+#[test]
+fn mounted_privileges() {
+    on_volumes(privileges);
+}
+
+/// Set-uid, and set-gid where the group may execute, go as on the kernel's filesystems.
+fn privileges(dir: &Path) {
+    type Change = fn(&Path, u32);
+    let by_shell: [(&str, Change); 3] = [
+        ("written", |path, user| shell(path, user, "printf x >> \"$0\"")),
+        ("truncated", |path, user| shell(path, user, "truncate -s 10 \"$0\"")),
+        ("opened", |path, user| shell(path, user, ": > \"$0\"")),
+    ];
+    for (before, gone) in [(0o6775, 0o775), (0o6765, 0o2765), (0o2765, 0o2765)] {
+        let check = |what: &str, change: Change, user: u32, after: u32| {
+            let path = dir.join(format!("{what}-{before:o}-{user}"));
+            fs::write(&path, [1; 5000]).expect("writing");
+            chown(&path, Some(NOBODY), Some(NOBODY)).expect("giving");
+            fs::set_permissions(&path, Permissions::from_mode(before)).expect("setting");
+            change(&path, user);
+            let mode = fs::metadata(&path).expect("it is there").mode() & 0o7777;
+            assert_eq!(mode, after, "{what} by {user}: {before:o} became {mode:o}");
+        };
+        for (what, change) in by_shell {
+            check(what, change, 0, before);
+            check(what, change, NOBODY, gone);
+        }
+        check("owned", |path, _| chown(path, Some(NOBODY), None).expect("giving"), 0, gone);
+        check("touched", |path, _| chown(path, None, None).expect("giving"), 0, gone);
+    }
+}
+
+/// Lets `user` run `script` on the file `path`.
+fn shell(path: &Path, user: u32, script: &str) {
+    let mut command = Command::new("sh");
+    let status = command.args(["-c", script]).arg(path).uid(user).gid(user).status();
+    assert!(status.expect("a shell").success(), "{script}");
+}

@@ -1,0 +1,119 @@
+//! What syncfs(2) and umount(2) of a block device promise: the power goes right after they have
+//! returned, and with it every write that the device was not told to keep.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+#[path = "mount_power_cut/cut.rs"]
+mod cut;
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use cut::Recorded;
+use harness::{CACHES, Mount, Volume, can_mount, content, transport};
+use rustix::fs::syncfs;
+use rustix::mount::{UnmountFlags, unmount};
+
+const SIZE: &str = "64M";
+
+/// What is written by itself comes long after the cut.
+const LAZY: &str = "commit=3600,checkpoint=3600";
+
+const ROUNDS: u64 = 5;
+
+/// Lengths of files: in the tree, in blocks, in several requests.
+const LENGTHS: [usize; 5] = [8, 100, 4096, 70_000, 3 << 20];
+
+/// Whether the kernel tells the daemon of syncfs(2) and of the unmount; says why not.
+fn hears_of_syncs() -> bool {
+    let hears = transport() != "fuser";
+    if !hears {
+        eprintln!("skipped: fuser cannot answer SYNCFS");
+    }
+    can_mount() && hears
+}
+
+/// Files in a directory of its own, each with the content of this round, and what is left of the
+/// round before.
+fn change(dir: &Path, round: u64) {
+    let dir = dir.join(format!("round-{round}"));
+    fs::create_dir(&dir).expect("a directory");
+    for len in LENGTHS {
+        let name = format!("file-{len}");
+        fs::write(dir.join(&name), content(&name, round, len)).expect("writing");
+    }
+    fs::rename(dir.join("file-4096"), dir.join("renamed")).expect("renaming");
+    fs::remove_file(dir.join("file-100")).expect("removing");
+    File::options()
+        .write(true)
+        .open(dir.join("file-70000"))
+        .expect("a file")
+        .set_len(5000)
+        .expect("cutting");
+}
+
+/// What [`change`] has done is there.
+fn verify(dir: &Path, round: u64) {
+    let dir = dir.join(format!("round-{round}"));
+    let read = |name: &str| fs::read(dir.join(name)).expect("reading");
+    assert!(read("renamed") == content("file-4096", round, 4096));
+    assert!(read("file-70000") == content("file-70000", round, 70_000)[..5000]);
+    assert!(read("file-3145728") == content("file-3145728", round, 3 << 20));
+    assert!(read("file-8") == content("file-8", round, 8));
+    assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 4);
+}
+
+/// The image in the file `image` is whole, and has all that was done before and in `round`.
+fn examine(image: &Path, cache: &str, round: u64) {
+    let left = Volume::existing(image.to_owned());
+    left.check();
+    let mount = left.mount(cache);
+    (0..=round).for_each(|round| verify(&mount.dir, round));
+    mount.unmount();
+    left.check();
+}
+
+/// Does `work` on a mount whose device is recorded, with each cache. The other thing that it is given
+/// cuts the power, and examines what is left after so many rounds.
+fn with_cuts(work: impl Fn(Mount, &mut dyn FnMut(u64))) {
+    if !hears_of_syncs() {
+        return;
+    }
+    for cache in CACHES {
+        let made = Volume::new(SIZE);
+        let mut recorded = Recorded::new(&made.device);
+        let Some(volume) = Volume::existing(recorded.path.clone()).looped() else { return };
+        let to = made.scratch.path().join("cut");
+        let mount = volume.mount(&format!("{cache},{LAZY}"));
+        work(mount, &mut |round| {
+            recorded.cut_to_last_flush(&to);
+            examine(&to, cache, round);
+        });
+    }
+}
+
+#[test]
+fn mounted_files_are_durable_after_syncfs() {
+    with_cuts(|mount, cut| {
+        for round in 0..ROUNDS {
+            change(&mount.dir, round);
+            syncfs(File::open(&mount.dir).expect("its root")).expect("syncing");
+            if round + 1 == ROUNDS {
+                mount.kill();
+            }
+            cut(round);
+        }
+        mount.detach();
+    });
+}
+
+#[test]
+fn mounted_files_are_durable_after_umount() {
+    with_cuts(|mount, cut| {
+        change(&mount.dir, 0);
+        unmount(&mount.dir, UnmountFlags::empty()).expect("nobody uses it");
+        cut(0);
+        mount.wait_for_end();
+    });
+}
