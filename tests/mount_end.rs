@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use harness::{Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount, stderr};
+use harness::{Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount_unused, stderr};
 use rustix::process::Signal;
 
 const SIZE: &str = "64M";
@@ -56,7 +56,7 @@ fn mounted_volumes_that_cannot_be_written_out_are_named() {
     fs::write(mount.dir.join("file"), Random(5).bytes(1 << 20)).expect("it is in memory");
     // The device is full before the data is on it.
     let _ = fs::write(small.0.join("rest"), vec![1; 8 << 20]);
-    expect_failure(&sfs_umount(&volume.dir), "unmounted, but the last checkpoint failed");
+    expect_failure(&sfs_umount_unused(&volume.dir), "unmounted, but the last checkpoint failed");
     assert!(!is_mounted(&volume.dir));
     mount.wait_for_end();
 }
@@ -72,7 +72,7 @@ fn mounted_volumes_whose_daemon_died_are_named() {
         mount.kill();
         let asked = sfs_ctl_stat(&volume.dir, &[]);
         assert!(stderr(&asked).contains("its daemon has died"), "{}", stderr(&asked));
-        let output = sfs_umount(&volume.dir);
+        let output = sfs_umount_unused(&volume.dir);
         if is_loss {
             expect_failure(&output, "its daemon had died before");
         } else {
