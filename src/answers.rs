@@ -25,7 +25,8 @@ pub(crate) struct Answers {
     /// What earlier mounts did.
     pub(crate) before: Lifetime,
     pub(crate) options: MountOptions,
-    pub(crate) transport: Transport,
+    /// And why.
+    pub(crate) transport: (Transport, String),
     /// The device's path.
     pub(crate) device: String,
     pub(crate) number: DeviceNumber,
@@ -37,9 +38,8 @@ impl Answer for Answers {
     fn answer(&self, request: &Request) -> Reply {
         let outcome = match request {
             Request::Status => {
-                let transport = self.transport.to_string();
                 let report =
-                    Report::of_mounted(&self.volume, &self.before, &self.device, transport);
+                    Report::of_mounted(&self.volume, &self.before, &self.device, &self.transport);
                 return Reply::Status(Box::new(report));
             }
             Request::Watch => return Reply::Watching,

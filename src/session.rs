@@ -5,8 +5,10 @@
 //! checkpoint comes after the last request.
 //! Never: returns in the daemon without having written everything, unless the device failed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
@@ -26,7 +28,7 @@ use crate::fuse::Shell;
 use crate::mount::{self, Place, reason};
 use crate::mountinfo::DeviceNumber;
 use crate::options::MountOptions;
-use crate::transport::{self, Serving, Transport};
+use crate::transport::{self, Choice, Serving};
 use crate::{Failure, backing, logging, mountinfo, unmount};
 
 /// What to mount where, and how.
@@ -158,15 +160,15 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let shell = Shell::new(volume.clone(), alarm.clone(), &request.options, name.clone());
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
-    let transport = request.transport.transport();
-    let serving = mount_and_open(&place, &request.options, transport, shell)?;
+    let (serving, unanswered) = mount_and_open(&place, &request.options, request.transport, shell)?;
+    let (transport, reason) = (serving.transport, serving.reason.clone());
     if !request.foreground {
         logging::to_system();
     }
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
-    tracing::info!("{name}: transport {transport}");
+    tracing::info!("{name}: transport {transport}: {reason}");
     unmount_on_signal(dir.to_owned(), name.clone())?;
     let background = Background::start(volume.clone(), alarm.clone(), name.clone());
     let is_over = Arc::new(Mutex::new(false));
@@ -175,21 +177,32 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         alarm,
         before,
         options: request.options.clone(),
-        transport,
+        transport: (transport, reason),
         device: name.clone(),
         number,
         is_over: is_over.clone(),
     });
     // The loop has to run before the mount can answer.
-    let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(move || serving.run());
+    let is_lost = Arc::new(AtomicBool::new(false));
+    let lost = lost(dir.to_owned(), name.clone(), is_lost.clone());
+    let serve = move || serving.run(lost);
+    let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
     let serving = serving.map_err(|error| Failure::system(format_args!("no thread: {error}")))?;
+    let mut outcome = Ok(());
     match backing::wait_for(dir) {
-        Ok(dev) => backing::configure(dev),
-        Err(error) => tracing::warn!("{}: {error}", dir.display()),
+        Ok(dev) if !is_lost.load(Ordering::Relaxed) => {
+            backing::configure(dev);
+            unanswered.keep();
+            herald.ready();
+        }
+        answer => {
+            drop(unanswered);
+            outcome = Err(answer.err().unwrap_or_else(|| ErrorKind::ConnectionAborted.into()));
+        }
     }
-    herald.ready();
     if let Ok(Err(error)) = serving.join() {
         tracing::debug!("{name}: the session ended: {error}");
+        outcome = outcome.map_err(|_| error);
     }
     background.stop();
     *is_over.lock() = true;
@@ -200,21 +213,53 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     if let Some(control) = control {
         control.end(&closed);
     }
-    closed
+    closed?;
+    outcome.map_err(|error| {
+        Failure::system(format_args!("{}: the mount does not answer: {error}", dir.display()))
+    })
+}
+
+/// A mount that nobody answers yet. It goes with this: rather no mount than one that hangs.
+struct Unanswered<'a>(Option<&'a Path>);
+
+impl Unanswered<'_> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if let Some(dir) = self.0 {
+            let _ = unmount::detach(dir, MntFlags::MNT_DETACH);
+        }
+    }
 }
 
 /// Puts the volume into the kernel's tree, and shakes hands.
-fn mount_and_open(
-    place: &Place<'_>,
+fn mount_and_open<'a>(
+    place: &Place<'a>,
     options: &MountOptions,
-    transport: Transport,
+    transport: Choice,
     shell: Shell,
-) -> Result<Serving, Failure> {
+) -> Result<(Serving, Unanswered<'a>), Failure> {
     let door = mount::mount(place, options)?;
-    transport.open(door, shell, mount::threads(options)).map_err(|error| {
-        let _ = unmount::detach(place.dir, MntFlags::MNT_DETACH);
-        Failure::mount(format_args!("the kernel does not agree with us about FUSE: {error}"))
-    })
+    let unanswered = Unanswered(Some(place.dir));
+    let opened = transport.open(door, shell, mount::threads(options));
+    let serving = opened.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => Failure::mount(error),
+        _ => Failure::mount(format_args!("the kernel does not agree about FUSE: {error}")),
+    })?;
+    Ok((serving, unanswered))
+}
+
+/// What is done when requests do not reach us any more.
+fn lost(dir: PathBuf, name: String, is_lost: Arc<AtomicBool>) -> impl Fn(&std::io::Error) + Sync {
+    move |error| {
+        tracing::error!("{name}: the kernel's requests do not reach us any more: {error}");
+        is_lost.store(true, Ordering::Relaxed);
+        let _ = unmount::detach(&dir, MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+    }
 }
 
 /// A mount works without it; the programs that would use it say that it is not there.

@@ -11,7 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use harness::{Random, Volume, can_mount, is_mounted, sfs_mount, sfs_umount, stderr};
+use harness::{
+    Random, Volume, can_mount, is_mounted, sfs_mount, sfs_umount, stderr, transport, wait_until,
+};
+use rustix::mount::{UnmountFlags, unmount};
 
 const SIZE: &str = "16M";
 const LEN: usize = 16 << 20;
@@ -253,6 +256,33 @@ fn mounted_volumes_in_use_are_not_unmounted() {
     drop(user.stdin.take());
     user.wait().expect("cat ends");
     mount.unmount();
+    volume.check();
+}
+
+/// With too few of them there is no mount; with enough there is one, and it answers.
+#[test]
+fn mounted_with_few_descriptors() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mut mounts = 0;
+    for limit in (8..40).step_by(2) {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={limit}")).arg(env!("CARGO_BIN_EXE_sfs-mount"));
+        command.args(["--transport", &transport()]).arg(&volume.device).arg(&volume.dir);
+        let output = command.output().expect("prlimit runs");
+        if output.status.success() {
+            mounts += 1;
+            fs::read_dir(&volume.dir).expect("it answers");
+            unmount(&volume.dir, UnmountFlags::DETACH).expect("it is mounted");
+            wait_until("the daemon ends", || harness::daemon_of(&volume.device).is_none());
+        } else {
+            assert!(!is_mounted(&volume.dir), "{}", stderr(&output));
+            assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        }
+    }
+    assert!(mounts > 0);
     volume.check();
 }
 

@@ -11,6 +11,8 @@ use sfs_core::Volume;
 use sfs_core::request::{Counters, GroupStatus, Lifetime, SegmentCounts, Space, Status};
 use uuid::Uuid;
 
+use crate::transport::Transport;
+
 /// Changes when a name changes its meaning or goes.
 const VERSION: u32 = 1;
 
@@ -25,6 +27,8 @@ pub struct Report {
     pub mount_point: Option<String>,
     /// How requests come from the kernel, as `--transport` has it; `None` when it is not mounted.
     pub transport: Option<String>,
+    /// Why so; `None` when it is not mounted.
+    pub transport_reason: Option<String>,
     /// Nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
@@ -126,7 +130,7 @@ impl Report {
         volume: &Volume,
         before: &Lifetime,
         device: &str,
-        transport: String,
+        (transport, reason): &(Transport, String),
     ) -> Self {
         let status = volume.status();
         let now = status.counters;
@@ -138,8 +142,13 @@ impl Report {
         let mount = Some(Activity::of_mount(&now));
         let (placement, victims) = (status.placement.to_owned(), status.victims.to_owned());
         let policies = Some(PoliciesReport { placement, victims });
-        let transport = Some(transport);
-        Self { mount, policies, transport, ..Self::new(volume, &status, &life, device) }
+        Self {
+            mount,
+            policies,
+            transport: Some(transport.to_string()),
+            transport_reason: Some(reason.clone()),
+            ..Self::new(volume, &status, &life, device)
+        }
     }
 
     /// Of a volume that was opened to be looked at.
@@ -154,6 +163,7 @@ impl Report {
             device: device.to_owned(),
             mount_point: None,
             transport: None,
+            transport_reason: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),

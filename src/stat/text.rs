@@ -21,8 +21,8 @@ impl fmt::Display for Report {
         writeln!(f, "{}: {place}{read_only}", plain(&self.device))?;
         writeln!(f, "  volume      {} {}", plain(&self.uuid), plain(&self.label))?;
         self.fmt_space(f)?;
-        if let Some(transport) = &self.transport {
-            writeln!(f, "  transport   {}", plain(transport))?;
+        if let (Some(transport), Some(reason)) = (&self.transport, &self.transport_reason) {
+            writeln!(f, "  transport   {}: {}", plain(transport), plain(reason))?;
         }
         if let Some(policies) = &self.policies {
             let (placement, victims) = (plain(&policies.placement), plain(&policies.victims));

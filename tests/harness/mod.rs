@@ -279,7 +279,7 @@ fn is_alive(process: Pid) -> bool {
 }
 
 /// The live process that serves `device`.
-fn daemon_of(device: &Path) -> Option<Pid> {
+pub(crate) fn daemon_of(device: &Path) -> Option<Pid> {
     let processes = fs::read_dir("/proc").expect("Linux").flatten();
     processes.map(|entry| entry.path()).find_map(|path| {
         let pid = path.file_name()?.to_str()?.parse().ok().and_then(Pid::from_raw)?;

@@ -29,7 +29,15 @@ fn mounted_transports_are_named() {
     let output = sfs_ctl_stat(&volume.dir, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let numbers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(numbers["transport"], if is_own() { "dev" } else { "fuser" });
+    let asked = transport();
+    let offered = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    let expected = match asked.as_str() {
+        "auto" if offered.is_ok_and(|offered| offered.trim() == "Y") => "uring",
+        "auto" => "dev",
+        named => named,
+    };
+    assert_eq!(numbers["transport"], expected);
+    assert!(numbers["transport_reason"].is_string());
     mount.unmount();
 }
 

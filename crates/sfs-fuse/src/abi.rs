@@ -73,6 +73,12 @@ pub(crate) mod notify {
     pub(crate) const INVAL_ENTRY: i32 = 3;
 }
 
+/// Commands for an entry of a ring.
+pub(crate) mod uring {
+    pub(crate) const REGISTER: u32 = 1;
+    pub(crate) const COMMIT_AND_FETCH: u32 = 2;
+}
+
 /// Bits of [`SetattrIn::valid`].
 pub(crate) mod fattr {
     pub(crate) const MODE: u32 = 1 << 0;
@@ -220,6 +226,11 @@ wire! {
         attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx,
     }
     Dirent: 24 { ino: u64, off: u64, namelen: u32, kind: u32 }
+    UringHeader: 288 {
+        in_out: [u64; 16], op_in: [u64; 16],
+        flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64,
+    }
+    UringCmdReq: 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
     NotifyInvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
     NotifyInvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
 }

@@ -7,11 +7,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, WriteIn};
 use crate::init::PAGE_SIZE;
 use crate::message::Message;
+use crate::page::Page;
 use crate::sys;
 
 const DOOR: &str = "/dev/fuse";
@@ -22,11 +23,6 @@ const FIXED_LEN: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 /// The kernel wants room for at least so much.
 const MESSAGE_LEN_MIN: usize = 8192;
 
-/// A page of memory.
-#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C, align(4096))]
-struct Page([u8; PAGE_SIZE]);
-
 /// Memory for one message: the last bytes of its first page, and all that follow.
 pub(crate) struct Buffer(Box<[Page]>);
 
@@ -34,8 +30,7 @@ impl Buffer {
     /// For writes of up to `max_write` bytes. Memory that no message has needed is not taken.
     pub(crate) fn new(max_write: u32) -> io::Result<Self> {
         let payload = (max_write as usize).max(MESSAGE_LEN_MIN).div_ceil(PAGE_SIZE);
-        let pages = <[Page]>::new_box_zeroed_with_elems(1 + payload);
-        pages.map(Self).map_err(|_| io::ErrorKind::OutOfMemory.into())
+        Page::several(1 + payload).map(Self)
     }
 
     fn room(&mut self) -> &mut [u8] {
@@ -63,6 +58,10 @@ impl Door {
         let opened = OpenOptions::new().read(true).write(true).open(DOOR);
         let cloned = opened.and_then(|file| sys::attach(&file, &self.0).map(|()| file));
         cloned.or_else(|_| self.0.try_clone()).map(Self)
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.0
     }
 
     /// Waits for a message; gives its length, or `None` when there will be no more.

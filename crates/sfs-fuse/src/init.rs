@@ -75,6 +75,8 @@ bitflags::bitflags! {
         const DIRECT_IO_ALLOW_MMAP = 1 << 36;
         /// File handles do not outlive the kernel's caches.
         const NO_EXPORT_SUPPORT = 1 << 38;
+        /// Requests come by io_uring; decided by [`crate::Config::rings`].
+        const OVER_IO_URING = 1 << 41;
     }
 }
 
@@ -93,6 +95,8 @@ pub struct Config {
     pub time_granularity: u32,
     /// Threads that serve, at least one.
     pub threads: usize,
+    /// Whether requests may come by io_uring: what [`crate::Session::rings`] says of it.
+    pub rings: bool,
 }
 
 impl Default for Config {
@@ -105,6 +109,7 @@ impl Default for Config {
             congestion_threshold: 9,
             time_granularity: 1,
             threads: 1,
+            rings: false,
         }
     }
 }
@@ -141,9 +146,9 @@ impl Offer {
         Ok(Self { major, minor, max_readahead, flags: InitFlags::from_bits_truncate(bits) })
     }
 
-    /// What is agreed on, given a filesystem's wishes.
+    /// What is agreed on, given a filesystem's wishes; but for io_uring, which takes more than that.
     pub(crate) fn agree(&self, config: &Config) -> Agreed {
-        let mut wished = config.flags | InitFlags::MAX_PAGES;
+        let mut wished = (config.flags - InitFlags::OVER_IO_URING) | InitFlags::MAX_PAGES;
         wished.set(InitFlags::INIT_EXT, wished.bits() >> 32 != 0);
         let pages_max = (PAGES_MAX * PAGE_SIZE as u32).min(config.max_write);
         Agreed {

@@ -1,4 +1,4 @@
-//! The protocol between Linux and a filesystem in user space, and a transport over `/dev/fuse`.
+//! The protocol between Linux and a filesystem in user space, and a transport over `/dev/fuse` and io_uring.
 //!
 //! Owns: the messages, by the kernel's own definitions, and the threads that read and answer them.
 //! Promises: no bytes make it panic, or take more memory than they are long; what is read or
@@ -26,7 +26,7 @@
 //! }
 //!
 //! fn serve(door: OwnedFd) -> std::io::Result<()> {
-//!     Session::new(door, &Config::default())?.run(answer)
+//!     Session::new(door, &Config::default())?.run(answer, |_| {})
 //! }
 //! ```
 //!
@@ -38,6 +38,7 @@ mod answer;
 mod arguments;
 mod directory;
 mod door;
+mod entry;
 mod errno;
 mod init;
 #[cfg(test)]
@@ -45,9 +46,11 @@ mod kernel;
 mod message;
 mod notify;
 mod operation;
+mod page;
 mod request;
+mod rings;
 mod session;
-#[expect(unsafe_code, reason = "the one module that calls the system")]
+#[expect(unsafe_code, reason = "the modules that call the system")]
 mod sys;
 mod time;
 
@@ -59,5 +62,6 @@ pub use init::{Agreed, Config, InitFlags};
 pub use notify::Notifier;
 pub use operation::{Copy, Create, Forgets, Ioctl, Lock, Operation, Read, Release, Setattr, Write};
 pub use request::{Extensions, Request};
+pub use rings::NoRings;
 pub use session::Session;
 pub use time::{SetTime, Time};

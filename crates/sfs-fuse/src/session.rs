@@ -15,12 +15,14 @@ use crate::abi::{self, InitOut, opcode};
 use crate::answer::Answer;
 use crate::arguments::Malformed;
 use crate::door::{Buffer, Door};
+use crate::entry::Entry;
 use crate::errno::Errno;
-use crate::init::{Agreed, Config, Offer};
+use crate::init::{Agreed, Config, InitFlags, Offer};
 use crate::message::Message;
 use crate::notify::Notifier;
 use crate::operation::Operation;
 use crate::request::{Request, split_header};
+use crate::rings::{self, NoRings};
 
 /// A mount whose two sides have agreed on how to speak.
 #[derive(Debug)]
@@ -28,6 +30,7 @@ pub struct Session {
     door: Arc<Door>,
     agreed: Agreed,
     threads: usize,
+    entries: Result<Vec<Entry>, NoRings>,
 }
 
 impl Session {
@@ -40,8 +43,8 @@ impl Session {
     /// for what is no kernel; `NotConnected` if it was unmounted meanwhile.
     pub fn new(door: OwnedFd, config: &Config) -> io::Result<Self> {
         let door = Arc::new(Door::new(File::from(door)));
-        let agreed = shake_hands(&door, config)?;
-        Ok(Self { door, agreed, threads: config.threads.max(1) })
+        let (agreed, entries) = shake_hands(&door, config)?;
+        Ok(Self { door, agreed, threads: config.threads.max(1), entries })
     }
 
     /// What the two sides have agreed on.
@@ -54,27 +57,51 @@ impl Session {
         Notifier::new(self.door.clone())
     }
 
+    /// How many rings requests come by, the same number for each processor; or why they come through
+    /// the device file.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn rings(&self) -> Result<usize, &NoRings> {
+        self.entries.as_ref().map(Vec::len)
+    }
+
     /// Serves until it is unmounted, from several threads at once. `handler` gives the answer to a
     /// request; what it gives for one that has none is dropped.
+    ///
+    /// Each ring has a thread, and memory for one request, of which only what a request has needed is
+    /// taken. They are twice as many as [`Config::threads`] says, but at least two for each processor, whose
+    /// requests go to no others. What has no answer comes through the device file.
+    ///
+    /// `lost` is told when the kernel does not take a ring, or the answer in it: who waits for a processor
+    /// that has lost all its rings waits until the mount is taken away by force.
     ///
     /// # Errors
     ///
     /// The first error that the system gave a thread; the others have served on.
-    pub fn run<B, F>(self, handler: F) -> io::Result<()>
+    pub fn run<B, F, L>(self, handler: F, lost: L) -> io::Result<()>
     where
         B: AsRef<[u8]>,
         F: Fn(&Request<'_>) -> Result<Answer<B>, Errno> + Sync,
+        L: Fn(&io::Error) + Sync,
     {
-        let serve = |door: &Door| Worker { door, agreed: &self.agreed, handler: &handler }.run();
-        let doors = (1..self.threads).map(|_| self.door.another()).collect::<io::Result<Vec<_>>>();
-        let doors = doors?;
+        let worker = Worker { agreed: &self.agreed, handler: &handler };
+        let entries = self.entries.unwrap_or_default();
+        let more = if entries.is_empty() { self.threads - 1 } else { 0 };
+        let doors = (0..more).map(|_| self.door.another()).collect::<io::Result<Vec<_>>>()?;
         thread::scope(|scope| {
             let mut others = Vec::new();
             for (number, door) in (1..).zip(doors) {
-                let named = thread::Builder::new().name(format!("fuse-{number}"));
-                others.push(named.spawn_scoped(scope, move || serve(&door))?);
+                let serve = move || worker.read(&door);
+                others.push(named(format!("fuse-{number}")).spawn_scoped(scope, serve)?);
             }
-            let mut outcome = serve(&self.door);
+            for (number, entry) in entries.into_iter().enumerate() {
+                let lost = &lost;
+                let serve = move || worker.exchange(entry).inspect_err(lost);
+                others.push(named(format!("fuse-ring-{number}")).spawn_scoped(scope, serve)?);
+            }
+            let mut outcome = worker.read(&self.door);
             for other in others {
                 match other.join() {
                     Ok(ended) => outcome = outcome.and(ended),
@@ -86,75 +113,105 @@ impl Session {
     }
 }
 
-/// One thread.
+/// What a handler gives.
+type Outcome<B> = Result<Answer<B>, Errno>;
+
+fn named(name: String) -> thread::Builder {
+    thread::Builder::new().name(name)
+}
+
+/// What every thread does.
 struct Worker<'a, F> {
-    door: &'a Door,
     agreed: &'a Agreed,
     handler: &'a F,
 }
 
+impl<F> Clone for Worker<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> std::marker::Copy for Worker<'_, F> {}
+
 impl<F> Worker<'_, F> {
-    fn run<B>(&self) -> io::Result<()>
+    /// Serves what comes through the device file.
+    fn read<B>(&self, door: &Door) -> io::Result<()>
     where
         B: AsRef<[u8]>,
-        F: Fn(&Request<'_>) -> Result<Answer<B>, Errno>,
+        F: Fn(&Request<'_>) -> Outcome<B>,
     {
         let mut buffer = Buffer::new(self.agreed.max_write)?;
-        while let Some(len) = self.door.read(&mut buffer)? {
-            self.serve(buffer.message(len))?;
+        while let Some(len) = door.read(&mut buffer)? {
+            if let Some((unique, outcome)) = self.answer(buffer.message(len))? {
+                let sent = door.send(&mut Message::reply(unique, &outcome));
+                sent.or_else(|_| door.send(&mut not_taken(unique)))?;
+            }
         }
         Ok(())
     }
 
-    fn serve<B>(&self, bytes: &[u8]) -> io::Result<()>
+    /// Serves one entry of a ring.
+    fn exchange<B>(&self, mut entry: Entry) -> io::Result<()>
     where
         B: AsRef<[u8]>,
-        F: Fn(&Request<'_>) -> Result<Answer<B>, Errno>,
+        F: Fn(&Request<'_>) -> Outcome<B>,
+    {
+        while entry.fetch()? {
+            let answer = match entry.message() {
+                Ok(bytes) => self.answer(bytes)?,
+                Err(malformed) => return Err(garbage(malformed)),
+            };
+            let Some((unique, outcome)) = answer else { return Err(garbage(Malformed::Length)) };
+            if !entry.put(&mut Message::reply(unique, &outcome)) {
+                entry.put(&mut not_taken(unique));
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to a message, and to whom. `None` if it has none.
+    fn answer<B>(&self, bytes: &[u8]) -> io::Result<Option<(u64, Outcome<B>)>>
+    where
+        B: AsRef<[u8]>,
+        F: Fn(&Request<'_>) -> Outcome<B>,
     {
         let request = match Request::decode(bytes, self.agreed.flags) {
             Ok(request) => request,
-            Err(malformed) => return self.refuse(bytes, malformed),
+            Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
         };
         let outcome = (self.handler)(&request);
         // Only the refusal of an interrupt is an answer to it.
         let is_refused_interrupt =
             matches!(request.operation, Operation::Interrupt { .. }) && outcome.is_err();
-        if !request.operation.is_answered() && !is_refused_interrupt {
-            return Ok(());
-        }
-        self.reply(request.unique, &outcome)
+        let is_answered = request.operation.is_answered() || is_refused_interrupt;
+        Ok(is_answered.then_some((request.unique, outcome)))
     }
+}
 
-    /// Sends an answer; EIO instead of one that the kernel does not take, as when it is longer than
-    /// what was asked for.
-    fn reply<B: AsRef<[u8]>>(
-        &self,
-        unique: u64,
-        outcome: &Result<Answer<B>, Errno>,
-    ) -> io::Result<()> {
-        let sent = self.door.send(&mut Message::reply(unique, outcome));
-        sent.or_else(|_| self.door.send(&mut Message::new(unique, -libc::EIO)))
-    }
+/// Instead of an answer that the kernel does not take, as when it is longer than what was asked for.
+fn not_taken(unique: u64) -> Message<'static> {
+    Message::new(unique, -libc::EIO)
+}
 
-    /// Answers what cannot be understood.
-    fn refuse(&self, bytes: &[u8], malformed: Malformed) -> io::Result<()> {
-        let Ok((header, _)) = split_header(bytes) else { return Err(garbage(malformed)) };
-        if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
-            return Ok(());
-        }
-        let errno = match malformed {
-            Malformed::Opcode(_) => Errno::NOT_IMPLEMENTED,
-            _ => Errno::new(libc::EINVAL),
-        };
-        self.door.send(&mut Message::new(header.unique, -errno.code()))
+/// What is said to what cannot be understood, and to whom; `None` if it has no answer.
+fn refusal(bytes: &[u8], malformed: Malformed) -> io::Result<Option<(u64, Errno)>> {
+    let Ok((header, _)) = split_header(bytes) else { return Err(garbage(malformed)) };
+    if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
+        return Ok(None);
     }
+    let errno = match malformed {
+        Malformed::Opcode(_) => Errno::NOT_IMPLEMENTED,
+        _ => Errno::new(libc::EINVAL),
+    };
+    Ok(Some((header.unique, errno)))
 }
 
 fn garbage(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
 }
 
-fn shake_hands(door: &Door, config: &Config) -> io::Result<Agreed> {
+fn shake_hands(door: &Door, config: &Config) -> io::Result<(Agreed, Result<Vec<Entry>, NoRings>)> {
     let mut buffer = Buffer::new(0)?;
     loop {
         let len = door.read(&mut buffer)?.ok_or(io::ErrorKind::NotConnected)?;
@@ -172,9 +229,13 @@ fn shake_hands(door: &Door, config: &Config) -> io::Result<Agreed> {
             door.send(&mut Message::new(header.unique, -libc::EPROTO))?;
             return Err(too_old(&offer));
         } else {
-            let agreed = offer.agree(config);
+            let mut agreed = offer.agree(config);
+            let entries = rings::entries(door, offer.flags, &agreed, config);
+            if entries.is_ok() {
+                agreed.flags |= InitFlags::OVER_IO_URING | InitFlags::INIT_EXT;
+            }
             send_init(door, header.unique, &offer.answer(&agreed, config))?;
-            return Ok(agreed);
+            return Ok((agreed, entries));
         }
     }
 }

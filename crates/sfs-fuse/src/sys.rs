@@ -1,10 +1,12 @@
-//! The one call to the system that has no safe form.
+//! The calls to the system that have no safe form.
 //!
 //! Owns: all unsafe code of this crate.
-//! Promises: a safe function, whose errors are the system's own.
+//! Promises: safe functions, whose errors are the system's own.
 //! Never: retries, or decides what an error means.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
+
+pub(crate) mod uring;
 
 use std::fs::File;
 use std::io;

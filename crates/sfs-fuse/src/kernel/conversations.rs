@@ -60,7 +60,7 @@ fn open() -> (Kernel, JoinHandle<io::Result<Agreed>>) {
     let serving = std::thread::spawn(move || {
         let session = Session::new(ours, &Config::default())?;
         let agreed = *session.agreed();
-        session.run(answer).map(|()| agreed)
+        session.run(answer, |_| {}).map(|()| agreed)
     });
     (Kernel(theirs), serving)
 }

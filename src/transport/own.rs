@@ -1,4 +1,4 @@
-//! `/dev/fuse` by our own hand: sfs-fuse.
+//! `/dev/fuse` and io_uring by our own hand: sfs-fuse.
 //!
 //! Owns: what sfs-fuse is told at the start.
 //! Promises: the shell knows what was agreed on before the first request.
@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io;
 
-use sfs_fuse::{Config, Session};
+use sfs_fuse::{Config, NoRings, Session};
 
 use crate::fuse::{BACKGROUND_MAX, Shell, WRITE_MAX};
 
@@ -17,13 +17,19 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(super) fn open(door: File, mut shell: Shell, threads: usize) -> io::Result<Self> {
+    pub(super) fn open(
+        door: File,
+        mut shell: Shell,
+        threads: usize,
+        rings: bool,
+    ) -> io::Result<Self> {
         let config = Config {
             flags: shell.wished(),
             max_write: WRITE_MAX,
             max_background: BACKGROUND_MAX,
             congestion_threshold: BACKGROUND_MAX / 4 * 3,
             threads,
+            rings,
             ..Config::default()
         };
         let session = Session::new(door.into(), &config)?;
@@ -31,7 +37,12 @@ impl Serving {
         Ok(Self { session, shell })
     }
 
-    pub(super) fn run(self) -> io::Result<()> {
-        self.session.run(|request| self.shell.answer(request))
+    /// How many rings there are, or why there are none.
+    pub(super) fn rings(&self) -> Result<usize, &NoRings> {
+        self.session.rings()
+    }
+
+    pub(super) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
+        self.session.run(|request| self.shell.answer(request), lost)
     }
 }

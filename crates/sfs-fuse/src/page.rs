@@ -1,0 +1,23 @@
+//! Memory in whole pages.
+//!
+//! Owns: their size and how they are had.
+//! Promises: what nobody has written to is zero, and takes no memory.
+//! Never: knows what is in them.
+
+use std::io;
+
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::init::PAGE_SIZE;
+
+/// A page of memory.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+pub(crate) struct Page([u8; PAGE_SIZE]);
+
+impl Page {
+    /// So many of them.
+    pub(crate) fn several(count: usize) -> io::Result<Box<[Self]>> {
+        <[Self]>::new_box_zeroed_with_elems(count).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
+}
