@@ -4,18 +4,45 @@
 //! request the least that a right answer needs. Never persists anything, never checks permissions.
 
 mod filesystem;
+mod own;
 mod store;
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, thread};
 
+use clap::ValueEnum;
 use fuser::{Config, MountOption, Session, SessionACL};
 
 /// Settings of the kernel's backing-device entry for the mount, as SFS's shell makes them.
 const BDI: [(&str, &str); 3] =
     [("read_ahead_kb", "1024"), ("strict_limit", "0"), ("max_bytes", "536870912")];
 
+/// How requests come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// io_uring, by sfs-fuse.
+    Uring,
+    /// `/dev/fuse`, by sfs-fuse.
+    Dev,
+    /// `/dev/fuse`, by fuser.
+    Fuser,
+}
+
 /// Mounts at `dir` and serves until it is unmounted. `writeback` asks for the kernel's writeback cache.
-pub fn serve(dir: &Path, writeback: bool) -> io::Result<()> {
+pub fn serve(
+    dir: &Path,
+    transport: Transport,
+    writeback: bool,
+    threads: Option<usize>,
+) -> io::Result<()> {
+    let cores = || thread::available_parallelism().map_or(2, usize::from).clamp(2, 16);
+    let threads = threads.unwrap_or_else(cores);
+    let mounted = dir.to_owned();
+    if transport != Transport::Fuser {
+        let rings = transport == Transport::Uring;
+        return own::serve(dir, writeback, rings, threads, || {
+            thread::spawn(move || tune(&mounted));
+        });
+    }
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName("nullfs".into()),
@@ -24,10 +51,9 @@ pub fn serve(dir: &Path, writeback: bool) -> io::Result<()> {
         MountOption::NoAtime,
     ];
     config.acl = SessionACL::All;
-    config.n_threads = Some(thread::available_parallelism().map_or(2, |n| n.get().clamp(2, 16)));
+    config.n_threads = Some(threads);
     config.clone_fd = true;
     let session = Session::new(filesystem::NullFs::new(writeback), dir, &config)?;
-    let mounted = dir.to_owned();
     // From a thread of its own: the first stat has to be answered by the session below.
     thread::spawn(move || tune(&mounted));
     session.run()

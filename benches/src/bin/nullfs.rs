@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
+use sfs_bench::null::{self, Transport};
 
 #[derive(Parser)]
 #[command(name = "nullfs", about = "A FUSE filesystem in RAM: the ceiling of the benchmarks")]
@@ -12,11 +13,18 @@ struct Arguments {
     /// Every write(2) goes to the daemon at once.
     #[arg(long)]
     no_writeback: bool,
+    /// How requests come from the kernel; only root may choose another.
+    #[arg(long, default_value = "fuser")]
+    transport: Transport,
+    /// Threads that serve.
+    #[arg(long)]
+    threads: Option<usize>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match sfs_bench::null::serve(&arguments.dir, !arguments.no_writeback) {
+    let Arguments { dir, no_writeback, transport, threads } = &arguments;
+    match null::serve(dir, *transport, !no_writeback, *threads) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("nullfs: {}: {error}", arguments.dir.display());

@@ -19,10 +19,10 @@ use fuser::{
 use super::store::{Node, Store};
 
 /// The only writer is here, so what the kernel knows stays true.
-const TTL: Duration = Duration::from_secs(1 << 30);
+pub(super) const TTL: Duration = Duration::from_secs(1 << 30);
 const GENERATION: Generation = Generation(0);
-const STATFS_BLOCKS: u64 = 1 << 30;
-const STATFS_FILES: u64 = 1 << 30;
+pub(super) const STATFS_BLOCKS: u64 = 1 << 30;
+pub(super) const STATFS_FILES: u64 = 1 << 30;
 
 pub(super) struct NullFs {
     store: Store,
@@ -81,7 +81,7 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
 }
 
 /// Calls `each` with cookie, node and name, from the one after `cookie`, until it says "full".
-fn entries(node: &Node, cookie: u64, mut each: impl FnMut(u64, &Node, &OsStr) -> bool) {
+pub(super) fn entries(node: &Node, cookie: u64, mut each: impl FnMut(u64, &Node, &OsStr) -> bool) {
     // ".." may name the directory itself: the kernel answers ".." on its own.
     for (own, name) in [(1, "."), (2, "..")] {
         if cookie < own && each(own, node, OsStr::new(name)) {

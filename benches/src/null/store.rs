@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 pub(super) struct Node {
     pub(super) ino: INodeNo,
     attr: Mutex<FileAttr>,
-    pub(super) data: RwLock<Vec<u8>>,
+    pub(super) data: Arc<RwLock<Vec<u8>>>,
     pub(super) names: RwLock<Names>,
     lookups: AtomicU64,
 }
@@ -75,7 +75,7 @@ impl Node {
         Arc::new(Self {
             ino: INodeNo(ino),
             attr: Mutex::new(attr),
-            data: RwLock::default(),
+            data: Arc::default(),
             names: RwLock::default(),
             lookups: AtomicU64::new(0),
         })

@@ -1,0 +1,266 @@
+//! The requests of the null filesystem, as our own transports bring them.
+//!
+//! Owns: the translation between them and the store; the answers are those of `filesystem.rs`.
+//! Promises: nothing is copied that its counterpart does not copy.
+//! Never: blocks.
+
+use std::{
+    ffi::OsStr,
+    fs::{File, OpenOptions},
+    io,
+    ops::Range,
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use fuser::{FileAttr, FileType, INodeNo};
+use parking_lot::{ArcRwLockReadGuard, RawRwLock};
+use rustix::mount::{MountFlags, mount};
+use sfs_fuse::{
+    Answer, Attributes, Config, Directory, DirectoryEntry, Entry, Errno, InitFlags, Opened,
+    OpenedFlags, Operation, Request, Session, SetTime, Setattr, Statfs, Time,
+};
+
+use super::filesystem::{STATFS_BLOCKS, STATFS_FILES, TTL, entries};
+use super::store::{Node, Store};
+
+const WRITE_MAX: u32 = 1 << 20;
+
+/// A part of a file's content, which stays as it is meanwhile.
+pub(super) struct Content {
+    data: ArcRwLockReadGuard<RawRwLock, Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Content {
+    fn as_ref(&self) -> &[u8] {
+        &self.data[self.range.clone()]
+    }
+}
+
+/// Mounts at `dir`, as root, and serves; what `mounted` does waits for an answer.
+pub(super) fn serve(
+    dir: &Path,
+    writeback: bool,
+    rings: bool,
+    threads: usize,
+    mounted: impl FnOnce(),
+) -> io::Result<()> {
+    let door = door(dir)?;
+    let flags = flags(writeback);
+    let config = Config {
+        flags,
+        max_write: WRITE_MAX,
+        max_background: 64,
+        congestion_threshold: 48,
+        threads,
+        rings,
+        ..Config::default()
+    };
+    let session = Session::new(door.into(), &config)?;
+    if rings {
+        session.rings().map_err(|why| io::Error::other(why.to_string()))?;
+    }
+    let store = Store::new();
+    mounted();
+    session.run(|request| answer(&store, request), |error| eprintln!("nullfs: {error}"))
+}
+
+fn door(dir: &Path) -> io::Result<File> {
+    let door = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other\0",
+        door.as_raw_fd()
+    );
+    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).expect("it ends once");
+    mount("nullfs", dir, "fuse.nullfs", MountFlags::NOATIME, data)?;
+    Ok(door)
+}
+
+fn flags(writeback: bool) -> InitFlags {
+    let mut flags = InitFlags::ASYNC_READ
+        | InitFlags::BIG_WRITES
+        | InitFlags::ASYNC_DIO
+        | InitFlags::PARALLEL_DIROPS
+        | InitFlags::HANDLE_KILLPRIV_V2
+        | InitFlags::DO_READDIRPLUS
+        | InitFlags::READDIRPLUS_AUTO
+        | InitFlags::ATOMIC_O_TRUNC
+        | InitFlags::CACHE_SYMLINKS;
+    flags.set(InitFlags::WRITEBACK_CACHE, writeback);
+    flags
+}
+
+fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno> {
+    let node = || store.node(INodeNo(request.node)).map_err(errno);
+    let parent = INodeNo(request.node);
+    let make = |name: &[u8], kind: FileType, mode: u32| {
+        let owner = (request.uid, request.gid);
+        let perm = (mode & 0o7777) as u16;
+        store.make(parent, OsStr::from_bytes(name), kind, perm, owner).map_err(errno)
+    };
+    let opened = |flags| Opened { handle: 0, flags };
+    match &request.operation {
+        Operation::Lookup { name } => {
+            Ok(Answer::Entry(match store.lookup(parent, OsStr::from_bytes(name)) {
+                Ok(node) => {
+                    node.looked_up();
+                    entry(&node.attr())
+                }
+                // A name known to be absent.
+                Err(_) => Entry { name_ttl: TTL, ..Entry::default() },
+            }))
+        }
+        Operation::Forget { count } => {
+            store.forget(parent, *count);
+            Ok(Answer::Done)
+        }
+        Operation::BatchForget(forgets) => {
+            forgets.iter().for_each(|(node, count)| store.forget(INodeNo(node), count));
+            Ok(Answer::Done)
+        }
+        Operation::Getattr { .. } => Ok(Answer::Attributes(attributes(&node()?.attr()), TTL)),
+        Operation::Setattr(set) => Ok(setattr(&*node()?, set)),
+        Operation::Mkdir { name, mode, .. } => {
+            make(name, FileType::Directory, *mode).map(|node| Answer::Entry(entry(&node.attr())))
+        }
+        Operation::Create(create) => {
+            let node = make(create.name, FileType::RegularFile, create.mode)?;
+            Ok(Answer::Created(entry(&node.attr()), opened(OpenedFlags::KEEP_CACHE)))
+        }
+        Operation::Unlink { name } | Operation::Rmdir { name } => {
+            store.remove(parent, OsStr::from_bytes(name)).map_err(errno).map(|()| Answer::Done)
+        }
+        Operation::Rename { name, new_parent, new_name, flags: 0 } => {
+            let from = (parent, OsStr::from_bytes(name));
+            let to = (INodeNo(*new_parent), OsStr::from_bytes(new_name));
+            store.rename(from, to).map_err(errno).map(|()| Answer::Done)
+        }
+        Operation::Open { open_flags, .. } => {
+            if open_flags & rustix::fs::OFlags::TRUNC.bits() != 0 {
+                node()?.resize(0);
+            }
+            Ok(Answer::Opened(opened(OpenedFlags::KEEP_CACHE)))
+        }
+        Operation::Opendir { .. } => {
+            Ok(Answer::Opened(opened(OpenedFlags::CACHE_DIR | OpenedFlags::KEEP_CACHE)))
+        }
+        Operation::Read(read) => {
+            let data = node()?.data.read_arc();
+            let start = (read.offset as usize).min(data.len());
+            let end = start.saturating_add(read.size as usize).min(data.len());
+            Ok(Answer::Data(Content { data, range: start..end }))
+        }
+        Operation::Write(write) => {
+            store.write(parent, write.offset, write.data).map_err(errno)?;
+            Ok(Answer::Written(write.data.len() as u32))
+        }
+        Operation::Readdir(read) | Operation::Readdirplus(read) => {
+            let plus = matches!(request.operation, Operation::Readdirplus(_));
+            Ok(Answer::Directory(directory(&*node()?, read.offset, read.size, plus)))
+        }
+        Operation::Statfs => Ok(Answer::Statfs(Statfs {
+            blocks: STATFS_BLOCKS,
+            blocks_free: STATFS_BLOCKS,
+            blocks_available: STATFS_BLOCKS,
+            files: STATFS_FILES,
+            files_free: STATFS_FILES,
+            block_size: 4096,
+            name_len_max: 255,
+            fragment_size: 4096,
+        })),
+        Operation::Getxattr { .. } => Err(Errno::new(rustix::io::Errno::NODATA.raw_os_error())),
+        Operation::Release(_)
+        | Operation::Releasedir(_)
+        | Operation::Fsync { .. }
+        | Operation::Fsyncdir { .. }
+        | Operation::Destroy => Ok(Answer::Done),
+        _ => Err(Errno::NOT_IMPLEMENTED),
+    }
+}
+
+fn setattr(node: &Node, set: &Setattr) -> Answer<Content> {
+    if let Some(size) = set.size {
+        node.resize(size);
+    }
+    let attr = node.change(|attr| {
+        attr.perm = set.mode.map_or(attr.perm, |mode| (mode & 0o7777) as u16);
+        attr.uid = set.uid.unwrap_or(attr.uid);
+        attr.gid = set.gid.unwrap_or(attr.gid);
+        attr.atime = set.atime.map_or(attr.atime, moment);
+        attr.mtime = set.mtime.map_or(attr.mtime, moment);
+        attr.ctime = set.ctime.map_or(attr.ctime, |time| moment(SetTime::At(time)));
+    });
+    Answer::Attributes(attributes(&attr), TTL)
+}
+
+fn directory(node: &Node, cookie: u64, len_max: u32, plus: bool) -> Directory {
+    let mut directory = Directory::new(len_max);
+    entries(node, cookie, |cookie, child, name| {
+        let attr = child.attr();
+        let mode = attributes(&attr).mode;
+        let listed = DirectoryEntry { ino: child.ino.0, cookie, mode, name: name.as_bytes() };
+        if !plus {
+            return !directory.add(&listed);
+        }
+        // The kernel counts every entry given but the two dots.
+        let file = (cookie > 2).then(|| entry(&attr));
+        let full = !directory.add_with(&listed, file.as_ref());
+        if !full && cookie > 2 {
+            child.looked_up();
+        }
+        full
+    });
+    directory
+}
+
+fn entry(attr: &FileAttr) -> Entry {
+    Entry {
+        node: attr.ino.0,
+        generation: 0,
+        name_ttl: TTL,
+        attributes_ttl: TTL,
+        attributes: attributes(attr),
+    }
+}
+
+fn attributes(attr: &FileAttr) -> Attributes {
+    let kind = match attr.kind {
+        FileType::Directory => 0o040_000,
+        _ => 0o100_000,
+    };
+    Attributes {
+        ino: attr.ino.0,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: time(attr.atime),
+        mtime: time(attr.mtime),
+        ctime: time(attr.ctime),
+        mode: kind | u32::from(attr.perm),
+        links: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: 0,
+        block_size: attr.blksize,
+    }
+}
+
+/// Nothing here is older than 1970.
+fn time(time: SystemTime) -> Time {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
+
+fn moment(set: SetTime) -> SystemTime {
+    match set {
+        SetTime::Now => SystemTime::now(),
+        SetTime::At(Time { secs, nanos }) => {
+            UNIX_EPOCH + std::time::Duration::new(secs.max(0) as u64, nanos)
+        }
+    }
+}
+
+fn errno(errno: fuser::Errno) -> Errno {
+    Errno::new(i32::from(errno))
+}
