@@ -44,7 +44,7 @@ fn mounted_volumes_take_the_memory_that_they_may() {
             println!("{cache}: {} MiB after {what}", most / MIB);
         }
         mount.unmount();
-        let rings = if harness::transport() == "uring" { RINGS } else { 0 };
+        let rings = if harness::transport_used() == "uring" { RINGS } else { 0 };
         assert!(most <= 2 * BUDGET + OVERHEAD + rings, "{cache}: {} MiB", most / MIB);
     }
 }

@@ -224,6 +224,16 @@ pub(crate) fn transport() -> String {
     env::var("SFS_TRANSPORT").unwrap_or_else(|_| "auto".into())
 }
 
+/// What that is here.
+pub(crate) fn transport_used() -> String {
+    let offered = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    match transport().as_str() {
+        "auto" if offered.is_ok_and(|offered| offered.trim() == "Y") => "uring".into(),
+        "auto" => "dev".into(),
+        named => named.into(),
+    }
+}
+
 /// Runs `sfs-mount`.
 pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));

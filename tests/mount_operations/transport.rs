@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 
-use super::harness::{Volume, can_mount, sfs_ctl_stat, stderr, transport};
+use super::harness::{Volume, can_mount, sfs_ctl_stat, stderr, transport, transport_used};
 use super::{SIZE, expect_errno, on_volumes};
 
 /// The user "nobody".
@@ -29,14 +29,7 @@ fn mounted_transports_are_named() {
     let output = sfs_ctl_stat(&volume.dir, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let numbers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let asked = transport();
-    let offered = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
-    let expected = match asked.as_str() {
-        "auto" if offered.is_ok_and(|offered| offered.trim() == "Y") => "uring",
-        "auto" => "dev",
-        named => named,
-    };
-    assert_eq!(numbers["transport"], expected);
+    assert_eq!(numbers["transport"], transport_used());
     assert!(numbers["transport_reason"].is_string());
     mount.unmount();
 }

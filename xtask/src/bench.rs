@@ -15,14 +15,27 @@ use clap::Args;
 use crate::{
     device::Device,
     filesystem::{Blocks, Cache, Kind},
+    machine::Rings,
     mount::Mount,
     run::Cmd,
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
 };
 
-const KINDS: [Kind; 5] = [Kind::Sfs, Kind::Null, Kind::Ext4, Kind::Fuse2fs, Kind::Ntfs3g];
-const DEVICE_LEN: u64 = 2 << 30;
+const CONTESTANTS: [Contestant; 11] = [
+    Contestant(Kind::Sfs, Some("uring")),
+    Contestant(Kind::Sfs, Some("dev")),
+    Contestant(Kind::Sfs, Some("fuser")),
+    Contestant(Kind::Null, Some("uring")),
+    Contestant(Kind::Null, Some("dev")),
+    Contestant(Kind::Null, Some("fuser")),
+    Contestant(Kind::Ext4, None),
+    Contestant(Kind::Xfs, None),
+    Contestant(Kind::Btrfs, None),
+    Contestant(Kind::Fuse2fs, None),
+    Contestant(Kind::Ntfs3g, None),
+];
+const DEVICE_LEN: u64 = 1 << 30;
 const SEED: u64 = 20_120_214;
 const ROUNDS_QUICK: u32 = 3;
 
@@ -77,12 +90,25 @@ pub(crate) struct Sample {
     pub(crate) cpu: Duration,
 }
 
+/// A filesystem, and for ours the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contestant(Kind, Option<&'static str>);
+
+impl Contestant {
+    fn name(self) -> String {
+        match self.1 {
+            Some(transport) => format!("{}, {transport}", self.0.name()),
+            None => self.0.name().to_owned(),
+        }
+    }
+}
+
 /// All measurements of a filesystem, by row, or why there are none.
 pub(crate) type Column = Result<BTreeMap<&'static str, Vec<Sample>>>;
 
 /// A filesystem under measurement. The mount goes before the device.
 struct Target {
-    kind: Kind,
+    contestant: Contestant,
     mount: Mount,
     device: Device,
     workers: Vec<String>,
@@ -91,21 +117,26 @@ struct Target {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { ROUNDS_QUICK } else { 5 });
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
-    let scratch = Scratch::in_ram(DEVICE_LEN * KINDS.len() as u64)?;
-    let mut columns: Vec<(Kind, Column)> = Vec::new();
+    let rings = Rings::enable();
+    if let Err(error) = &rings {
+        eprintln!("{error:#}");
+    }
+    let devices = CONTESTANTS.iter().filter(|contestant| contestant.0 != Kind::Null).count();
+    let scratch = Scratch::in_ram(DEVICE_LEN * devices as u64)?;
+    let mut columns: Vec<(Contestant, Column)> = Vec::new();
     let mut targets = Vec::new();
-    for kind in KINDS {
-        if !options.only.is_empty() && !options.only.contains(&kind) {
+    for contestant in CONTESTANTS {
+        if !options.only.is_empty() && !options.only.contains(&contestant.0) {
             continue;
         }
-        match Target::new(workspace, kind, &scratch) {
+        match Target::new(workspace, contestant, &scratch) {
             Ok(target) => {
                 targets.push(target);
-                columns.push((kind, Ok(BTreeMap::new())));
+                columns.push((contestant, Ok(BTreeMap::new())));
             }
             Err(error) => {
-                eprintln!("without {}: {error:#}", kind.name());
-                columns.push((kind, Err(error)));
+                eprintln!("without {}: {error:#}", contestant.name());
+                columns.push((contestant, Err(error)));
             }
         }
     }
@@ -140,17 +171,17 @@ fn measure_row(
     quick: bool,
     round: u32,
     targets: &[Target],
-    columns: &mut [(Kind, Column)],
+    columns: &mut [(Contestant, Column)],
 ) {
     for turn in 0..targets.len() {
         let target = &targets[(turn + round as usize) % targets.len()];
-        let column = columns.iter_mut().find(|(kind, _)| *kind == target.kind);
+        let column = columns.iter_mut().find(|(contestant, _)| *contestant == target.contestant);
         let Some((_, column)) = column else { continue };
         let Ok(samples) = column else { continue };
         match target.measure(load, row, quick) {
             Ok(sample) => samples.entry(row).or_default().push(sample),
             Err(error) => {
-                eprintln!("{} fails at {row}: {error:#}", target.kind.name());
+                eprintln!("{} fails at {row}: {error:#}", target.contestant.name());
                 *column = Err(error.context(format!("failed at {row}")));
             }
         }
@@ -158,16 +189,21 @@ fn measure_row(
 }
 
 impl Target {
-    fn new(workspace: &Workspace, kind: Kind, scratch: &Scratch) -> Result<Self> {
+    fn new(workspace: &Workspace, contestant: Contestant, scratch: &Scratch) -> Result<Self> {
+        let Contestant(kind, transport) = contestant;
         kind.need()?;
-        let programs: Programs = kind.build(workspace, Profile::Release)?;
-        let image = scratch.dir.join(format!("{}.img", kind.name()));
+        let mut programs: Programs = kind.build(workspace, Profile::Release)?;
+        if let Some(transport) = transport {
+            programs = programs.over(transport);
+        }
+        let name = contestant.name().replace(", ", "-");
+        let image = scratch.dir.join(format!("{name}.img"));
         let device = match kind {
             Kind::Null => Device::image(&image, DEVICE_LEN)?,
             _ => Device::allocated(&image, DEVICE_LEN)?,
         };
         kind.make(&programs, &device, Blocks::Keep)?;
-        let dir = scratch.dir.join(kind.name());
+        let dir = scratch.dir.join(name);
         let mount = Mount::new(kind, &programs, &device, &dir, Cache::Writeback)?;
         let mut workers = vec![format!("flush-{}", mount.dev()?)];
         if let Some(name) = device.loop_name() {
@@ -176,7 +212,7 @@ impl Target {
             workers.push(name.to_owned());
             workers.push(format!("{name}-8"));
         }
-        Ok(Self { kind, mount, device, workers })
+        Ok(Self { contestant, mount, device, workers })
     }
 
     fn measure(&self, load: &PathBuf, row: &str, quick: bool) -> Result<Sample> {

@@ -2,7 +2,7 @@
 //!
 //! Owns how each is made, mounted, unmounted and checked: the only place where they differ.
 
-use std::{env, path::Path};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -23,6 +23,10 @@ pub(crate) enum Kind {
     Null,
     /// The kernel's ext4.
     Ext4,
+    /// The kernel's XFS.
+    Xfs,
+    /// The kernel's btrfs.
+    Btrfs,
     /// ext4 through FUSE.
     Fuse2fs,
     /// NTFS through FUSE.
@@ -54,6 +58,8 @@ impl Kind {
             Self::Sfs => "SFS",
             Self::Null => "null",
             Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
             Self::Fuse2fs => "fuse2fs",
             Self::Ntfs3g => "ntfs-3g",
         }
@@ -65,6 +71,10 @@ impl Kind {
             Self::Sfs | Self::Null => machine::need_fuse(),
             Self::Ext4 => {
                 machine::need_loop().and_then(|()| machine::need("mkfs.ext4", "e2fsprogs"))
+            }
+            Self::Xfs => machine::need_loop().and_then(|()| machine::need("mkfs.xfs", "xfsprogs")),
+            Self::Btrfs => {
+                machine::need_loop().and_then(|()| machine::need("mkfs.btrfs", "btrfs-progs"))
             }
             Self::Fuse2fs => {
                 machine::need_fuse()?;
@@ -81,7 +91,9 @@ impl Kind {
             Self::Sfs => workspace.build(profile, &["sfs", "sfs-mkfs", "sfs-fsck"]),
             Self::Null => workspace.build(profile, &["sfs-bench"]),
             // Nothing of ours; the directory is not asked for anything.
-            Self::Ext4 | Self::Fuse2fs | Self::Ntfs3g => workspace.build(profile, &["xtask"]),
+            Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Fuse2fs | Self::Ntfs3g => {
+                workspace.build(profile, &["xtask"])
+            }
         }
     }
 
@@ -101,6 +113,10 @@ impl Kind {
             Self::Ext4 | Self::Fuse2fs => {
                 Cmd::new(tool("mkfs.ext4")).args(["-q", "-F", "-E", &ext4])
             }
+            Self::Xfs => Cmd::new(tool("mkfs.xfs")).args(["-q", "-f"]).args(keep.then_some("-K")),
+            Self::Btrfs => {
+                Cmd::new(tool("mkfs.btrfs")).args(["-q", "-f"]).args(keep.then_some("-K"))
+            }
             Self::Ntfs3g => Cmd::new(tool("mkntfs")).args(["-Q", "-F", "-q"]),
         };
         cmd.arg(&device.path).read().map(drop)
@@ -116,13 +132,17 @@ impl Kind {
     ) -> Cmd {
         let dev = &device.path;
         match (self, cache) {
-            (Self::Sfs, Cache::Writeback) => sfs_mount(programs).arg(dev).arg(dir),
+            (Self::Sfs, Cache::Writeback) => programs.mount_cmd("sfs-mount").arg(dev).arg(dir),
             (Self::Sfs, Cache::Through) => {
-                sfs_mount(programs).arg(dev).arg(dir).args(["-o", "nowriteback"])
+                programs.mount_cmd("sfs-mount").arg(dev).arg(dir).args(["-o", "nowriteback"])
             }
-            (Self::Null, Cache::Writeback) => programs.cmd("nullfs").arg(dir),
-            (Self::Null, Cache::Through) => programs.cmd("nullfs").arg(dir).arg("--no-writeback"),
-            (Self::Ext4, _) => Cmd::new("mount").args(["-t", "ext4"]).arg(dev).arg(dir),
+            (Self::Null, Cache::Writeback) => programs.mount_cmd("nullfs").arg(dir),
+            (Self::Null, Cache::Through) => {
+                programs.mount_cmd("nullfs").arg(dir).arg("--no-writeback")
+            }
+            (Self::Ext4 | Self::Xfs | Self::Btrfs, _) => {
+                Cmd::new("mount").args(["-t", self.name()]).arg(dev).arg(dir)
+            }
             (Self::Fuse2fs, _) => Cmd::new(tool("fuse2fs")).arg(dev).arg(dir).args([
                 "-f",
                 "-o",
@@ -159,6 +179,8 @@ impl Kind {
             Self::Null => return Ok(()),
             Self::Sfs => programs.cmd("sfs-fsck").args(["-n", "--data"]),
             Self::Ext4 | Self::Fuse2fs => Cmd::new(tool("e2fsck")).args(["-f", "-n"]),
+            Self::Xfs => Cmd::new(tool("xfs_repair")).arg("-n"),
+            Self::Btrfs => Cmd::new(tool("btrfs")).args(["check", "--readonly"]),
             Self::Ntfs3g => Cmd::new(tool("ntfsfix")).arg("-n"),
         };
         let output = cmd.arg(&device.path).output()?;
@@ -168,15 +190,6 @@ impl Kind {
             bail!("the check of {} found ({}): {said}", self.name(), output.status);
         }
         Ok(())
-    }
-}
-
-/// With the transport that `SFS_TRANSPORT` names, as the mount tests have it.
-fn sfs_mount(programs: &Programs) -> Cmd {
-    let cmd = programs.cmd("sfs-mount");
-    match env::var("SFS_TRANSPORT") {
-        Ok(transport) => cmd.args(["--transport", &transport]),
-        Err(_) => cmd,
     }
 }
 

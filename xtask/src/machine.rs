@@ -9,7 +9,7 @@ use std::{
     sync::OnceLock,
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::run::Cmd;
 
@@ -22,6 +22,31 @@ pub(crate) fn program(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     env::split_paths(&path).chain(system).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+/// The kernel offers io_uring to FUSE as long as this lives.
+pub(crate) struct Rings {
+    before: String,
+}
+
+/// Whether it does.
+const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
+impl Rings {
+    pub(crate) fn enable() -> Result<Self> {
+        let before = fs::read_to_string(RINGS)
+            .with_context(|| format!("without io_uring: {RINGS}, which Linux 6.14 has"))?;
+        fs::write(RINGS, "Y").with_context(|| format!("without io_uring: {RINGS}, as root"))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(RINGS, self.before.trim()) {
+            eprintln!("{RINGS} stays enabled: {error}");
+        }
+    }
 }
 
 /// `tool` is there, or is installed from `package` if we may.

@@ -24,6 +24,12 @@ pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 /// What the names of all tests begin with that mount: where they cannot, they would pass.
 const MOUNT_TESTS: &str = "mounted_";
 
+/// The one that takes a minute, and says nothing of a transport.
+const MEMORY_TEST: &str = "mounted_volumes_take_the_memory_that_they_may";
+
+/// What they mount with beside the best transport.
+const TRANSPORTS: [&str; 2] = ["dev", "fuser"];
+
 pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     for (tool, package) in [
         ("fusermount3", "fuse3"),
@@ -49,6 +55,11 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     });
     dependencies(workspace, tally);
     let mounts = need_mounts();
+    // What mounts with the transport that serves best has this one.
+    let rings = mounts.is_ok().then(machine::Rings::enable);
+    if let Some(Err(reason)) = &rings {
+        tally.skip("io_uring", reason);
+    }
     tally.step("cargo test", || {
         let mut cmd = cargo(workspace).args(["test", "--workspace", "--no-fail-fast"]);
         if long {
@@ -60,8 +71,11 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         }
         cargo::test(cmd)
     });
-    if let Err(reason) = mounts {
-        tally.skip("mount tests", &reason);
+    match mounts {
+        Err(reason) => tally.skip("mount tests", &reason),
+        Ok(()) => {
+            TRANSPORTS.iter().for_each(|transport| other_transport(workspace, transport, tally))
+        }
     }
     tally.step("crash states", || {
         let states = if long { crash::STATES_LONG } else { crash::STATES_SHORT };
@@ -76,6 +90,15 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
     fsx::run(workspace, Kind::Sfs, ops, None, tally);
     apps::run(workspace, Kind::Sfs, long, tally);
+}
+
+/// The mount tests with another transport than the best.
+fn other_transport(workspace: &Workspace, transport: &str, tally: &mut Tally) {
+    tally.step(&format!("mount tests over {transport}"), || {
+        let cmd = cargo(workspace).args(["test", "--package", "sfs", "--tests", "--no-fail-fast"]);
+        let cmd = cmd.args(["--", MOUNT_TESTS, "--skip", MEMORY_TEST]);
+        cargo::test(cmd.env("SFS_TRANSPORT", transport))
+    });
 }
 
 /// What is tried with forged and damaged images, at length.

@@ -24,11 +24,25 @@ pub(crate) enum Profile {
 
 /// The directory with the programs that were built.
 #[derive(Clone)]
-pub(crate) struct Programs(PathBuf);
+pub(crate) struct Programs {
+    dir: PathBuf,
+    transport: Option<String>,
+}
 
 impl Programs {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.dir.join(name)
+    }
+
+    /// What mounts does it with `transport`, not with the one that `SFS_TRANSPORT` names.
+    pub(crate) fn over(self, transport: &str) -> Self {
+        Self { transport: Some(transport.to_owned()), ..self }
+    }
+
+    /// `sfs-mount` or the null filesystem, with the transport that is to be used.
+    pub(crate) fn mount_cmd(&self, name: &str) -> Cmd {
+        let transport = self.transport.iter().flat_map(|transport| ["--transport", transport]);
+        self.cmd(name).args(transport)
     }
 
     pub(crate) fn cmd(&self, name: &str) -> Cmd {
@@ -60,6 +74,6 @@ impl Workspace {
             }
         };
         cmd.run()?;
-        Ok(Programs(self.target.join(dir)))
+        Ok(Programs { dir: self.target.join(dir), transport: env::var("SFS_TRANSPORT").ok() })
     }
 }

@@ -8,6 +8,8 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use rustix::fs::{AtFlags, lstat, statat};
+use rustix::io::Errno;
 
 use super::{Done, Place, Scale, random::Random};
 
@@ -28,9 +30,9 @@ pub(super) fn stat(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
     order.retain(|&no| no < scale.files);
     let mut ops = 0;
     for no in order {
-        match fs::symlink_metadata(name(place, no)) {
+        match lstat(name(place, no)) {
             Ok(_) => ops += 1,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(Errno::NOENT) => {}
             Err(error) => return Err(error).context("stat"),
         }
         if Instant::now() >= end {
@@ -41,9 +43,12 @@ pub(super) fn stat(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
 }
 
 pub(super) fn list(place: &Place, end: Instant) -> Result<Done> {
+    let directory = File::open(place.directory())?;
     let mut ops = 0;
     for entry in fs::read_dir(place.directory())? {
-        entry?.metadata().context("stat of an entry")?;
+        // As ls does, for no time of birth: asking for that would be a request for each file.
+        statat(&directory, entry?.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .context("stat of an entry")?;
         ops += 1;
         if Instant::now() >= end {
             break;

@@ -6,7 +6,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Column, ROWS, Sample, Unit};
+use super::{Column, Contestant, DEVICE_LEN, ROWS, Sample, Unit};
 use crate::{filesystem::Kind, machine};
 
 /// The markers of what `cargo xtask bench NAME` measured.
@@ -35,54 +35,76 @@ impl Sample {
     }
 }
 
-/// Rows by filesystems: the rate, its ratio to the null filesystem's, and CPU time per operation.
+/// Two tables of rows by filesystems: by transport, and beside others. A cell has the rate, for SFS
+/// its ratio to the null filesystem's with the same transport, and CPU time per operation.
 pub(super) fn markdown(
-    columns: &[(Kind, Column)],
+    columns: &[(Contestant, Column)],
     rounds: u32,
     quick: bool,
     in_ram: bool,
 ) -> String {
     let scale = if quick { "a quick look, not for publication; " } else { "" };
     let place = if in_ram { "in RAM" } else { "on the disk, for want of RAM" };
+    let gib = DEVICE_LEN as f64 / f64::from(1 << 30);
     let mut text = format!("{}.\n\n", machine::description());
     text += &format!(
         "Cells: {scale}median of {rounds} rounds, all filesystems mounted at once and taking turns; \
-         in parentheses the ratio to the null filesystem, and CPU time per call. Each is on a loop \
-         device of 2 GiB over an allocated file {place}; the null filesystem has no device. CPU time is the \
-         client's, the daemon's, and that of the kernel workers which bear the loop device's or the \
-         write-back's name at the end: for a kernel filesystem that is a lower bound. ext4 starts \
-         with initialized tables.\n\n"
+         in parentheses CPU time per call, and for SFS the ratio to the null filesystem with the same \
+         transport. Each is on a loop device of {gib} GiB over an allocated file {place}; the null \
+         filesystem has no device. CPU time is the client's, the daemon's, and that of the kernel \
+         workers which bear the loop device's or the write-back's name at the end: for a kernel \
+         filesystem that is a lower bound. ext4 starts with initialized tables.\n\n"
     );
-    text += "| |";
-    columns.iter().for_each(|(kind, _)| text += &format!(" {} |", kind.name()));
+    let is_ours = |contestant: &Contestant| matches!(contestant.0, Kind::Sfs | Kind::Null);
+    let is_best = |contestant: &Contestant| *contestant == Contestant(Kind::Sfs, Some("uring"));
+    let ours: Vec<_> = columns.iter().filter(|(c, _)| is_ours(c)).collect();
+    let others: Vec<_> = columns.iter().filter(|(c, _)| is_best(c) || !is_ours(c)).collect();
+    for shown in [ours, others] {
+        text += &table(&shown, columns);
+        text += "\n";
+    }
+    for (contestant, column) in columns {
+        if let Err(error) = column {
+            let reason = format!("{error:#}").replace('\n', " ");
+            let _ = writeln!(text, "{} is not in the table: {reason}.\n", contestant.name());
+        }
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+fn table(shown: &[&(Contestant, Column)], all: &[(Contestant, Column)]) -> String {
+    let mut text = "| |".to_owned();
+    shown.iter().for_each(|(contestant, _)| text += &format!(" {} |", contestant.name()));
     text += "\n|---|";
-    columns.iter().for_each(|_| text += "---:|");
+    shown.iter().for_each(|_| text += "---:|");
     text += "\n";
     for (row, title, unit) in ROWS {
-        let null = columns.iter().find(|(kind, _)| *kind == Kind::Null);
-        let null = null.and_then(|(_, column)| rate(column, row, unit));
-        let cells: Vec<String> = columns.iter().map(|(_, c)| cell(c, row, unit, null)).collect();
+        let cells: Vec<String> = shown
+            .iter()
+            .map(|(contestant, column)| {
+                let ceiling = match contestant {
+                    Contestant(Kind::Sfs, transport) => Contestant(Kind::Null, *transport),
+                    _ => return cell(column, row, unit, None),
+                };
+                let null = all.iter().find(|(contestant, _)| *contestant == ceiling);
+                cell(column, row, unit, null.and_then(|(_, column)| rate(column, row, unit)))
+            })
+            .collect();
         if cells.iter().all(String::is_empty) {
             continue;
         }
         let unit = if unit == Unit::Bytes { "MB/s" } else { "calls/s" };
         let _ = writeln!(text, "| {title}, {unit} | {} |", cells.join(" | "));
     }
-    for (kind, column) in columns {
-        if let Err(error) = column {
-            let reason = format!("{error:#}").replace('\n', " ");
-            let _ = writeln!(text, "\n{} is not in the table: {reason}.", kind.name());
-        }
-    }
     text
 }
 
 fn cell(column: &Column, row: &str, unit: Unit, null: Option<f64>) -> String {
     let Some(rate) = rate(column, row, unit) else { return String::new() };
-    let ratio = null.map_or("-".into(), |null| format!("{:.2}", rate / null));
+    let ratio = null.map_or(String::new(), |null| format!("{:.2}, ", rate / null));
     let samples = column.as_ref().ok().and_then(|rows| rows.get(row));
     let cpu = median(samples.into_iter().flatten().map(Sample::cpu_us));
-    format!("{rate:.0} ({ratio}, {:.1} us)", cpu.unwrap_or_default())
+    format!("{rate:.0} ({ratio}{:.1} us)", cpu.unwrap_or_default())
 }
 
 fn rate(column: &Column, row: &str, unit: Unit) -> Option<f64> {
