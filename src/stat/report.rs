@@ -25,10 +25,8 @@ pub struct Report {
     pub device: String,
     /// Where it is mounted; `None` when it is not.
     pub mount_point: Option<String>,
-    /// How requests come from the kernel, as `--transport` has it; `None` when it is not mounted.
-    pub transport: Option<String>,
-    /// Why so; `None` when it is not mounted.
-    pub transport_reason: Option<String>,
+    /// How requests come from the kernel; `None` when it is not mounted.
+    pub transport: Option<TransportReport>,
     /// Nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
@@ -115,6 +113,17 @@ pub enum Holds {
     Metadata,
 }
 
+/// How requests come from the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransportReport {
+    /// As `--transport` has it.
+    pub name: String,
+    /// Why this one.
+    pub reason: String,
+    /// References to inodes that the kernel holds; what it has forgotten it has given back.
+    pub references: u64,
+}
+
 /// What happened in some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
@@ -145,8 +154,11 @@ impl Report {
         Self {
             mount,
             policies,
-            transport: Some(transport.to_string()),
-            transport_reason: Some(reason.clone()),
+            transport: Some(TransportReport {
+                name: transport.to_string(),
+                reason: reason.clone(),
+                references: volume.reference_count(),
+            }),
             ..Self::new(volume, &status, &life, device)
         }
     }
@@ -163,7 +175,6 @@ impl Report {
             device: device.to_owned(),
             mount_point: None,
             transport: None,
-            transport_reason: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),

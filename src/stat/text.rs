@@ -8,7 +8,7 @@ use std::fmt;
 
 use sfs_mkfs::Human;
 
-use super::report::{Activity, GroupReport, Holds, Report};
+use super::report::{Activity, GroupReport, Holds, Report, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,8 +21,9 @@ impl fmt::Display for Report {
         writeln!(f, "{}: {place}{read_only}", plain(&self.device))?;
         writeln!(f, "  volume      {} {}", plain(&self.uuid), plain(&self.label))?;
         self.fmt_space(f)?;
-        if let (Some(transport), Some(reason)) = (&self.transport, &self.transport_reason) {
-            writeln!(f, "  transport   {}: {}", plain(transport), plain(reason))?;
+        if let Some(TransportReport { name, reason, references }) = &self.transport {
+            let (name, reason) = (plain(name), plain(reason));
+            writeln!(f, "  transport   {name}: {reason}; {references} references to inodes")?;
         }
         if let Some(policies) = &self.policies {
             let (placement, victims) = (plain(&policies.placement), plain(&policies.victims));

@@ -29,8 +29,8 @@ fn mounted_transports_are_named() {
     let output = sfs_ctl_stat(&volume.dir, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let numbers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(numbers["transport"], transport_used());
-    assert!(numbers["transport_reason"].is_string());
+    assert_eq!(numbers["transport"]["name"], transport_used());
+    assert!(numbers["transport"]["reason"].is_string());
     mount.unmount();
 }
 

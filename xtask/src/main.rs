@@ -85,6 +85,12 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
+    /// 64 threads do everything at once, with mounts, unmounts and signals between.
+    Stress {
+        /// For how long.
+        #[arg(long, default_value_t = 600)]
+        secs: u32,
+    },
     /// Cuts the power under fio, sqlite and postmark, and checks what is left.
     Cut {
         /// How often, for each of two devices and two caches.
@@ -152,6 +158,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Age(options) => tally.step("age", || age::run(&workspace, &options)),
         Command::Kill { count } => test::kill(&workspace, count, &mut tally),
+        Command::Stress { secs } => test::stress(&workspace, secs, &mut tally),
         Command::Cut { count } => test::cut(&workspace, count, &mut tally),
         Command::Recovery { log } => test::recovery(&workspace, log, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {

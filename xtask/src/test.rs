@@ -15,6 +15,9 @@ use crate::{
 
 const KILLS_LONG: u32 = 100;
 
+/// For each transport.
+const STRESS_SECS_LONG: u32 = 600;
+
 /// Power cuts for a night, of each device and cache.
 const CUTS_LONG: u32 = 25;
 
@@ -61,11 +64,8 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         tally.skip("io_uring", reason);
     }
     tally.step("cargo test", || {
-        let mut cmd = cargo(workspace).args(["test", "--workspace", "--no-fail-fast"]);
-        if long {
-            cmd = cmd.env("SFS_KILLS", KILLS_LONG.to_string());
-            cmd = cmd.env("SFS_CUTS", CUTS_LONG.to_string());
-        }
+        let mut cmd = at_length(cargo(workspace), long);
+        cmd = cmd.args(["test", "--workspace", "--no-fail-fast"]);
         if mounts.is_err() {
             cmd = cmd.args(["--", "--skip", MOUNT_TESTS]);
         }
@@ -74,7 +74,9 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     match mounts {
         Err(reason) => tally.skip("mount tests", &reason),
         Ok(()) => {
-            TRANSPORTS.iter().for_each(|transport| other_transport(workspace, transport, tally))
+            for transport in TRANSPORTS {
+                other_transport(workspace, transport, long, tally);
+            }
         }
     }
     tally.step("crash states", || {
@@ -93,12 +95,23 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
 }
 
 /// The mount tests with another transport than the best.
-fn other_transport(workspace: &Workspace, transport: &str, tally: &mut Tally) {
+fn other_transport(workspace: &Workspace, transport: &str, long: bool, tally: &mut Tally) {
     tally.step(&format!("mount tests over {transport}"), || {
-        let cmd = cargo(workspace).args(["test", "--package", "sfs", "--tests", "--no-fail-fast"]);
+        let cmd = at_length(cargo(workspace), long);
+        let cmd = cmd.args(["test", "--package", "sfs", "--tests", "--no-fail-fast"]);
         let cmd = cmd.args(["--", MOUNT_TESTS, "--skip", MEMORY_TEST]);
         cargo::test(cmd.env("SFS_TRANSPORT", transport))
     });
+}
+
+/// Tests that `cmd` runs do more if `long`.
+fn at_length(cmd: Cmd, long: bool) -> Cmd {
+    if !long {
+        return cmd;
+    }
+    let counts =
+        [("SFS_KILLS", KILLS_LONG), ("SFS_CUTS", CUTS_LONG), ("SFS_STRESS_SECS", STRESS_SECS_LONG)];
+    counts.iter().fold(cmd, |cmd, (name, count)| cmd.env(name, count.to_string()))
 }
 
 /// What is tried with forged and damaged images, at length.
@@ -125,6 +138,12 @@ fn need_mounts() -> Result<()> {
 /// The mount test that kills the daemon, alone.
 pub(crate) fn kill(workspace: &Workspace, count: u32, tally: &mut Tally) {
     mounted(workspace, &format!("{count} kills"), "mount_kill", ("SFS_KILLS", count), tally);
+}
+
+/// The mount test with many threads, alone, with the transport that `SFS_TRANSPORT` names.
+pub(crate) fn stress(workspace: &Workspace, secs: u32, tally: &mut Tally) {
+    let name = format!("{secs} s of 64 threads");
+    mounted(workspace, &name, "mount_stress", ("SFS_STRESS_SECS", secs), tally);
 }
 
 /// The mount test that cuts the power, alone: so often for each of two devices and caches.
