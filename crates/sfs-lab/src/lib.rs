@@ -4,6 +4,7 @@
 //! `docs/lab.md` shows what it says.
 #![forbid(unsafe_code)]
 
+pub mod ageing;
 pub mod block_statistics;
 pub mod block_trace;
 pub mod closed_form;

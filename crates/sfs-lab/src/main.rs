@@ -1,6 +1,7 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
+mod age;
 mod atc09;
 mod fast09;
 mod flash;
@@ -36,6 +37,8 @@ enum Command {
     Model(model::Arguments),
     /// Make the model of a flash device a block device of this machine, for any filesystem.
     Ssd(ssd::Arguments),
+    /// Fill a mounted filesystem, and delete files at random until it is as full as wanted.
+    Age(age::Arguments),
     /// Run a paper's experiments, and show its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -77,6 +80,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Model(arguments) => model::run(&arguments),
         Command::Ssd(arguments) => ssd::run(&arguments),
+        Command::Age(arguments) => age::run(&arguments),
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
         Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),

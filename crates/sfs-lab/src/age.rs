@@ -1,0 +1,85 @@
+//! `sfs-lab age`: ages a mounted filesystem.
+//!
+//! Owns: what is asked of the directory before it is filled.
+//! Promises: nothing is filled that is not a filesystem of its own, and empty.
+//! Never: deletes a file that it has not made.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use indicatif::ProgressBar;
+use sfs_lab::ageing::Ageing;
+use sfs_mkfs::parse_size;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Where an empty filesystem is mounted; it is filled to its end.
+    dir: PathBuf,
+    /// How full it is left, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    utilization: u8,
+    /// Files and deletions follow from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Length of the smallest file.
+    #[arg(long, default_value = "1K", value_parser = size)]
+    smallest: u64,
+    /// Length of the largest file.
+    #[arg(long, default_value = "16M", value_parser = size)]
+    largest: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let Arguments { seed, smallest, largest, ref dir, .. } = *arguments;
+    ensure!(smallest > 0, "--smallest: a file has at least one byte");
+    ensure!(smallest <= largest, "--smallest is larger than --largest");
+    expect_empty_mount(dir)?;
+    let utilization = f64::from(arguments.utilization) / 100.0;
+    let ageing = Ageing { seed, smallest, largest, utilization };
+    let spinner = ProgressBar::new_spinner();
+    let aged = ageing
+        .run(dir, &mut |used| spinner.set_message(format!("{:.1}% used", used * 100.0)))
+        .with_context(|| format!("{}", dir.display()))?;
+    spinner.finish_and_clear();
+    if arguments.json {
+        println!("{}", serde_json::to_string(&aged)?);
+        return Ok(());
+    }
+    println!(
+        "{}: {} files of {:.1} MiB, {:.1}% used; {} deleted, {:.1}% used",
+        dir.display(),
+        aged.files,
+        aged.bytes as f64 / f64::from(1 << 20),
+        aged.utilization_full * 100.0,
+        aged.deleted,
+        aged.utilization * 100.0
+    );
+    Ok(())
+}
+
+/// Filling somebody's disk by mistake is no experiment.
+fn expect_empty_mount(dir: &Path) -> Result<()> {
+    let shown = dir.display();
+    let here = fs::metadata(dir).with_context(|| format!("{shown}"))?;
+    ensure!(here.is_dir(), "{shown}: not a directory");
+    let above = fs::metadata(dir.join("..")).with_context(|| format!("{shown}"))?;
+    if here.dev() == above.dev() {
+        bail!("{shown}: not a mount point; mount an empty filesystem there");
+    }
+    for entry in fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        if name != "lost+found" {
+            bail!("{shown}: not empty, it has {}; age a new filesystem", name.display());
+        }
+    }
+    Ok(())
+}
