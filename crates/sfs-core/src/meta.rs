@@ -19,6 +19,12 @@ use crate::usage::UsageTable;
 /// How often the policies look at all segments: so many times while a segment is written.
 const LOOKS_PER_SEGMENT: u32 = 8;
 
+/// Bytes that say what a change is.
+const TAG_LEN: usize = 4;
+
+/// Bytes of an encoded [`Change::Unmap`].
+const UNMAP_LEN: usize = TAG_LEN + 16;
+
 /// Why an operation could not be done right away.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -173,6 +179,19 @@ impl Meta {
             }
             _ => self.unmaps.push(unmap),
         }
+    }
+
+    /// Bytes of [`Meta::delta`] when nothing is released, without encoding it.
+    pub(crate) fn delta_len(&self) -> usize {
+        let item_len = |(key, exists): (&Key, &bool)| {
+            if !exists {
+                return TAG_LEN + Key::LEN;
+            }
+            let value = self.tree.get(key).expect("a changed item is in memory");
+            TAG_LEN + Key::LEN + size_of::<u64>() + value.map_or(0, <[u8]>::len)
+        };
+        let next_ino = usize::from(self.next_ino != self.said_ino) * (TAG_LEN + size_of::<u64>());
+        next_ino + self.unmaps.len() * UNMAP_LEN + self.changed.iter().map(item_len).sum::<usize>()
     }
 
     /// The delta since the last one, which also says that segments are `released`. Deterministic:

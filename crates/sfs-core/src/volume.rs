@@ -15,6 +15,7 @@ mod checkpoint;
 mod cleaner;
 mod commit;
 mod directory;
+mod engine;
 mod handles;
 mod make;
 mod namespace;
@@ -56,6 +57,7 @@ use crate::request::{Counters, Options};
 use crate::{Error, Result};
 use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
+use engine::{Append, Engine};
 use handles::{Handle, Handles};
 pub use make::{make, root_directory};
 use pacing::Pace;
@@ -68,6 +70,7 @@ pub struct Volume {
     device: Arc<dyn Device>,
     superblock: Superblock,
     options: Options,
+    engine: Box<dyn Engine>,
     hasher: NameHasher,
 
     log: Mutex<Log>,
@@ -134,6 +137,7 @@ impl Volume {
             hasher: NameHasher::new(superblock.hash_key),
             superblock,
             options,
+            engine: Box::new(Append),
             log: Mutex::new(log),
             meta: RwLock::new(meta),
             writing: RwLock::default(),

@@ -12,10 +12,10 @@ mod room;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use plan::{Chosen, FilePlan, plan_files};
+pub(super) use plan::{Chosen, sort};
+use plan::{FilePlan, plan_files};
 pub(super) use request::{Move, Progress, Releases, Request, Selection};
 pub(super) use room::DELTA_SEGMENTS;
-use room::roomiest;
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
@@ -72,8 +72,7 @@ impl Volume {
             if fits(&plan) {
                 break plan;
             }
-            // There are not segments for all groups: one head takes everything.
-            plan::gather(&mut plan.chosen, roomiest(log, meta, &self.superblock.layout));
+            self.engine.narrow(self.site(log, meta), &mut plan.chosen);
             if fits(&plan) {
                 break plan;
             }
@@ -227,6 +226,6 @@ impl Volume {
 }
 
 /// The head of a group of data blocks.
-fn data_head(group: u8) -> u8 {
+pub(super) fn data_head(group: u8) -> u8 {
     FIRST_GROUP_HEAD + group
 }

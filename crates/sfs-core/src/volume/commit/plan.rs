@@ -26,15 +26,15 @@ use crate::volume::Volume;
 use crate::volume::handles::{DirtyBlock, FileData, Handle, Pending};
 
 /// A dirty block that was chosen.
-pub(super) struct Chosen {
-    pub(super) ino: u64,
-    pub(super) block: u32,
+pub(in crate::volume) struct Chosen {
+    pub(in crate::volume) ino: u64,
+    pub(in crate::volume) block: u32,
     memory: BlockRef,
     /// What the mapping will say; the address follows.
-    pub(super) mapping: Mapping,
-    pub(super) group: u8,
+    pub(in crate::volume) mapping: Mapping,
+    pub(in crate::volume) group: u8,
     /// The cleaner moves it.
-    pub(super) cleaning: bool,
+    pub(in crate::volume) cleaning: bool,
 }
 
 impl Chosen {
@@ -164,14 +164,8 @@ impl Volume {
 }
 
 /// By group and owner, as they will be written.
-fn sort(chosen: &mut [Chosen]) {
+pub(in crate::volume) fn sort(chosen: &mut [Chosen]) {
     chosen.sort_by_key(|c| (c.group, c.ino, c.block));
-}
-
-/// Puts everything into one group, for want of segments for all of them.
-pub(super) fn gather(chosen: &mut [Chosen], group: u8) {
-    chosen.iter_mut().for_each(|c| c.group = group);
-    sort(chosen);
 }
 
 /// A block that the cleaner moves, which keeps its history.

@@ -10,11 +10,12 @@ use sfs_device::BLOCK_SIZE;
 
 use super::plan::Chosen;
 use super::request::{Request, Reserve};
-use super::{Plan, RELEASES_MAX, data_head};
-use crate::format::{Layout, VALUE_LEN_MAX, run_key};
-use crate::log::{Batch, Log};
+use super::{Plan, RELEASES_MAX};
+use crate::format::{VALUE_LEN_MAX, run_key};
+use crate::log::Log;
 use crate::meta::Meta;
 use crate::volume::Volume;
+use crate::volume::engine::Site;
 
 /// Segments that a short delta may open: it may cross into one more.
 pub(in crate::volume) const DELTA_SEGMENTS: usize = 1;
@@ -30,17 +31,16 @@ const RELEASE_LEN: usize = 16;
 const FILE_CHANGES_LEN_MAX: usize = 256;
 
 impl Volume {
+    /// The volume as the engine looks at it.
+    pub(super) fn site<'a>(&'a self, log: &'a Log, meta: &'a Meta) -> Site<'a> {
+        Site { layout: &self.superblock.layout, log, meta }
+    }
+
     /// Blocks of data that there is room for now.
     pub(super) fn room(&self, log: &Log, meta: &Meta, request: &Request<'_>) -> usize {
-        let layout = &self.superblock.layout;
         let kept = self.reserve(meta, request.reserve, 0) + DELTA_SEGMENTS;
         let spare = meta.usage.clean_count().saturating_sub(kept);
-        if spare > 0 {
-            // Every block may make a leaf dirty, which a checkpoint has to write.
-            return (spare * Batch::segment_room(layout) / 2).max(2);
-        }
-        // A few more fit where the roomiest head is.
-        Batch::head_room(log, layout, data_head(roomiest(log, meta, layout)))
+        self.engine.room(self.site(log, meta), spare)
     }
 
     /// The segments of `reserve` when `more` leaves have been changed.
@@ -59,7 +59,7 @@ impl Volume {
         let spare = meta.usage.clean_count().saturating_sub(kept);
         // Each file's item may be in a leaf of its own.
         let dirty = self.dirty_blocks.load(Ordering::Relaxed) + self.dirty_files.lock().len();
-        dirty > spare * Batch::segment_room(&self.superblock.layout) / 4
+        dirty > self.engine.ample(&self.superblock.layout, &meta, spare) / 2
     }
 
     /// Whether the Clean segments are enough for the batch, and those of `reserve` are Clean after
@@ -74,13 +74,7 @@ impl Volume {
     ) -> bool {
         let Plan { files, chosen, .. } = plan;
         let layout = &self.superblock.layout;
-        let groups = 0..meta.placement.group_count();
-        let opens: usize = groups
-            .map(|group| {
-                let count = chosen.iter().filter(|c| c.group == group).count();
-                Batch::opens(log, layout, data_head(group), count, 0)
-            })
-            .sum();
+        let opens = self.engine.opens(self.site(log, meta), chosen);
         // The leaves of the runs become dirty, and a checkpoint must be able to write them.
         let same_run = |a: &Chosen, b: &Chosen| run_key(a.ino, a.block) == run_key(b.ino, b.block);
         let leaves = chosen.chunk_by(same_run).count() + files.len();
@@ -95,12 +89,6 @@ impl Volume {
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
         let most = meta.change_count() * CHANGE_LEN_MAX + others;
-        suffices(most) || suffices(meta.delta(&[]).len() + others)
+        suffices(most) || suffices(meta.delta_len() + others)
     }
-}
-
-/// The group whose head has the most room left.
-pub(super) fn roomiest(log: &Log, meta: &Meta, layout: &Layout) -> u8 {
-    let groups = 0..meta.placement.group_count();
-    groups.max_by_key(|group| Batch::head_room(log, layout, data_head(*group))).unwrap_or(0)
 }
