@@ -75,6 +75,8 @@ pub struct SegmentsReport {
     pub drained: u32,
     /// Are not used.
     pub bad: u32,
+    /// For data that is overwritten in place.
+    pub placed: u32,
 }
 
 /// The names of the policies, as mount options have them.
@@ -202,13 +204,13 @@ impl From<Space> for SpaceReport {
 
 impl SegmentsReport {
     fn new(blocks: u32, counts: SegmentCounts) -> Self {
-        let SegmentCounts { clean, open, sealed, drained, bad } = counts;
-        Self { blocks, clean, open, sealed, drained, bad }
+        let SegmentCounts { clean, open, sealed, drained, bad, placed } = counts;
+        Self { blocks, clean, open, sealed, drained, bad, placed }
     }
 
     /// All segments.
     pub(super) fn count(&self) -> u32 {
-        self.clean + self.open + self.sealed + self.drained + self.bad
+        self.clean + self.open + self.sealed + self.drained + self.bad + self.placed
     }
 }
 

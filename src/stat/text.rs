@@ -48,14 +48,15 @@ impl Report {
         writeln!(f, "  space       {} free of {}; {files} inode numbers", size(free), size(total))?;
         writeln!(
             f,
-            "  segments    {} of {}: {} clean, {} open, {} sealed, {} drained, {} bad",
+            "  segments    {} of {}: {} clean, {} open, {} sealed, {} drained, {} bad, {} placed",
             segments.count(),
             size(segments.blocks.into()),
             segments.clean,
             segments.open,
             segments.sealed,
             segments.drained,
-            segments.bad
+            segments.bad,
+            segments.placed
         )
     }
 

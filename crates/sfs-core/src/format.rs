@@ -15,6 +15,7 @@ mod inode;
 mod key;
 mod mapping;
 mod node;
+mod placement;
 mod superblock;
 mod usage;
 
@@ -27,6 +28,7 @@ pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
 pub use mapping::{Mapping, MappingRun, RUN_BLOCKS, run_key};
 pub use node::{NodeHeader, NodePointer};
+pub use placement::DataPlacement;
 pub use superblock::{Label, Layout, LayoutError, Superblock};
 pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
 

@@ -181,7 +181,7 @@ impl Meta {
         }
     }
 
-    /// Bytes of [`Meta::delta`] when nothing is released, without encoding it.
+    /// Bytes of [`Meta::delta`] beside what it maps and releases, without encoding it.
     pub(crate) fn delta_len(&self) -> usize {
         let item_len = |(key, exists): (&Key, &bool)| {
             if !exists {
@@ -194,9 +194,10 @@ impl Meta {
         next_ino + self.unmaps.len() * UNMAP_LEN + self.changed.iter().map(item_len).sum::<usize>()
     }
 
-    /// The delta since the last one, which also says that segments are `released`. Deterministic:
+    /// The delta since the last one, which also says what is in `maps`, and that segments are `released`.
+    /// Deterministic:
     /// items in the order of their keys.
-    pub(crate) fn delta(&self, released: &[u32]) -> Vec<u8> {
+    pub(crate) fn delta(&self, maps: &[Change], released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.next_ino != self.said_ino && !mutated(Mutant::NextInoUnsaid) {
             codec::append(&Change::NextIno(self.next_ino), &mut bytes);
@@ -218,6 +219,7 @@ impl Meta {
             };
             codec::append(&change, &mut bytes);
         }
+        maps.iter().for_each(|map| codec::append(map, &mut bytes));
         for &segment in released {
             let stamp = self.usage.entry(segment).stamp;
             codec::append(&Change::Release { segment, stamp }, &mut bytes);

@@ -53,11 +53,15 @@ pub enum Mutant {
     TailKept,
     /// The cleaner moves a block that has been overwritten meanwhile.
     StaleMove,
+    /// A block is used again before its freeing is durable.
+    FreedReused,
+    /// New blocks are not flushed before the delta that maps them.
+    PlacedUnflushed,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -81,6 +85,8 @@ impl Mutant {
         Self::DeathUncounted,
         Self::TailKept,
         Self::StaleMove,
+        Self::FreedReused,
+        Self::PlacedUnflushed,
     ];
 }
 

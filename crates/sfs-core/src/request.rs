@@ -322,6 +322,8 @@ pub struct SegmentCounts {
     pub drained: u32,
     /// Must not be used.
     pub bad: u32,
+    /// For data that is overwritten in place.
+    pub placed: u32,
 }
 
 /// What one head has written and still lives.

@@ -152,6 +152,11 @@ impl Tree {
         self.residents.old_count()
     }
 
+    /// Dirty nodes that take the place of none: each will be one more on the device.
+    pub fn new_count(&self) -> u64 {
+        self.dirty_count().saturating_sub(self.old_count()) as u64
+    }
+
     /// Drops clean nodes that were not used lately, until at most `budget` nodes are in memory or
     /// only the root and dirty nodes are.
     pub fn evict(&mut self, budget: usize) {

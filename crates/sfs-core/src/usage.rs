@@ -5,6 +5,8 @@
 //! segments are opened least recently freed first.
 //! Never: looks into a segment.
 
+mod placing;
+
 use std::collections::BTreeSet;
 
 use crate::clock::WriteClock;
@@ -13,6 +15,9 @@ use crate::format::{
     UsageEntry,
 };
 use crate::log::METADATA_HEAD;
+use crate::places::Places;
+
+pub(crate) use placing::{Extent, Share};
 
 /// A segment that is free or will be, in the order of allocation: by stamp.
 type Freed = (u64, u32);
@@ -36,6 +41,10 @@ pub(crate) struct UsageTable {
     live_nodes: u64,
     /// Segments sealed since the last [`UsageTable::settle`].
     unsettled: Vec<u32>,
+    /// Segments that are Placed.
+    placed: u32,
+    /// What is free in them, once it is known.
+    places: Option<Places>,
 }
 
 impl UsageTable {
@@ -64,6 +73,7 @@ impl UsageTable {
         let recent = in_state(SegmentState::Open).map(|(no, _)| no).collect();
         let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
         let live_blocks = entries.iter().map(live).sum();
+        let placed = in_state(SegmentState::Placed).count() as u32;
         let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         Self {
             layout,
@@ -77,6 +87,8 @@ impl UsageTable {
             live_blocks,
             live_nodes,
             unsettled: Vec::new(),
+            placed,
+            places: None,
         }
     }
 
@@ -94,7 +106,7 @@ impl UsageTable {
         let sound = |entry: &UsageEntry| {
             sums(entry)
                 && match entry.state {
-                    SegmentState::Open | SegmentState::Sealed => {
+                    SegmentState::Open | SegmentState::Sealed | SegmentState::Placed => {
                         entry.live_blocks <= layout.segment_blocks
                     }
                     SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
@@ -132,13 +144,17 @@ impl UsageTable {
         }
         let queued = |entry: &UsageEntry| match entry.state {
             SegmentState::Clean | SegmentState::Drained => Some((entry.stamp, entry.state)),
-            SegmentState::Open | SegmentState::Sealed | SegmentState::Bad => None,
+            SegmentState::Open
+            | SegmentState::Sealed
+            | SegmentState::Bad
+            | SegmentState::Placed => None,
         };
         let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
         let nodes = self.entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         let (live_blocks, live_nodes): (u64, u64) = (self.entries.iter().map(live).sum(), nodes);
         self.entries.iter().map(queued).eq(stamps)
             && (self.live_blocks, self.live_nodes) == (live_blocks, live_nodes)
+            && self.are_places_coherent()
     }
 
     /// Blocks that the tree refers to, nodes included.
@@ -207,12 +223,16 @@ impl UsageTable {
 
     fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
         let entry = &mut self.entries[segment as usize];
-        if entry.state == SegmentState::Sealed && entry.live_blocks == 0 {
+        let was_placed = entry.state == SegmentState::Placed;
+        if (was_placed || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
             let pinned = holds_nodes(entry) || self.recent.contains(&segment);
             let drained = if pinned { &mut self.pinned } else { &mut self.drained };
             drained.insert((sequence, segment));
+            if was_placed {
+                self.note_emptied(segment);
+            }
         }
     }
 
@@ -242,6 +262,7 @@ impl UsageTable {
         let write_count = u64::from(mapping.history.write_count());
         entry.write_count_sum = entry.write_count_sum.saturating_sub(write_count);
         entry.modified_sum = entry.modified_sum.saturating_sub(modified.into());
+        self.free_later(segment, mapping.address, sequence);
         self.drop_live(segment, sequence);
     }
 

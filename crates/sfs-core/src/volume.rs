@@ -21,6 +21,7 @@ mod make;
 mod namespace;
 mod orphans;
 mod pacing;
+mod placing;
 mod read;
 mod rebuild;
 mod recovery;
@@ -49,15 +50,15 @@ use sfs_device::Device;
 
 use crate::buffer::{BlockRef, Pool};
 use crate::counters::AtomicCounters;
-use crate::format::{Layout, Superblock};
+use crate::format::{DataPlacement, Layout, Superblock};
 use crate::log::Log;
 use crate::meta::Meta;
-use crate::policy::{self, Placement, VictimSelection};
+use crate::policy::{self, One, Placement, VictimSelection};
 use crate::request::{Counters, Options};
 use crate::{Error, Result};
 use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
-use engine::{Append, Engine};
+use engine::{Engine, engine};
 use handles::{Handle, Handles};
 pub use make::{make, root_directory};
 use pacing::Pace;
@@ -110,11 +111,15 @@ pub struct Volume {
 /// The policies that `options` name.
 fn policies(
     options: &Options,
-    layout: &Layout,
+    superblock: &Superblock,
 ) -> Result<(Box<dyn Placement>, Box<dyn VictimSelection>)> {
-    let Layout { segment_count, segment_blocks, .. } = *layout;
+    let Layout { segment_count, segment_blocks, .. } = superblock.layout;
     let blocks = u64::from(segment_count) * u64::from(segment_blocks);
-    let name = &options.placement;
+    // Data that does not go to the log needs no groups there.
+    let name = match superblock.placement {
+        DataPlacement::Log => &*options.placement,
+        _ => One.name(),
+    };
     let groups = options.groups;
     let placement = policy::placement(name, groups, segment_count, segment_blocks, blocks);
     let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victims(name));
@@ -134,10 +139,10 @@ impl Volume {
         let pool = Pool::new(options.write_buffer);
         Self {
             device,
+            engine: engine(superblock.placement),
             hasher: NameHasher::new(superblock.hash_key),
             superblock,
             options,
-            engine: Box::new(Append),
             log: Mutex::new(log),
             meta: RwLock::new(meta),
             writing: RwLock::default(),

@@ -81,6 +81,12 @@ const USAGE: &str = "\
      0000000000000000 0300000003020000 0400000000000000 0500000000000000 \
      0700000008000000 0600000000000000";
 
+const MAP: &str = "\
+     05000000 1100000000000000 04000000 03000000 9a78563412000000";
+
+const PLACED: &str = "\
+     02000000 9a785634 12 02 0000 00000000 00000000";
+
 const USAGE_KEY: &str = "\
      0000000000000000 0702000000000000 00";
 
@@ -91,11 +97,28 @@ fn superblock() {
         label: Label::new("golden").expect("a label"),
         layout: layout(),
         hash_key: [0x1122, 0x3344],
+        placement: Default::default(),
         created: Timestamp { secs: -2, nanos: 999_999_999 },
     };
     let bytes = superblock.encode();
     expect("superblock", &bytes[..184], SUPERBLOCK);
     assert_eq!(bytes[184..], [0; BLOCK_SIZE - 184]);
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock));
+}
+
+/// An SFS that knows nothing of placements sees features, and refuses the volume.
+#[test]
+fn superblock_of_placed_data() {
+    let superblock = Superblock {
+        uuid: [7; 16],
+        label: Label::NONE,
+        layout: layout(),
+        hash_key: [0, 0],
+        placement: DataPlacement::BlockGroup,
+        created: Timestamp::default(),
+    };
+    let bytes = superblock.encode();
+    assert_eq!((bytes[16], bytes[180]), (1, 4));
     assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock));
 }
 
@@ -160,8 +183,9 @@ fn delta() {
         Change::Put { key, value: vec![9, 8] },
         Change::Delete { key },
         Change::Release { segment: 7, stamp: 0x0102_0304_0506_0708 },
+        Change::Map { ino: 17, block: 4, count: 3, address: 0x12_3456_789a },
     ];
-    let goldens = [NEXT_INO, UNMAP, PUT, DELETE, RELEASE];
+    let goldens = [NEXT_INO, UNMAP, PUT, DELETE, RELEASE, MAP];
     let mut all = Vec::new();
     for (change, golden) in changes.iter().zip(goldens) {
         let mut bytes = Vec::new();
@@ -215,13 +239,17 @@ fn mapping() {
     let mut run = MappingRun::default();
     run.set(
         33,
-        Some(Mapping { address: 0x12_3456_789a, checksum: 0xaabb, history: History::plain(3, 4) }),
+        Some(Mapping {
+            address: 0x12_3456_789a,
+            checksum: Some(0xaabb),
+            history: History::plain(3, 4),
+        }),
     );
     run.set(
         63,
         Some(Mapping {
             address: 1,
-            checksum: 2,
+            checksum: Some(2),
             history: History { writes: u16::MAX, modified: 5 },
         }),
     );
@@ -230,6 +258,17 @@ fn mapping() {
     expect("mapping run", &bytes, MAPPING);
     expect("key", &key.encode(), KEY);
     assert_eq!(Key::decode(&key.encode()), key);
+    assert_eq!(MappingRun::decode(&bytes, &key), Ok(run));
+}
+
+#[test]
+fn placed_mapping() {
+    let key = run_key(17, 33);
+    let mut run = MappingRun::default();
+    run.set(33, Some(Mapping::placed(0x12_3456_789a)));
+    let mut bytes = Vec::new();
+    run.encode(&mut bytes);
+    expect("placed mapping", &bytes, PLACED);
     assert_eq!(MappingRun::decode(&bytes, &key), Ok(run));
 }
 
@@ -282,8 +321,10 @@ fn enumerations() {
         SegmentState::Sealed,
         SegmentState::Drained,
         SegmentState::Bad,
+        SegmentState::Placed,
     ];
-    assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5]);
+    assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(DataPlacement::ALL.map(|placement| placement as u32), [0, 1, 2, 3, 4]);
     assert_eq!((FORMAT_VERSION, SUPERBLOCK_ADDRESS, CHECKPOINT_SLOT_BLOCKS), (1, 4, 16));
     assert_eq!((ROOT_INO, FIRST_INO, RUN_BLOCKS, USAGE_PER_ITEM), (1, 16, 32, 32));
     assert_eq!((VALUE_LEN_MAX, INLINE_LEN_MAX, SYMLINK_LEN_MAX), (1280, 1024, 4095));

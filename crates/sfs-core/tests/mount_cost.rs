@@ -22,6 +22,7 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");

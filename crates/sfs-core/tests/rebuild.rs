@@ -19,6 +19,7 @@ fn superblock() -> Superblock {
         label: Label::NONE,
         layout: Layout::new(BLOCKS, 64, 0).expect("it fits"),
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     }
 }

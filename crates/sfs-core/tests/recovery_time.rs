@@ -73,6 +73,7 @@ impl Scene {
             label: Label::NONE,
             layout: Layout::new(device_blocks(), 2048, 0).expect("it fits"),
             hash_key: [1, 2],
+            placement: Default::default(),
             created: NOW,
         };
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");

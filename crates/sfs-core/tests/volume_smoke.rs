@@ -23,6 +23,7 @@ fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");

@@ -42,7 +42,8 @@ pub(crate) fn replay(volume: &Volume<'_>, scan: &mut Scan<'_>, mut each: impl Fn
 
 fn apply(scan: &mut Scan<'_>, change: Change, sequence: u64, each: &mut impl FnMut(Said)) {
     let (key, value) = match change {
-        Change::NextIno(_) | Change::Release { .. } => return,
+        // Of a lost run nothing can be said: what is in its blocks now has no checksum.
+        Change::NextIno(_) | Change::Release { .. } | Change::Map { .. } => return,
         Change::Unmap { ino, first, last } => return unmap(scan, ino, first, last, sequence),
         Change::Put { key, value } => (Key::decode(&key), Some(value)),
         Change::Delete { key } => (Key::decode(&key), None),

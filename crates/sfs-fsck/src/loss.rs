@@ -23,6 +23,8 @@ pub enum Loss {
     Bytes { ino: u64, first: u64, last: u64 },
     /// So many blocks, of those in these bytes that read as zeros now.
     Blocks { ino: u64, count: u64, first: u64, last: u64 },
+    /// Another file claims a block of it, too, in which one of the two has written last.
+    Shared { ino: u64, address: u64 },
     /// The file is shorter.
     Tail { ino: u64, first: u64, last: u64 },
     /// A file that nothing is left of: its number and its name in `ino`.
@@ -48,6 +50,7 @@ impl Loss {
             | Self::Attributes { ino }
             | Self::Bytes { ino, .. }
             | Self::Blocks { ino, .. }
+            | Self::Shared { ino, .. }
             | Self::Tail { ino, .. }
             | Self::File { ino, .. }
             | Self::Target { ino }
@@ -76,6 +79,12 @@ impl fmt::Display for Loss {
                 f,
                 "inode {ino}: {count} blocks lost among bytes {first} to {last}; they read as zeros"
             ),
+            Self::Shared { ino, address } => {
+                write!(
+                    f,
+                    "inode {ino}: block {address} was another's, too; it may hold either's data"
+                )
+            }
             Self::Tail { ino, first, last } => {
                 write!(f, "inode {ino}: bytes {first} to {last} lost; it is shorter now")
             }

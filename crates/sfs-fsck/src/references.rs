@@ -35,7 +35,8 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy)]
 struct Referred {
     address: u64,
-    checksum: u32,
+    /// None of a block that is overwritten in place.
+    checksum: Option<u32>,
     owner: Owner,
 }
 
@@ -43,7 +44,18 @@ struct Referred {
 #[derive(Clone, Copy, Default)]
 struct Sum {
     blocks: u64,
+    /// Those that are overwritten in place.
+    placed: u64,
+    /// Different blocks.
+    distinct: u64,
     hash: u64,
+}
+
+impl Sum {
+    /// Whether the segment holds nothing but blocks that are overwritten in place.
+    fn is_placed(&self) -> bool {
+        self.placed == self.blocks
+    }
 }
 
 /// All blocks that the volume refers to.
@@ -58,6 +70,7 @@ impl References {
     /// Something refers to the node at `pointer`.
     pub(crate) fn add_node(&mut self, volume: &Volume<'_>, pointer: NodePointer) {
         let NodePointer { address, checksum } = pointer;
+        let checksum = Some(checksum);
         self.add(volume, &Referred { address, checksum, owner: Owner::Node });
     }
 
@@ -80,9 +93,12 @@ impl References {
 
     fn add(&mut self, volume: &Volume<'_>, referred: &Referred) -> bool {
         let Some(segment) = volume.layout().segment_of(referred.address) else { return false };
-        self.blocks += u64::from(self.bits.insert(referred.address));
+        let is_first = u64::from(self.bits.insert(referred.address));
+        self.blocks += is_first;
         let sum = self.sums.entry(segment).or_default();
         sum.blocks += 1;
+        sum.distinct += is_first;
+        sum.placed += u64::from(referred.checksum.is_none());
         sum.hash = sum.hash.wrapping_add(referred.hash());
         true
     }
@@ -97,6 +113,11 @@ impl References {
         self.sums.keys().copied()
     }
 
+    /// Those in which only blocks are that are overwritten in place.
+    pub(crate) fn placed_segments(&self) -> impl Iterator<Item = u32> {
+        self.sums.iter().filter(|(_, sum)| sum.is_placed()).map(|(segment, _)| *segment)
+    }
+
     /// Compares them with the summaries; with `data`, reads what they refer to as well.
     pub(crate) fn check(
         &self,
@@ -108,6 +129,15 @@ impl References {
         let stage = if data { Stage::Data } else { Stage::Summaries };
         let (mut done, mut suspects) = (0, Vec::new());
         for (segment, sum) in &self.sums {
+            done += sum.blocks;
+            tell(listener, stage, done, self.blocks)?;
+            if sum.is_placed() {
+                // No summary says whose they are: each may have one owner.
+                if sum.distinct != sum.blocks || data {
+                    suspects.push(*segment);
+                }
+                continue;
+            }
             let described = self.described(view.volume, *segment);
             let hashes = described.iter().map(Referred::hash);
             if hashes.fold(0, u64::wrapping_add) != sum.hash {
@@ -115,8 +145,6 @@ impl References {
             } else if data {
                 check_data(view.volume, &described, findings);
             }
-            done += sum.blocks;
-            tell(listener, stage, done, self.blocks)?;
         }
         let mut rest = suspects.as_slice();
         while !rest.is_empty() {
@@ -167,13 +195,17 @@ fn check_one_by_one(
     let segment_of = |referred: &Referred| view.volume.layout().segment_of(referred.address);
     for group in found.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
         let Some(segment) = segment_of(&group[0]) else { continue };
-        let mut known = vec![false; group.len()];
-        log::walk(view.volume, segment, |address, entry| {
+        let is_placed = group.iter().all(|referred| referred.checksum.is_none());
+        let mut known = vec![is_placed; group.len()];
+        let compare = |address, entry: &SummaryEntry| {
             let place = group.binary_search_by_key(&address, |referred| referred.address);
             if let Ok(index) = place {
                 known[index] = group[index].hash() == Referred::described(address, entry).hash();
             }
-        });
+        };
+        if !is_placed {
+            log::walk(view.volume, segment, compare);
+        }
         for (referred, _) in group.iter().zip(known).filter(|(_, known)| !known) {
             findings.push(referred.unknown());
         }
@@ -226,7 +258,7 @@ fn check_part(volume: &Volume<'_>, part: &[Referred], findings: &mut Findings) {
     }
     for (referred, block) in part.iter().zip(&blocks) {
         let Owner::Data { ino, block: at } = referred.owner else { continue };
-        if crc32c::crc32c(&block.0) != referred.checksum {
+        if referred.checksum.is_some_and(|checksum| crc32c::crc32c(&block.0) != checksum) {
             let address = referred.address;
             findings.push(Finding::DataDamaged { ino, block: at, address });
         }
@@ -252,7 +284,7 @@ impl Collector<'_> {
 impl Visitor for Collector<'_> {
     fn node(&mut self, pointer: NodePointer) {
         let NodePointer { address, checksum } = pointer;
-        self.add(Referred { address, checksum, owner: Owner::Node });
+        self.add(Referred { address, checksum: Some(checksum), owner: Owner::Node });
     }
 
     fn old_item(&mut self, _: &Key, _: &[u8]) {}
@@ -279,9 +311,11 @@ impl Referred {
     fn described(address: u64, entry: &SummaryEntry) -> Self {
         match *entry {
             SummaryEntry::Data { ino, block, checksum, .. } => {
-                Self { address, checksum, owner: Owner::Data { ino, block } }
+                Self { address, checksum: Some(checksum), owner: Owner::Data { ino, block } }
             }
-            SummaryEntry::Node { checksum } => Self { address, checksum, owner: Owner::Node },
+            SummaryEntry::Node { checksum } => {
+                Self { address, checksum: Some(checksum), owner: Owner::Node }
+            }
         }
     }
 
@@ -291,7 +325,8 @@ impl Referred {
             Owner::Data { ino, block } => (ino, block),
             Owner::Node => (u64::MAX, 0),
         };
-        let words = [self.address, ino, u64::from(block) << 32 | u64::from(self.checksum)];
+        let checksum = u64::from(self.checksum.unwrap_or_default());
+        let words = [self.address, ino, u64::from(block) << 32 | checksum];
         words.into_iter().fold(1, |hash, word| mix(hash ^ mix(word)))
     }
 

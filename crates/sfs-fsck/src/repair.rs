@@ -297,7 +297,8 @@ impl<'a> Work<'a> {
             ..record.clone()
         };
         let superblock = &volume.superblock;
-        let draft = Draft { device, superblock, record, time: self.time, usage, needed };
+        let placed = survey.references.placed_segments().collect();
+        let draft = Draft { device, superblock, record, time: self.time, usage, needed, placed };
         let copies = draft.affordable(view, &self.plan);
         let edits = view.edits.clone();
         let made = copies.len();

@@ -38,6 +38,8 @@ pub(crate) struct Draft<'d> {
     pub(crate) usage: &'d Usage,
     /// Segments in which something is that may be needed again.
     pub(crate) needed: BTreeSet<u32>,
+    /// Those of them in which blocks are overwritten in place.
+    pub(crate) placed: BTreeSet<u32>,
 }
 
 impl Draft<'_> {
@@ -109,6 +111,7 @@ impl Draft<'_> {
             let state = match (entry.state, is_free && !self.needed.contains(&segment)) {
                 (SegmentState::Bad, _) => SegmentState::Bad,
                 (_, true) => SegmentState::Clean,
+                (_, false) if self.placed.contains(&segment) => SegmentState::Placed,
                 (_, false) => SegmentState::Sealed,
             };
             UsageEntry { state, ..entry }

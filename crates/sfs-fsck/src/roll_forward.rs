@@ -35,6 +35,8 @@ struct Log<'f> {
     clean: BTreeSet<(u64, u32)>,
     /// Segments that deltas have released.
     released: BTreeSet<u32>,
+    /// Segments that are Placed.
+    placed: BTreeSet<u32>,
     found: &'f Chunks,
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn roll_forward(
             continue;
         }
         let outcome = apply(&batch, view, &mut rolled.next_ino)
-            .and_then(|released| log.release(released, usage, &rolled.segments, &batch));
+            .and_then(|said| log.settle(said, usage, &rolled.segments, &batch));
         if let Err(finding) = outcome {
             findings.push(finding);
             break;
@@ -114,16 +116,18 @@ impl<'f> Log<'f> {
         let heads = record.heads.iter().filter(|head| {
             head.segment < layout.segment_count && head.next_block <= layout.segment_blocks
         });
-        let clean = usage
-            .iter()
-            .filter(|(_, entry)| matches!(entry.state, SegmentState::Clean | SegmentState::Drained))
-            .map(|(segment, entry)| (entry.stamp, segment));
+        let in_state = |states: &'static [SegmentState]| {
+            let entries = usage.iter().filter(|(_, entry)| states.contains(&entry.state));
+            entries.map(|(segment, entry)| (entry.stamp, segment))
+        };
+        let clean = in_state(&[SegmentState::Clean, SegmentState::Drained]);
         Self {
             next_sequence: record.next_sequence,
             previous: record.previous,
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
             clean: clean.collect(),
             released: BTreeSet::new(),
+            placed: in_state(&[SegmentState::Placed]).map(|(_, segment)| segment).collect(),
             found,
         }
     }
@@ -160,23 +164,36 @@ impl<'f> Log<'f> {
         Some(chunk)
     }
 
-    /// `batch` says that segments are Clean. They had to be Drained, and to hold nothing that is
-    /// needed to read the log: data that was there at the checkpoint, and no chunk since.
-    fn release(
+    /// `batch` says that segments are Placed, which had to be so or Clean, and that others are Clean. They
+    /// had to be Drained, and to hold nothing that is needed to read the log: data that was there at the
+    /// checkpoint or is placed, and no chunk since.
+    fn settle(
         &mut self,
-        released: Vec<(u64, u32)>,
+        Said { released, placed }: Said,
         usage: &Usage,
         recent: &BTreeSet<u32>,
         batch: &[ChunkSummary],
     ) -> Result<(), Finding> {
         let at = batch.last().map_or(0, |chunk| chunk.header.address);
+        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let wrong = Finding::DeltaDamaged { corruption };
+        for segment in placed {
+            let count = self.clean.len();
+            self.clean.retain(|(_, clean)| *clean != segment);
+            if self.clean.len() == count && !self.placed.contains(&segment) {
+                return Err(wrong);
+            }
+            self.placed.insert(segment);
+            self.released.remove(&segment);
+        }
         for (stamp, segment) in released {
             let sealed = usage.get(segment).is_some_and(|entry| {
                 entry.state == SegmentState::Sealed && entry.data_group().is_some()
             });
-            if !sealed || recent.contains(&segment) || !self.released.insert(segment) {
-                let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
-                return Err(Finding::DeltaDamaged { corruption });
+            let is_log = sealed && !recent.contains(&segment);
+            let drained = self.placed.remove(&segment) || is_log;
+            if !drained || !self.released.insert(segment) {
+                return Err(wrong);
             }
             self.clean.insert((stamp, segment));
         }
@@ -194,13 +211,16 @@ impl<'f> Log<'f> {
     }
 }
 
-/// Applies a batch: unmaps, then items, then the mappings of its data. Gives the segments that it
-/// releases.
-fn apply(
-    batch: &[ChunkSummary],
-    view: &mut View<'_>,
-    next_ino: &mut u64,
-) -> Result<Vec<(u64, u32)>, Finding> {
+/// What a batch says of segments.
+#[derive(Default)]
+struct Said {
+    /// With their stamps.
+    released: Vec<(u64, u32)>,
+    placed: BTreeSet<u32>,
+}
+
+/// Applies a batch: unmaps, then items, then the mappings of its data. Gives what it says of segments.
+fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Result<Said, Finding> {
     let at = batch.last().map_or(0, |chunk| chunk.header.address);
     let damaged = |corruption| Finding::DeltaDamaged { corruption };
     let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
@@ -213,13 +233,18 @@ fn apply(
                 view.unmap(ino, first..=last).map_err(damaged)?;
             }
             Change::NextIno(ino) => *next_ino = ino.max(*next_ino),
-            Change::Put { .. } | Change::Delete { .. } | Change::Release { .. } => {}
+            Change::Put { .. }
+            | Change::Delete { .. }
+            | Change::Release { .. }
+            | Change::Map { .. } => {}
         }
     }
-    let mut released = Vec::new();
+    let mut said = Said::default();
+    let mut maps = Vec::new();
     for change in changes {
         match change {
-            Change::Release { segment, stamp } => released.push((stamp, segment)),
+            Change::Release { segment, stamp } => said.released.push((stamp, segment)),
+            Change::Map { .. } => maps.push(change),
             Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => return Err(damaged(wrong)),
             Change::Put { key, value } => view.edits.put(said_key(&key, at)?, value),
             Change::Delete { key } => view.edits.delete(said_key(&key, at)?),
@@ -232,11 +257,29 @@ fn apply(
             let SummaryEntry::Data { ino, block, checksum, history } = *entry else {
                 continue;
             };
-            let mapping = Mapping { address, checksum, history };
+            let mapping = Mapping { address, checksum: Some(checksum), history };
             view.map(ino, block, Some(mapping)).map_err(damaged)?;
         }
     }
-    Ok(released)
+    for map in maps {
+        said.placed.insert(apply_map(&map, view).map_err(damaged)?.ok_or(damaged(wrong))?);
+    }
+    Ok(said)
+}
+
+/// Maps blocks beside the log; gives their segment, if they lie in one.
+fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, Corruption> {
+    let Change::Map { ino, block, count, address } = *map else { return Ok(None) };
+    let layout = view.volume.layout();
+    let last = count.checked_sub(1).filter(|last| block.checked_add(*last).is_some());
+    let Some((last, segment)) = last.zip(layout.segment_of(address)) else { return Ok(None) };
+    if layout.segment_of(address + u64::from(last)) != Some(segment) {
+        return Ok(None);
+    }
+    for at in 0..count {
+        view.map(ino, block + at, Some(Mapping::placed(address + u64::from(at))))?;
+    }
+    Ok(Some(segment))
 }
 
 /// A key that a delta may name: mappings follow from the summaries, usage from the checkpoint.

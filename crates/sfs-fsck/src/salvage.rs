@@ -140,7 +140,7 @@ fn fill_blocks(view: &mut View<'_>, covered: &Covered, scan: &Scan<'_>, salvaged
         }
         salvaged.losses.insert(Loss::Restored { ino: *ino });
         let FoundBlock { address, checksum, history, .. } = *found;
-        let new = Mapping { address, checksum, history };
+        let new = Mapping { address, checksum: Some(checksum), history };
         let is_there = is_there(view, &new);
         if !is_there {
             let first = u64::from(*block) * BLOCK_SIZE as u64;
@@ -155,7 +155,7 @@ fn fill_blocks(view: &mut View<'_>, covered: &Covered, scan: &Scan<'_>, salvaged
 fn is_there(view: &View<'_>, mapping: &Mapping) -> bool {
     let mut block = Block::zeroed(1);
     let is_read = view.volume.device.read(mapping.address, &mut block).is_ok();
-    is_read && crc32c::crc32c(&block[0].0) == mapping.checksum
+    is_read && mapping.checksum.is_none_or(|checksum| crc32c::crc32c(&block[0].0) == checksum)
 }
 
 /// Where `block` of `ino` is.

@@ -58,6 +58,8 @@ impl Usage {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub(crate) live_blocks: u64,
+    /// Those that are overwritten in place.
+    placed_blocks: u64,
     write_count_sum: u64,
     modified_sum: u64,
 }
@@ -84,6 +86,7 @@ impl Counts {
             let Some(segment) = volume.layout().segment_of(mapping.address) else { continue };
             let counted = self.0.entry(segment).or_default();
             counted.live_blocks += 1;
+            counted.placed_blocks += u64::from(mapping.checksum.is_none());
             counted.write_count_sum += u64::from(mapping.history.write_count());
             counted.modified_sum += u64::from(mapping.history.modified);
         }
@@ -108,8 +111,13 @@ impl Counts {
                 SegmentState::Clean | SegmentState::Drained => {
                     counted.live_blocks == 0 && !heads.contains(&segment)
                 }
-                SegmentState::Open => heads.contains(&segment),
-                SegmentState::Sealed | SegmentState::Bad => !heads.contains(&segment),
+                SegmentState::Open => heads.contains(&segment) && counted.placed_blocks == 0,
+                SegmentState::Sealed | SegmentState::Bad => {
+                    !heads.contains(&segment) && counted.placed_blocks == 0
+                }
+                SegmentState::Placed => {
+                    !heads.contains(&segment) && counted.placed_blocks == counted.live_blocks
+                }
             };
             if !is_sound {
                 findings.push(Finding::UsageState { segment, state: entry.state });

@@ -17,6 +17,7 @@ fn volume(device: &Arc<RamDevice>) -> Volume {
         label: Label::NONE,
         layout: Layout::new(8192, 128, 0).expect("it fits"),
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     };
     let root = sfs_core::root_directory(0, 0, NOW);

@@ -134,6 +134,7 @@ pub fn sfs(
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
+        placement: Default::default(),
         created: now(&device),
     };
     sfs_core::make(device.clone(), &superblock, &root_directory(0, 0, now(&device)))?;

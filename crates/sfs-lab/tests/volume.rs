@@ -52,6 +52,7 @@ impl Loaded {
             label: Label::NONE,
             layout: layout.expect("it fits"),
             hash_key: [1, 2],
+            placement: Default::default(),
             created: NOW,
         };
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("RAM");

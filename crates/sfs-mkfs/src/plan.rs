@@ -59,6 +59,7 @@ impl Plan {
             label: identity.label,
             layout,
             hash_key: identity.hash_key,
+            placement: Default::default(),
             created: identity.now,
         };
         let (uid, gid) = identity.owner;

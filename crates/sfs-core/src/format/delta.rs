@@ -2,7 +2,7 @@
 //!
 //! A delta is the concatenation of encoded [`Change`]s, a net effect that is applied whole: first
 //! every `Unmap`, then every `Put` and `Delete`, then the mappings that the summaries of the same
-//! batch imply, then every `Release`.
+//! batch imply and those of every `Map`, then every `Release`.
 
 use bincode::{Decode, Encode};
 
@@ -40,6 +40,18 @@ pub enum Change {
         segment: u32,
         /// Its stamp: its place in the order of allocation.
         stamp: u64,
+    },
+    /// Blocks from `block` of `ino` on, `count` of them, are those from `address` on, in one segment,
+    /// which is Placed from now on if it was Clean.
+    Map {
+        /// The file.
+        ino: u64,
+        /// First block of the file.
+        block: u32,
+        /// How many.
+        count: u32,
+        /// Address of the first.
+        address: u64,
     },
 }
 

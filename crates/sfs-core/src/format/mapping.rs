@@ -14,6 +14,9 @@ const ADDRESS_MAX: u64 = (1 << 40) - 1;
 /// The block is stored as it is.
 const ENCODING_PLAIN: u8 = 1;
 
+/// The block is stored as it is, and overwritten in place: it has no checksum.
+const ENCODING_PLACED: u8 = 2;
+
 /// The item that holds the mapping of `block` of `ino`.
 pub fn run_key(ino: u64, block: u32) -> Key {
     Key::new(ino, ItemKind::Mapping, u64::from(block / RUN_BLOCKS))
@@ -24,8 +27,8 @@ pub fn run_key(ino: u64, block: u32) -> Key {
 pub struct Mapping {
     /// Device address, in blocks; below 2^40.
     pub address: u64,
-    /// CRC-32C of the block.
-    pub checksum: u32,
+    /// CRC-32C of the block; none if it is overwritten in place, which could not change both at once.
+    pub checksum: Option<u32>,
     /// What is remembered of its writes.
     pub history: History,
 }
@@ -45,22 +48,33 @@ const RAW_LEN: usize = 16;
 const _: () = assert!(size_of::<RawMapping>() == RAW_LEN);
 
 impl Mapping {
+    /// A block that is overwritten in place at `address`. It has no history: an overwriting leaves the
+    /// mapping as it is.
+    pub fn placed(address: u64) -> Self {
+        Self { address, checksum: None, history: History::default() }
+    }
+
     fn encode(self) -> RawMapping {
         debug_assert!(self.address <= ADDRESS_MAX);
         RawMapping {
             address_low: U32::new(self.address as u32),
             address_high: (self.address >> 32) as u8,
-            encoding: ENCODING_PLAIN,
+            encoding: if self.checksum.is_some() { ENCODING_PLAIN } else { ENCODING_PLACED },
             writes: self.history.writes.into(),
             modified: self.history.modified.into(),
-            checksum: self.checksum.into(),
+            checksum: self.checksum.unwrap_or_default().into(),
         }
     }
 
     fn decode(raw: &RawMapping) -> Option<Self> {
-        (raw.encoding == ENCODING_PLAIN).then(|| Self {
+        let checksum = match raw.encoding {
+            ENCODING_PLAIN => Some(raw.checksum.get()),
+            ENCODING_PLACED => None,
+            _ => return None,
+        };
+        Some(Self {
             address: u64::from(raw.address_high) << 32 | u64::from(raw.address_low.get()),
-            checksum: raw.checksum.get(),
+            checksum,
             history: History { writes: raw.writes.get(), modified: raw.modified.get() },
         })
     }

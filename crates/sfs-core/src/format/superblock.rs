@@ -7,9 +7,12 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    CHECKPOINT_SLOT_BLOCKS, Corruption, CorruptionKind, FORMAT_VERSION, SUPERBLOCK_ADDRESS,
-    Structure, Timestamp,
+    CHECKPOINT_SLOT_BLOCKS, Corruption, CorruptionKind, DataPlacement, FORMAT_VERSION,
+    SUPERBLOCK_ADDRESS, Structure, Timestamp,
 };
+
+/// Data may be placed outside the log: an SFS that does not know of it must not touch the volume.
+const FEATURE_PLACED: u64 = 1;
 
 const MAGIC: [u8; 8] = *b"SFS-log\n";
 
@@ -164,6 +167,8 @@ pub struct Superblock {
     pub layout: Layout,
     /// Key of the hash of names, so that nobody can choose names that collide.
     pub hash_key: [u64; 2],
+    /// Where file data goes.
+    pub placement: DataPlacement,
     /// When the volume was made; volume time counts from here.
     pub created: Timestamp,
 }
@@ -186,7 +191,7 @@ struct RawSuperblock {
     hash_key: [U64; 2],
     created_secs: I64,
     created_nanos: U32,
-    reserved: U32,
+    placement: U32,
 }
 
 const RAW_LEN: usize = 184;
@@ -208,7 +213,7 @@ impl Superblock {
             magic: MAGIC,
             checksum: U32::ZERO,
             version: FORMAT_VERSION.into(),
-            features: U64::ZERO,
+            features: features(self.placement).into(),
             uuid: self.uuid,
             label: self.label.0,
             block_count: layout.block_count.into(),
@@ -220,7 +225,7 @@ impl Superblock {
             hash_key: self.hash_key.map(U64::new),
             created_secs: self.created.secs.into(),
             created_nanos: self.created.nanos.into(),
-            reserved: U32::ZERO,
+            placement: (self.placement as u32).into(),
         };
         let mut bytes = [0; BLOCK_SIZE];
         bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
@@ -262,8 +267,10 @@ impl Superblock {
             backup: raw.backup.get(),
         };
         let label = Label(raw.label);
+        let placement =
+            DataPlacement::decode(raw.placement.get()).ok_or(wrong(CorruptionKind::Value))?;
         let sound = raw.version.get() == FORMAT_VERSION
-            && raw.features.get() == 0
+            && raw.features.get() == features(placement)
             && raw.created_nanos.get() < 1_000_000_000
             && label.is_sound()
             && layout.is_sound();
@@ -275,8 +282,16 @@ impl Superblock {
             label,
             layout,
             hash_key: raw.hash_key.map(U64::get),
+            placement,
             created: Timestamp { secs: raw.created_secs.get(), nanos: raw.created_nanos.get() },
         })
+    }
+}
+
+fn features(placement: DataPlacement) -> u64 {
+    match placement {
+        DataPlacement::Log => 0,
+        _ => FEATURE_PLACED,
     }
 }
 

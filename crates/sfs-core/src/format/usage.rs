@@ -27,6 +27,8 @@ pub enum SegmentState {
     Drained = 4,
     /// Never to be used again.
     Bad = 5,
+    /// Its blocks are written in place, one by one; the log has no part in it.
+    Placed = 6,
 }
 
 impl SegmentState {
@@ -37,6 +39,7 @@ impl SegmentState {
             3 => Self::Sealed,
             4 => Self::Drained,
             5 => Self::Bad,
+            6 => Self::Placed,
             _ => return None,
         })
     }
@@ -60,7 +63,7 @@ pub struct UsageEntry {
     /// When it was sealed last, in ticks; 0 while it is Open.
     pub sealed: u32,
     /// Sequence number of the chunk at which it was last freed (Clean, Drained) or opened (Open,
-    /// Sealed). Clean segments are opened in the order of this number, then of their own.
+    /// Sealed, Placed). Clean segments are opened in the order of this number, then of their own.
     pub stamp: u64,
 }
 

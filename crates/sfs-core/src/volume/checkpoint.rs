@@ -11,7 +11,7 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Request, Selection};
+use super::commit::{Built, Request, Selection, data::Data};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
@@ -50,13 +50,13 @@ impl Volume {
     pub(super) fn checkpoint(&self, log: &mut Log, unmounted: bool) -> Result<()> {
         // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
         self.writable()?;
-        let mut chunks = Vec::new();
+        let mut ahead: Vec<Built> = Vec::new();
         let mut failed = None;
         let _keep = self.keep_nodes();
         let snapshot = loop {
             let mut meta = self.meta.write();
             let step = self.build_ordered(log, &mut meta).and_then(|built| {
-                chunks.extend(built);
+                ahead.extend(built);
                 self.snapshot(log, &mut meta, unmounted)
             });
             drop(meta);
@@ -69,7 +69,7 @@ impl Volume {
                 Err(Fault::Error(error)) => error,
             };
             // What has been built has taken effect in memory: it must reach the log.
-            self.write_chunks(log, &chunks)?;
+            self.write_ahead_of(log, &ahead)?;
             return Err(error);
         };
         if mutated(Mutant::DiscardFirst) {
@@ -78,7 +78,7 @@ impl Volume {
         if mutated(Mutant::RecordFirst) {
             self.write_record(&snapshot.record)?;
         }
-        self.write_chunks(log, &chunks)?;
+        self.write_ahead_of(log, &ahead)?;
         self.write_chunks(log, &snapshot.chunks)?;
         if !mutated(Mutant::SkippedNodeFlush) {
             self.flush(log)?;
@@ -99,20 +99,25 @@ impl Volume {
         Ok(())
     }
 
+    /// Writes what was built before a checkpoint.
+    fn write_ahead_of(&self, log: &mut Log, ahead: &[Built]) -> Result<()> {
+        ahead.iter().try_for_each(|built| self.write_built(log, built))
+    }
+
     /// What has to go before the metadata does. Without such data a checkpoint needs no delta: it
     /// says everything itself.
     fn build_ordered(
         &self,
         log: &mut Log,
         meta: &mut Meta,
-    ) -> std::result::Result<Vec<Chunk>, Fault> {
+    ) -> std::result::Result<Option<Built>, Fault> {
         if self.ordered_files.lock().is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         match self.build(log, meta, &Request::ahead()) {
-            Ok(built) => Ok(built.chunks),
+            Ok(built) => Ok(Some(built)),
             // A checkpoint gives room to a volume so full that not even this fits.
-            Err(Fault::Error(Error::NoSpace)) => Ok(Vec::new()),
+            Err(Fault::Error(Error::NoSpace)) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
@@ -162,7 +167,7 @@ impl Volume {
         batch.fill(nodes.map(append).collect());
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.expect_reads(&chunks);
+        self.expect_reads(&chunks, &Data::default());
         let written = self.counters.snapshot();
         let record = CheckpointRecord {
             number,
@@ -212,14 +217,15 @@ impl Volume {
         }
     }
 
-    /// Until a chunk has been written, its blocks are read from memory.
-    pub(super) fn expect_reads(&self, chunks: &[Chunk]) {
+    /// Until a block has been written, it is read from memory.
+    pub(super) fn expect_reads(&self, chunks: &[Chunk], data: &Data) {
         let mut writing = self.writing.write();
         for chunk in chunks {
             let first = chunk.address + chunk.summary.len() as u64;
             let memory = chunk.appends.iter().map(|append| append.memory.clone());
             writing.extend((first..).zip(memory));
         }
+        writing.extend(data.blocks().iter().cloned());
     }
 
     /// Writes a checkpoint's record to its slot, durably.

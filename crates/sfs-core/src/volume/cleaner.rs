@@ -311,7 +311,7 @@ impl Volume {
         let mut live = run.iter().peekable();
         for (address, memory) in (first..).zip(buffer.share()) {
             let Some(live) = live.next_if(|live| live.mapping.address == address) else { continue };
-            if crc32c::crc32c(memory.block().as_bytes()) == live.mapping.checksum {
+            if Some(crc32c::crc32c(memory.block().as_bytes())) == live.mapping.checksum {
                 let Live { ino, block, mapping } = *live;
                 cleaner.moves.push(Move { ino, block, from: mapping, memory });
             }

@@ -5,6 +5,7 @@
 //! that it and earlier chunks carry; what it changes in memory it changes whole.
 //! Never: flushes the device (see `sync`).
 
+pub(super) mod data;
 mod plan;
 mod request;
 mod room;
@@ -12,6 +13,7 @@ mod room;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use data::Data;
 pub(super) use plan::{Chosen, sort};
 use plan::{FilePlan, plan_files};
 pub(super) use request::{Move, Progress, Releases, Request, Selection};
@@ -19,6 +21,7 @@ pub(super) use room::DELTA_SEGMENTS;
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
+use super::engine::Beside;
 use super::handles::Handle;
 use crate::format::{ItemKind, Key, Mapping, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
@@ -34,6 +37,8 @@ const CHOICE: usize = 2;
 struct Plan<'a> {
     files: Vec<FilePlan<'a>>,
     chosen: Vec<Chosen>,
+    /// Those that are overwritten where they are.
+    staying: Vec<Chosen>,
     progress: Progress,
 }
 
@@ -41,6 +46,8 @@ struct Plan<'a> {
 #[derive(Default)]
 pub(super) struct Built {
     pub(super) chunks: Vec<Chunk>,
+    /// What is written beside them.
+    pub(super) data: Data,
     pub(super) progress: Progress,
     /// Segments that it says are Clean.
     pub(super) released: Vec<u32>,
@@ -59,22 +66,23 @@ impl Volume {
         request: &Request<'_>,
     ) -> std::result::Result<Built, Fault> {
         meta.begin_writing(self.superblock.layout.segment_blocks);
+        meta.usage.settle_freed(log.flushed);
         let released = match request.release {
             Releases::None => Vec::new(),
             _ => meta.usage.releasable(log.flushed, RELEASES_MAX),
         };
         let mut room = self.room(log, meta, request);
         let (ordered, others) = self.select(request.selection, room);
-        let Plan { files, mut chosen, progress } = loop {
+        let (Plan { files, mut chosen, staying, progress }, share) = loop {
             let mut plan = self.plan(meta, request, (&ordered, &others), room)?;
             let fits =
                 |plan: &Plan<'_>| self.has_room(log, meta, plan, request.reserve, released.len());
-            if fits(&plan) {
-                break plan;
+            if let Some(share) = fits(&plan) {
+                break (plan, share);
             }
             self.engine.narrow(self.site(log, meta), &mut plan.chosen);
-            if fits(&plan) {
-                break plan;
+            if let Some(share) = fits(&plan) {
+                break (plan, share);
             }
             if room == 0 {
                 return Err(Error::NoSpace.into());
@@ -85,17 +93,22 @@ impl Volume {
         let alone = request.release == Releases::Alone && !released.is_empty();
         let says = meta.has_changes() || alone;
         if chosen.is_empty() && files.is_empty() && !says {
-            return Ok(Built { chunks: Vec::new(), progress, released: Vec::new() });
+            return Ok(Built { progress, ..Built::default() });
         }
 
+        let lengthens = files.iter().any(|file| file.lengthens);
         for file in files {
             self.settle_file(meta, file);
         }
-        let delta = meta.delta(&released);
+        let Beside { chosen: placed, maps } = self.engine.place(log, meta, &mut chosen, share);
+        let delta = meta.delta(&maps, &released);
         meta.clear_changes();
         let batch = self.lay_out(log, meta, &mut chosen, &delta);
         self.map(log, meta, &chosen)?;
-        meta.usage.clock.advance(chosen.iter().filter(|c| !c.cleaning).count() as u64);
+        self.map(log, meta, &placed)?;
+        self.count_data(meta, chosen.iter().chain(&placed).chain(&staying));
+        let ordered = lengthens || !placed.is_empty();
+        let data = Data::new(placed.into_iter().chain(staying), ordered);
         meta.tree.prune();
         meta.usage.settle(log.next_sequence);
         // From the next batch on: roll-forward reads a batch before it knows what it says.
@@ -107,8 +120,8 @@ impl Volume {
 
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.expect_reads(&chunks);
-        Ok(Built { chunks, progress, released })
+        self.expect_reads(&chunks, &data);
+        Ok(Built { chunks, data, progress, released })
     }
 
     /// What goes, `room` dirty blocks at most.
@@ -131,8 +144,9 @@ impl Volume {
         if let Selection::Largest(count) = request.selection {
             plan::keep_largest(&mut files, room.min(*count));
         }
-        let chosen = self.choose(meta, &mut files, request)?;
-        Ok(Plan { files, chosen, progress })
+        let mut chosen = self.choose(meta, &mut files, request)?;
+        let staying = self.engine.arrange(&mut chosen);
+        Ok(Plan { files, chosen, staying, progress })
     }
 
     /// The files whose data must go with the next delta, and the others that are selected.
@@ -217,11 +231,17 @@ impl Volume {
             let blocks: Vec<(u32, Mapping)> = run.iter().map(|c| (c.block, c.mapping)).collect();
             meta.map_run(run[0].ino, &blocks, log.next_sequence)?;
         }
-        let cleaning = chosen.iter().filter(|c| c.cleaning).count() * BLOCK_SIZE;
-        let data = chosen.len() * BLOCK_SIZE - cleaning;
-        self.counters.data_bytes.fetch_add(data as u64, Ordering::Relaxed);
-        self.counters.cleaning_bytes.fetch_add(cleaning as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts blocks of data by whose they are. The write clock goes on by what users write.
+    fn count_data<'a>(&self, meta: &mut Meta, chosen: impl Iterator<Item = &'a Chosen>) {
+        let (mut data, mut cleaning) = (0, 0);
+        chosen.for_each(|c| *(if c.cleaning { &mut cleaning } else { &mut data }) += 1);
+        meta.usage.clock.advance(data);
+        let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+        self.counters.data_bytes.fetch_add(bytes(data), Ordering::Relaxed);
+        self.counters.cleaning_bytes.fetch_add(bytes(cleaning), Ordering::Relaxed);
     }
 }
 

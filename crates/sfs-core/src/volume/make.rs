@@ -41,7 +41,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
     };
     let options = Options { discard: false, ..Options::default() };
     let meta =
-        Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO, policies(&options, &layout)?);
+        Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO, policies(&options, superblock)?);
     let volume = Volume::assemble(device.clone(), superblock.clone(), options, log, meta);
     volume.fill_first_tree(root);
     volume.checkpoint(&mut volume.log.lock(), true)?;

@@ -205,7 +205,7 @@ impl Volume {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let clean = || self.meta.read().usage.clean_count();
         let before = clean();
-        if self.release(log)? {
+        if self.free_durably(log)? || self.release(log)? {
             return Ok(true);
         }
         let mut vain = Vain::default();

@@ -115,7 +115,8 @@ impl Volume {
             let memory = &mut blocks[(block - first) as usize..][..run.len()];
             self.read_blocks(mapping.address, memory)?;
             for ((block, mapping), memory) in run.iter().zip(memory) {
-                if crc32c::crc32c(memory.as_bytes()) != mapping.checksum {
+                let differs = |checksum| crc32c::crc32c(memory.as_bytes()) != checksum;
+                if mapping.checksum.is_some_and(differs) {
                     wrong.push(*block);
                 }
             }

@@ -7,20 +7,22 @@
 
 use std::sync::Arc;
 
-use sfs_device::{Block, Device};
+use sfs_device::{Block, Device, Stream};
 
 use super::Volume;
 use super::policies;
 use crate::buffer::BlockRef;
 use crate::format::{
-    CheckpointRecord, Corruption, CorruptionKind, History, ItemKind, Key, Mapping, MappingRun,
-    NodePointer, SegmentState, Structure, SummaryEntry, Superblock, UsageEntry, usage_key,
+    CheckpointRecord, Corruption, CorruptionKind, DataPlacement, History, ItemKind, Key, Mapping,
+    MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock, UsageEntry,
+    usage_key,
 };
 use crate::log::{Append, Batch, FIRST_GROUP_HEAD, Heads, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
+use crate::places::Places;
 use crate::request::Options;
 use crate::tree::{Missing, Tree, VerifiedNode};
-use crate::usage::UsageTable;
+use crate::usage::{Share, UsageTable};
 use crate::{Error, Result};
 
 /// Dirty nodes that wait before they are written.
@@ -88,7 +90,10 @@ impl Rebuild {
         let mut usage =
             UsageTable::from_entries(layout, emptied(&basis.usage), record.blocks_written);
         usage.clock.catch_up(basis.time);
-        let meta = Meta::new(Tree::new(), usage, record.next_ino, policies(&options, &layout)?);
+        if let Some(places) = Places::new(superblock.placement, layout) {
+            usage.begin_in_clean(places);
+        }
+        let meta = Meta::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
         let volume = Volume::assemble(device, superblock.clone(), options, log, meta);
         volume.meta.write().restore_policies(&record.policies);
         let rebuild = Self { volume };
@@ -115,6 +120,9 @@ impl Rebuild {
         let layout = &self.volume.superblock.layout;
         let mut log = self.volume.log.lock();
         let mut meta = self.volume.meta.write();
+        if self.volume.superblock.placement != DataPlacement::Log {
+            return self.place_blocks(&mut log, &mut meta, &blocks);
+        }
         if Batch::opens(&log, layout, FIRST_GROUP_HEAD, blocks.len(), 0) > meta.usage.clean_count()
         {
             return Err(Error::NoSpace);
@@ -122,27 +130,45 @@ impl Rebuild {
         let mut batch = Batch::default();
         let head = FIRST_GROUP_HEAD;
         let addresses = batch.reserve(&mut log, layout, &mut meta.usage, head, blocks.len(), &[]);
-        let mapping = |(address, moved): (u64, &Moved)| Mapping {
-            address,
-            checksum: crc32c::crc32c(&moved.content.0),
-            history: moved.history,
-        };
-        let mappings: Vec<Mapping> = addresses.into_iter().zip(&blocks).map(mapping).collect();
-        let appends = blocks.into_iter().zip(&mappings).map(|(moved, mapping)| Append {
-            entry: SummaryEntry::Data {
-                ino: moved.ino,
-                block: moved.block,
-                checksum: mapping.checksum,
-                history: mapping.history,
-            },
-            memory: one(moved.content),
-        });
-        batch.fill(appends.collect());
+        let (mut mappings, mut appends) = (Vec::new(), Vec::new());
+        for (address, moved) in addresses.into_iter().zip(blocks) {
+            let Moved { ino, block, history, content } = moved;
+            let checksum = crc32c::crc32c(&content.0);
+            mappings.push(Mapping { address, checksum: Some(checksum), history });
+            let entry = SummaryEntry::Data { ino, block, checksum, history };
+            appends.push(Append { entry, memory: one(content) });
+        }
+        batch.fill(appends);
         let chunks =
             batch.finish(&mut log, self.volume.superblock.volume(), meta.usage.clock.now());
         drop(meta);
         self.volume.write_chunks(&mut log, &chunks)?;
         Ok(mappings)
+    }
+
+    /// The same beside the log, in segments that are Clean so far.
+    fn place_blocks(
+        &self,
+        log: &mut Log,
+        meta: &mut Meta,
+        blocks: &[Moved],
+    ) -> Result<Vec<Mapping>> {
+        let segment_blocks = u64::from(self.volume.superblock.layout.segment_blocks);
+        let clean = meta.usage.clean_count();
+        if blocks.len() as u64 > meta.usage.free_blocks() + clean as u64 * segment_blocks {
+            return Err(Error::NoSpace);
+        }
+        let mut share = Share { log: 0, data: clean };
+        let mut place = |moved: &Moved| {
+            let extents = meta.usage.allocate(moved.ino, 1, &mut share, log.next_sequence);
+            let address = extents[0].address;
+            let stream = Stream(FIRST_GROUP_HEAD);
+            self.volume.device.write(address, &[std::slice::from_ref(&moved.content)], stream)?;
+            Ok(Mapping::placed(address))
+        };
+        let mappings = blocks.iter().map(&mut place).collect();
+        log.unflushed = true;
+        mappings
     }
 
     /// The next item; its key is above all before, except that those of the volume itself (inode 0)
@@ -278,7 +304,7 @@ fn refers(meta: &Meta, address: u64) -> Result<()> {
     let wrong = Corruption::new(Structure::Data, address, CorruptionKind::Dangling);
     let segment = meta.usage.segment_of(address).ok_or(wrong)?;
     match meta.usage.entry(segment).state {
-        SegmentState::Open | SegmentState::Sealed => Ok(()),
+        SegmentState::Open | SegmentState::Sealed | SegmentState::Placed => Ok(()),
         _ => Err(wrong.into()),
     }
 }
@@ -290,7 +316,7 @@ fn emptied(usage: &[UsageEntry]) -> Vec<UsageEntry> {
         write_count_sum: 0,
         modified_sum: 0,
         state: match entry.state {
-            SegmentState::Clean | SegmentState::Bad => entry.state,
+            SegmentState::Clean | SegmentState::Bad | SegmentState::Placed => entry.state,
             _ => SegmentState::Sealed,
         },
         ..*entry

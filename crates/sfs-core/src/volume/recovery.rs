@@ -61,13 +61,14 @@ impl Volume {
             device_bytes_before: record.device_bytes_written,
         };
         let tree = Tree::open(record.root(), record.root_level);
-        let policies = super::policies(&options, &layout)?;
+        let policies = super::policies(&options, &superblock)?;
         let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino, policies);
         let volume = Self::assemble(device, superblock, options, log, meta);
         volume.clock.start(now);
         volume.load_usage(record.blocks_written)?;
         volume.meta.write().restore_policies(&record.policies);
         let is_begun = volume.roll_forward(damage)?;
+        volume.find_places()?;
         volume.find_orphans()?;
         Ok((volume, record, is_begun))
     }

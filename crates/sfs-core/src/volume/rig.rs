@@ -21,6 +21,7 @@ pub(super) fn new_volume(device: Arc<dyn Device>) -> Volume {
         label: Label::NONE,
         layout: Layout::new(BLOCKS, 32, 0).expect("it fits"),
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     };
     let root = crate::root_directory(0, 0, NOW);

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use super::Volume;
 use super::scan::ROOM_MIN;
 use crate::format::{
-    COUNT_MAX, Change, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, ItemKind, Key, Layout,
-    Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    COUNT_MAX, Change, ChunkSummary, Corruption, CorruptionKind, DataPlacement, HEADS_MAX,
+    ItemKind, Key, Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
 use crate::log::{Head, Heads, Log};
 use crate::meta::{Fault, Meta};
@@ -203,9 +203,10 @@ impl Volume {
                 self.unmap(ino, first, last, sequence)?;
             }
         }
-        let mut released = Vec::new();
+        let (mut released, mut maps) = (Vec::new(), Vec::new());
         for change in changes {
             match change {
+                Change::Map { .. } => maps.push(change),
                 Change::Release { segment, stamp } => released.push((segment, stamp)),
                 change => self.apply_change(change, at)?,
             }
@@ -213,6 +214,9 @@ impl Volume {
         for chunk in batch {
             self.meta.write().usage.clock.catch_up(chunk.header.time);
             self.apply_mappings(chunk, sequence)?;
+        }
+        for map in maps {
+            self.apply_map(&map, at, sequence)?;
         }
         let usage = &mut self.meta.write().usage;
         usage.settle(sequence);
@@ -224,7 +228,7 @@ impl Volume {
 
     fn apply_change(&self, change: Change, at: u64) -> Result<()> {
         let (key, value) = match change {
-            Change::Unmap { .. } | Change::Release { .. } => return Ok(()),
+            Change::Unmap { .. } | Change::Release { .. } | Change::Map { .. } => return Ok(()),
             Change::NextIno(next) if next >= COUNT_MAX => {
                 return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
             }
@@ -255,11 +259,34 @@ impl Volume {
             .zip(&chunk.entries)
             .filter_map(|(address, entry)| match *entry {
                 SummaryEntry::Data { ino, block, checksum, history } => {
-                    Some((ino, block, Mapping { address, checksum, history }))
+                    Some((ino, block, Mapping { address, checksum: Some(checksum), history }))
                 }
                 SummaryEntry::Node { .. } => None,
             })
             .collect();
+        self.map_found(&data, sequence)
+    }
+
+    /// Blocks beside the log are mapped.
+    fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
+        let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
+        let layout = &self.superblock.layout;
+        let last = count.checked_sub(1);
+        let segment = layout.segment_of(address).filter(|segment| {
+            last.and_then(|last| block.checked_add(last)).is_some()
+                && last.and_then(|last| layout.segment_of(address + u64::from(last)))
+                    == Some(*segment)
+                && self.superblock.placement != DataPlacement::Log
+        });
+        if !segment.is_some_and(|at| self.meta.write().usage.place_found(at, sequence)) {
+            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+        }
+        let placed = (0..count).map(|n| (ino, block + n, Mapping::placed(address + u64::from(n))));
+        self.map_found(&placed.collect::<Vec<_>>(), sequence)
+    }
+
+    /// Maps blocks, each with its file and its place there.
+    fn map_found(&self, data: &[(u64, u32, Mapping)], sequence: u64) -> Result<()> {
         for run in data.chunk_by(|a, b| run_key(a.0, a.1) == run_key(b.0, b.1)) {
             let ino = run[0].0;
             let blocks: Vec<(u32, Mapping)> = run.iter().map(|(_, b, m)| (*b, *m)).collect();

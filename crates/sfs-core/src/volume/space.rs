@@ -16,23 +16,6 @@ use crate::meta::Meta;
 use crate::request::Space;
 use crate::{Error, Result};
 
-/// Segments that users never get, at least: open heads, a checkpoint, and room to clean into.
-const RESERVE_SEGMENTS_MIN: u32 = 16;
-
-/// Blocks of a segment that summaries take: one in so many, and at least [`SUMMARY_BLOCKS_MIN`].
-/// What is written in small pieces takes more at first, until it is cleaned.
-const SUMMARY_SHARE: u32 = 64;
-
-/// See [`SUMMARY_SHARE`].
-const SUMMARY_BLOCKS_MIN: u32 = 2;
-
-/// The share of all segments that users never get: one in so many.
-const RESERVE_SHARE: u32 = 16;
-
-/// One in so many of the blocks of a full volume is kept for metadata of what users delete or
-/// rename when it is full.
-const METADATA_SHARE: u64 = 128;
-
 /// Segments that emptying one may open: the head's next, and one for the delta. Another, for two
 /// checkpoints may each fill a segment in part.
 const CLEANING_SEGMENTS: usize = 3;
@@ -44,39 +27,21 @@ impl Volume {
     /// How full the volume is.
     pub fn space(&self) -> Space {
         let meta = self.meta.read();
-        let total_blocks = self.capacity();
-        let used = meta.usage.live_blocks() + self.dirty_blocks.load(Ordering::Relaxed) as u64;
+        let layout = &self.superblock.layout;
+        let dirty = self.dirty_blocks.load(Ordering::Relaxed) as u64;
         Space {
-            total_blocks,
-            free_blocks: total_blocks.saturating_sub(used),
+            total_blocks: self.engine.capacity(layout),
+            free_blocks: self.engine.free_blocks(layout, &meta).saturating_sub(dirty),
             files: meta.next_ino - crate::format::FIRST_INO,
         }
-    }
-
-    /// Blocks that may live at once.
-    fn capacity(&self) -> u64 {
-        let layout = &self.superblock.layout;
-        let reserve = RESERVE_SEGMENTS_MIN.max(layout.segment_count / RESERVE_SHARE);
-        let summaries = (layout.segment_blocks / SUMMARY_SHARE).max(SUMMARY_BLOCKS_MIN);
-        let segments = u64::from(layout.segment_count - reserve);
-        segments * u64::from(layout.segment_blocks - summaries)
-    }
-
-    /// Blocks that new data may still have.
-    fn headroom(&self, meta: &Meta) -> u64 {
-        let dirty = self.dirty_blocks.load(Ordering::Relaxed) as u64;
-        // A dirty node takes the place of the one that it was read from.
-        let new_nodes = meta.tree.dirty_count().saturating_sub(meta.tree.old_count()) as u64;
-        let used = meta.usage.live_blocks() + dirty + dirty / 64 + new_nodes;
-        self.capacity().saturating_sub(used)
     }
 
     /// Whether an operation may add metadata, and `blocks` of data.
     pub(super) fn admit(&self, blocks: u64) -> Result<()> {
         self.writable()?;
         let enough = || {
-            let kept = if blocks > 0 { self.capacity() / METADATA_SHARE } else { 8 };
-            self.headroom(&self.meta.read()) >= blocks + kept
+            let dirty = self.dirty_blocks.load(Ordering::Relaxed) as u64;
+            self.engine.admits(&self.superblock.layout, &self.meta.read(), dirty, blocks)
         };
         if enough() {
             return Ok(());
@@ -117,10 +82,12 @@ impl Volume {
         self.checkpoint_reserve(meta, more + moved) + CLEANING_SEGMENTS
     }
 
-    /// Clean segments that a commit may open before it has made anything dirty.
-    pub(super) fn spare_segments(&self) -> usize {
+    /// Blocks that a commit surely has room for before it has made anything dirty.
+    pub(super) fn spare_blocks(&self) -> usize {
         let meta = self.meta.read();
-        meta.usage.clean_count().saturating_sub(self.cleaning_reserve(&meta, 0))
+        let clean = meta.usage.clean_count();
+        let spare = clean.saturating_sub(self.cleaning_reserve(&meta, 0));
+        self.engine.ample(&self.superblock.layout, &meta, spare)
     }
 
     /// Segments that should be Clean so that every group can have its own head. With fewer, all blocks

@@ -50,6 +50,7 @@ fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
             SegmentState::Sealed => &mut counts.sealed,
             SegmentState::Drained => &mut counts.drained,
             SegmentState::Bad => &mut counts.bad,
+            SegmentState::Placed => &mut counts.placed,
         };
         *count += 1;
     }
@@ -101,7 +102,10 @@ mod tests {
             entry(SegmentState::Drained, 1, 0),
         ];
         let counts = count_segments(&entries);
-        assert_eq!(counts, SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0 });
+        assert_eq!(
+            counts,
+            SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0, placed: 0 }
+        );
         let group = |group, holds_metadata, segments, open_segments, live_blocks| GroupStatus {
             group,
             holds_metadata,

@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use sfs_device::{BLOCK_SIZE, DeviceError};
+use sfs_device::{BLOCK_SIZE, DeviceError, Stream};
 
 use super::Volume;
-use super::commit::{Progress, Request, Selection};
+use super::commit::{Built, Progress, Request, Selection, data};
 use super::pacing::Vain;
 use crate::format::SummaryEntry;
-use crate::log::{Chunk, Log};
+use crate::log::{Chunk, FIRST_GROUP_HEAD, Log};
 use crate::meta::Fault;
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
@@ -118,7 +118,7 @@ impl Volume {
                     // What cleaning gains a checkpoint of the nodes that it made dirty may need, and
                     // the room for that is there again when it has been written.
                     let more = self.make_room(log)?;
-                    if !vain.note(self.spare_segments()) && !more {
+                    if !vain.note(self.spare_blocks()) && !more {
                         return Err(Error::NoSpace);
                     }
                 }
@@ -145,9 +145,32 @@ impl Volume {
                 Err(Fault::Error(error)) => return Err(error),
             }
         };
-        self.write_chunks(log, &built.chunks)?;
+        self.write_built(log, &built)?;
         self.note_released(&built.released);
         Ok(built.progress)
+    }
+
+    /// Writes a batch. Where its delta says of data beside the log what must not be seen without it, that
+    /// data is durable first.
+    pub(super) fn write_built(&self, log: &mut Log, built: &Built) -> Result<()> {
+        let data = &built.data;
+        let wrote = |outcome: std::result::Result<(), DeviceError>| {
+            outcome.map_err(|error| self.fail(error))
+        };
+        for run in data.runs() {
+            let (address, len) = (run[0].0, run.len());
+            wrote(self.device.write(address, &data::parts(run), Stream(FIRST_GROUP_HEAD)))?;
+            log.unflushed = true;
+            let bytes = (len * BLOCK_SIZE) as u64;
+            self.counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
+            let mut writing = self.writing.write();
+            (address..address + len as u64).for_each(|at| drop(writing.remove(&at)));
+        }
+        if data.is_ordered() && !mutated(Mutant::PlacedUnflushed) {
+            // No flush of the log: its chunks are still to come.
+            wrote(self.device.flush())?;
+        }
+        self.write_chunks(log, &built.chunks)
     }
 
     /// Writes chunks in order.

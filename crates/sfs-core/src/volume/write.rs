@@ -37,6 +37,8 @@ enum State {
     Dirty(u32),
     /// It is on the device.
     Mapped(Mapping),
+    /// It is on the device, where it is overwritten in place; block writes of the file so far.
+    Placed(u64),
     /// It is in the file's tree item; block writes of the file so far.
     Inline(u64),
     /// It is a hole; likewise.
@@ -175,6 +177,9 @@ impl Volume {
             return Ok(State::Dirty(dirty.checksum));
         }
         self.consult(|txn| match crate::meta::mapping(txn.tree(), handle.ino, block)? {
+            Some(Mapping { checksum: None, .. }) => {
+                Ok(State::Placed(txn.inode(handle.ino)?.write_count))
+            }
             Some(mapping) => Ok(State::Mapped(mapping)),
             None => {
                 let inode = txn.inode(handle.ino)?;

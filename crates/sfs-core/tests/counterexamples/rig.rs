@@ -20,6 +20,7 @@ pub(crate) fn format(device: &Arc<impl Device + 'static>, segment_blocks: u64) {
         label: Label::NONE,
         layout: Layout::new(block_count, segment_blocks, 0).expect("it fits"),
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");

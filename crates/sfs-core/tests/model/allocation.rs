@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::format::ROOT_INO;
+use sfs_core::format::{DataPlacement, ROOT_INO};
 use sfs_core::request::{Options, Release, WriteMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::random::Random;
-use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram_as, tight};
 
 const BLOCKS: u64 = 3000;
 
@@ -24,7 +24,7 @@ type Versions = Vec<Vec<u8>>;
 fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
     // Nothing but a lack of Clean segments makes a checkpoint necessary.
     let options = Options { release, cache: 1 << 20, write_buffer: 1 << 20, ..tight() };
-    let base = ram(20 << 20, SEGMENT_BLOCKS);
+    let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataPlacement::Log);
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
     let volume = open(device.clone(), options);
     let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
@@ -88,7 +88,7 @@ fn without_the_rule_data_is_lost() {
 /// crash at any event everything is there that had been synced.
 #[test]
 fn segments_are_used_again_without_a_checkpoint() {
-    let base = ram(20 << 20, SEGMENT_BLOCKS);
+    let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataPlacement::Log);
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
     let volume = open(device.clone(), Options::default());
     let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;

@@ -59,7 +59,7 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
         for round in 0..3 {
             let prefix = format!("round-{round}-");
             let files = fill(&volume, 10, &prefix);
-            assert!(files.len() as u64 > bytes / 4096 / 16, "{} files", files.len());
+            assert!(files.len() as u64 > bytes / 4096 / 17, "{} files", files.len());
             volume.sync_all().expect("what was admitted can be written");
             check(&volume, &files, 10);
             // Overwriting goes on when nothing new fits.

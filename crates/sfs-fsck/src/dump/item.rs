@@ -86,7 +86,7 @@ fn show_run(key: &Key, value: &[u8]) -> Option<Value> {
     let run = decode_run(key, value)?;
     let block = |(block, mapping): (u32, sfs_core::format::Mapping)| {
         json!({
-            "block": block, "address": mapping.address, "checksum": hex(mapping.checksum),
+            "block": block, "address": mapping.address, "checksum": mapping.checksum.map(hex),
             "writes": mapping.history.write_count(), "modified": mapping.history.modified,
         })
     };

@@ -37,9 +37,11 @@ impl Remedies<'_, '_> {
             | Finding::DataDamaged { ino, block, .. } => {
                 self.lose_block(ino, block);
             }
-            Finding::MappingUnknown { ino, block, address }
-            | Finding::MappingShared { ino, block, address, .. } => {
+            Finding::MappingUnknown { ino, block, address } => {
                 self.copy_block(ino, block, address);
+            }
+            Finding::MappingShared { ino, block, address, other } => {
+                self.share_block(ino, block, address, other);
             }
             Finding::NodeUnknown { address } | Finding::NodeShared { address } => {
                 self.plan.rewrites.insert(address);
@@ -159,13 +161,27 @@ impl Remedies<'_, '_> {
         let _ = self.view.map(ino, block, None);
     }
 
+    /// Two files claim a block. Where it has a checksum, that tells; where it is overwritten in place,
+    /// each gets a copy, and what is in it may be the other's.
+    fn share_block(&mut self, ino: u64, block: u32, address: u64, other: u64) {
+        let mapping = salvage::mapping(self.view, ino, block);
+        if mapping.is_none_or(|mapping| mapping.checksum.is_some()) {
+            return self.copy_block(ino, block, address);
+        }
+        self.plan.copies.insert((ino, block));
+        for ino in [ino, other] {
+            self.lose(Loss::Shared { ino, address });
+        }
+    }
+
     /// A block that no summary says is this one: it is, if it has the checksum.
     fn copy_block(&mut self, ino: u64, block: u32, address: u64) {
         let mapping = salvage::mapping(self.view, ino, block);
         let mut content = Block::zeroed(1);
         let is_read = self.view.volume.device.read(address, &mut content).is_ok();
         let matches = mapping.is_some_and(|mapping| {
-            mapping.address == address && mapping.checksum == crc32c::crc32c(&content[0].0)
+            let is_content = |checksum| checksum == crc32c::crc32c(&content[0].0);
+            mapping.address == address && mapping.checksum.is_some_and(is_content)
         });
         if is_read && matches {
             self.plan.copies.insert((ino, block));

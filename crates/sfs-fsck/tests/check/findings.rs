@@ -374,7 +374,7 @@ fn mappings_are_checked() {
     let ino = DATA;
     let at = |address| {
         let checksum = crc32c::crc32c(&[1; BLOCK_SIZE]);
-        Mapping { address, checksum, history: History::plain(2, 9) }
+        Mapping { address, checksum: Some(checksum), history: History::plain(2, 9) }
     };
     let found = forged(|forge| forge.map(DATA, 0, at(3)));
     assert_eq!(found, [Finding::MappingOutside { ino, block: 0, address: 3 }]);
@@ -386,7 +386,7 @@ fn mappings_are_checked() {
     let shared = Finding::MappingShared { ino, block: 2, address, other: DATA };
     assert_eq!(found, [shared]);
 
-    let wrong = Mapping { checksum: 5, ..at(address) };
+    let wrong = Mapping { checksum: Some(5), ..at(address) };
     let found = forged(|forge| forge.map(DATA, 0, wrong));
     assert_eq!(
         found,

@@ -108,6 +108,7 @@ impl Forge {
             label: Label::NONE,
             layout: Layout::new(BLOCK_COUNT, SEGMENT_BLOCKS, 0).expect("a layout"),
             hash_key: [1, 2],
+            placement: Default::default(),
             created: Timestamp { secs: 1_000_000, nanos: 0 },
         };
         let mut forge = Self {
@@ -222,7 +223,11 @@ impl Forge {
             .map(|(index, (ino, block, content))| {
                 let address = self.data_address(index);
                 let checksum = crc32c::crc32c(&content.0);
-                (*ino, *block, Mapping { address, checksum, history: History::plain(2, 9) })
+                (
+                    *ino,
+                    *block,
+                    Mapping { address, checksum: Some(checksum), history: History::plain(2, 9) },
+                )
             })
             .collect();
         for (ino, block, mapping) in mappings {

@@ -290,7 +290,7 @@ fn mappings_are_mended() {
     let address = populated().data_address(0);
     let at = |address| {
         let checksum = crc32c::crc32c(&[1; BLOCK_SIZE]);
-        Mapping { address, checksum, history: History::plain(2, 9) }
+        Mapping { address, checksum: Some(checksum), history: History::plain(2, 9) }
     };
     let bytes = |block: u64| {
         let first = block * BLOCK_SIZE as u64;
@@ -309,7 +309,8 @@ fn mappings_are_mended() {
     // The summary says otherwise, and the checksum decides.
     let mended = mend_forged(|forge| forge.on_entries = Box::new(|entries| entries.swap(0, 1)));
     mended.expect(&[]).expect_content();
-    let mended = mend_forged(|forge| forge.map(DATA, 0, Mapping { checksum: 5, ..at(address) }));
+    let mended =
+        mend_forged(|forge| forge.map(DATA, 0, Mapping { checksum: Some(5), ..at(address) }));
     mended.expect(&[bytes(0)]);
     // What is behind the end was written: the file is longer.
     let mended = mend_forged(|forge| forge.change_inode(DATA, |inode| inode.size = 40 * 4096));

@@ -42,6 +42,7 @@ pub(crate) fn used(is_closed: bool) -> (RamDevice, RamDevice) {
         label: Label::NONE,
         layout: Layout::new(BLOCKS, 128, 0).expect("it fits"),
         hash_key: [1, 2],
+        placement: Default::default(),
         created: NOW,
     };
     let root = sfs_core::root_directory(0, 0, NOW);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sfs_core::format::{Label, Layout, Superblock, Timestamp};
+use sfs_core::format::{DataPlacement, Label, Layout, Superblock, Timestamp};
 use sfs_core::policy::PLACEMENTS;
 use sfs_core::request::{Caller, Options, Remainder, Work};
 use sfs_core::{Error, Volume, make, root_directory};
@@ -55,14 +55,31 @@ pub fn tight_with(policy: u64) -> Options {
     Options { placement, remainder, ..tight() }
 }
 
-/// Makes a volume in segments of `segment_blocks` on the whole of `device`.
+/// What `SFS_PLACEMENT` says, or the log.
+///
+/// # Panics
+///
+/// If it is none.
+pub fn placement() -> DataPlacement {
+    let name = std::env::var("SFS_PLACEMENT").unwrap_or_else(|_| "log".to_owned());
+    DataPlacement::by_name(&name).unwrap_or_else(|| panic!("SFS_PLACEMENT: {name}"))
+}
+
+/// Makes a volume in segments of `segment_blocks` on the whole of `device`, with what
+/// [`placement`] says.
 pub fn format(device: Arc<dyn Device>, segment_blocks: u64) {
+    format_as(device, segment_blocks, placement());
+}
+
+/// As [`format`], with `placement`.
+pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, placement: DataPlacement) {
     let layout = Layout::new(device.geometry().block_count, segment_blocks, 0).expect("it fits");
     let superblock = Superblock {
         uuid: *b"the model volume",
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
+        placement,
         created: NOW,
     };
     make(device, &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
@@ -70,8 +87,13 @@ pub fn format(device: Arc<dyn Device>, segment_blocks: u64) {
 
 /// A volume of `bytes` in memory.
 pub fn ram(bytes: u64, segment_blocks: u64) -> RamDevice {
+    ram_as(bytes, segment_blocks, placement())
+}
+
+/// As [`ram`], with `placement`.
+pub fn ram_as(bytes: u64, segment_blocks: u64, placement: DataPlacement) -> RamDevice {
     let device = Arc::new(RamDevice::new(bytes / 4096));
-    format(device.clone(), segment_blocks);
+    format_as(device.clone(), segment_blocks, placement);
     Arc::into_inner(device).expect("making lets go of the device")
 }
 

@@ -30,6 +30,8 @@ pub(in crate::volume) struct Chosen {
     pub(in crate::volume) ino: u64,
     pub(in crate::volume) block: u32,
     memory: BlockRef,
+    /// What it is mapped to so far.
+    pub(in crate::volume) old: Option<Mapping>,
     /// What the mapping will say; the address follows.
     pub(in crate::volume) mapping: Mapping,
     pub(in crate::volume) group: u8,
@@ -38,8 +40,13 @@ pub(in crate::volume) struct Chosen {
 }
 
 impl Chosen {
+    pub(super) fn into_memory(self) -> BlockRef {
+        self.memory
+    }
+
     pub(super) fn append(&self) -> Append {
         let Mapping { checksum, history, .. } = self.mapping;
+        let checksum = checksum.expect("the log has checksums");
         Append {
             entry: SummaryEntry::Data { ino: self.ino, block: self.block, checksum, history },
             memory: self.memory.clone(),
@@ -73,6 +80,8 @@ pub(super) struct FilePlan<'a> {
     pub(super) inline: Option<Vec<u8>>,
     /// The inline item goes.
     pub(super) outgrown: bool,
+    /// It is longer than the tree has it.
+    pub(super) lengthens: bool,
 }
 
 impl FilePlan<'_> {
@@ -97,6 +106,7 @@ impl FilePlan<'_> {
             let end = if mutated(Mutant::LengthAhead) { u64::MAX } else { end };
             inode.size = self.inode.size.max(self.shown.size.min(end));
         }
+        self.lengthens = inode.size > self.inode.size;
         let new_blocks = self.blocks.iter().filter(|planned| planned.old.is_none()).count() as u64;
         inode.blocks = self.inode.blocks.saturating_add(new_blocks);
         if self.inode.flags.contains(InodeFlags::INLINE) && self.data.dirty.contains_key(&0) {
@@ -136,7 +146,12 @@ impl Volume {
                     ino: file.ino,
                     block: planned.block,
                     memory: planned.dirty.memory.clone(),
-                    mapping: Mapping { address: 0, checksum: planned.dirty.checksum, history },
+                    old: planned.old,
+                    mapping: Mapping {
+                        address: 0,
+                        checksum: Some(planned.dirty.checksum),
+                        history,
+                    },
                     group: planned.group,
                     cleaning: false,
                 });
@@ -183,6 +198,7 @@ fn choose_moved(meta: &Meta, moved: &Move, now: u32) -> Chosen {
         ino: moved.ino,
         block: moved.block,
         memory: moved.memory.clone(),
+        old: Some(moved.from),
         mapping: moved.from,
         group: meta.placement.group(&candidate, now),
         cleaning: true,
@@ -292,7 +308,16 @@ fn plan_file<'a>(
     } else {
         (plan_blocks(meta, ino, &inode, data.dirty.iter().take(limit))?, None)
     };
-    Ok(Some(FilePlan { ino, data, inode, shown, blocks, inline, outgrown: false }))
+    Ok(Some(FilePlan {
+        ino,
+        data,
+        inode,
+        shown,
+        blocks,
+        inline,
+        outgrown: false,
+        lengthens: false,
+    }))
 }
 
 /// `blocks` of file `ino`, with what each is mapped to and the group it belongs to. The runs are in

@@ -14,6 +14,7 @@ use super::{Plan, RELEASES_MAX};
 use crate::format::{VALUE_LEN_MAX, run_key};
 use crate::log::Log;
 use crate::meta::Meta;
+use crate::usage::Share;
 use crate::volume::Volume;
 use crate::volume::engine::Site;
 
@@ -62,8 +63,8 @@ impl Volume {
         dirty > self.engine.ample(&self.superblock.layout, &meta, spare) / 2
     }
 
-    /// Whether the Clean segments are enough for the batch, and those of `reserve` are Clean after
-    /// it, which also releases some.
+    /// How the batch shares the Clean segments, if they are enough for it, and those of `reserve` are
+    /// Clean after it, which also releases some.
     pub(super) fn has_room(
         &self,
         log: &Log,
@@ -71,7 +72,7 @@ impl Volume {
         plan: &Plan<'_>,
         reserve: Reserve,
         released: usize,
-    ) -> bool {
+    ) -> Option<Share> {
         let Plan { files, chosen, .. } = plan;
         let layout = &self.superblock.layout;
         let opens = self.engine.opens(self.site(log, meta), chosen);
@@ -80,15 +81,19 @@ impl Volume {
         let leaves = chosen.chunk_by(same_run).count() + files.len();
         let kept = self.reserve(meta, reserve, leaves);
         let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
-        let others = files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN;
-        let suffices = |delta_len: usize| {
+        let said = self.engine.said_len(chosen.len());
+        let others =
+            files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN + said;
+        let share = |delta_len: usize| {
             let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
-            let taken = opens + DELTA_SEGMENTS + segments;
+            let log = DELTA_SEGMENTS + segments;
             let clean = meta.usage.clean_count();
-            taken <= clean && taken + kept <= clean + released
+            let after = (clean + released).checked_sub(log + kept)?;
+            let data = after.min(clean.checked_sub(log)?);
+            (opens <= data).then_some(Share { log, data })
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
         let most = meta.change_count() * CHANGE_LEN_MAX + others;
-        suffices(most) || suffices(meta.delta_len() + others)
+        share(most).or_else(|| share(meta.delta_len() + others))
     }
 }

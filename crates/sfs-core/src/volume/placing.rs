@@ -1,0 +1,82 @@
+//! Finding what is free in Placed segments, and waiting for it.
+//!
+//! Owns: the walk over all mappings with which a mount for writing begins.
+//! Promises: a volume of which two mappings share a block, or lead to where no data is placed, is not
+//! written to.
+//! Never: believes the usage table: it is compared.
+
+use super::Volume;
+use super::commit::Request;
+use super::space::unless_full;
+use crate::Result;
+use crate::format::{
+    Corruption, CorruptionKind, ItemKind, Key, MappingRun, SegmentState, Structure,
+};
+use crate::log::Log;
+use crate::places::Places;
+
+/// Items that are looked at before others may have the metadata.
+const ITEMS_PER_STEP: usize = 256;
+
+impl Volume {
+    /// Marks every block that is mapped as taken.
+    pub(super) fn find_places(&self) -> Result<()> {
+        let places = Places::new(self.superblock.placement, self.superblock.layout);
+        let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
+        let mut from = Some(Key::new(crate::format::FIRST_INO, ItemKind::Inode, 0));
+        while let Some(key) = from {
+            let (addresses, next) = self.consult(|txn| mapped_from(txn.tree(), key))?;
+            for address in addresses {
+                self.mark_place(&mut places, address)?;
+            }
+            from = next;
+        }
+        let begun = self.meta.write().usage.begin_placing(places);
+        begun.map_err(|segment| {
+            Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Count).into()
+        })
+    }
+
+    fn mark_place(&self, places: &mut Places, address: u64) -> Result<()> {
+        let meta = self.meta.read();
+        let state = |segment| meta.usage.entry(segment).state;
+        let wrong = |kind| Corruption::new(Structure::Data, address, kind).into();
+        if meta.usage.segment_of(address).map(state) != Some(SegmentState::Placed) {
+            return Err(wrong(CorruptionKind::Dangling));
+        }
+        if places.mark(address) { Ok(()) } else { Err(wrong(CorruptionKind::Count)) }
+    }
+
+    /// Makes durable what was freed, so that it can be used again; says whether there was any.
+    pub(super) fn free_durably(&self, log: &mut Log) -> Result<bool> {
+        if !self.meta.read().usage.is_freeing() {
+            return Ok(false);
+        }
+        unless_full(self.commit_some(log, &Request::release()).map(drop))?;
+        self.flush(log)?;
+        self.meta.write().usage.settle_freed(log.flushed);
+        Ok(!self.meta.read().usage.is_freeing())
+    }
+}
+
+/// Addresses in the next items from `from` on, and where it goes on.
+fn mapped_from(
+    tree: &crate::tree::Tree,
+    mut from: Key,
+) -> std::result::Result<(Vec<u64>, Option<Key>), crate::meta::Fault> {
+    let mut addresses = Vec::new();
+    for _ in 0..ITEMS_PER_STEP {
+        let Some((key, value)) = tree.first_from(&from)? else { return Ok((addresses, None)) };
+        if key.kind == ItemKind::Mapping as u8 {
+            for (_, mapping) in MappingRun::decode(value, &key)?.iter(0) {
+                if mapping.checksum.is_some() {
+                    let kind = CorruptionKind::Value;
+                    return Err(Corruption::new(Structure::Data, mapping.address, kind).into());
+                }
+                addresses.push(mapping.address);
+            }
+        }
+        from = key.next();
+    }
+    Ok((addresses, Some(from)))
+}
