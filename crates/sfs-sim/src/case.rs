@@ -8,6 +8,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use sfs_core::format::DataPlacement;
+
 use crate::ace;
 use crate::crash::{Crash, epochs, states_of};
 use crate::history::{History, Life};
@@ -15,7 +17,7 @@ use crate::image::Image;
 use crate::model::operation::Operation;
 use crate::model::random::Random;
 use crate::model::reference::Reference;
-use crate::model::rig::{SEGMENT_BLOCKS, format, tight_with};
+use crate::model::rig::{SEGMENT_BLOCKS, format_as, tight_with};
 use crate::world;
 
 /// One life of a volume.
@@ -23,6 +25,8 @@ use crate::world;
 pub enum Case {
     /// A short sequence, by its number ([`ace::sequence`]).
     Sequence {
+        /// Where data goes.
+        placement: DataPlacement,
         /// What tears and policies are drawn from.
         seed: u64,
         /// Which.
@@ -30,6 +34,8 @@ pub enum Case {
     },
     /// A long random one.
     World {
+        /// Where data goes.
+        placement: DataPlacement,
         /// What everything is drawn from.
         seed: u64,
         /// The steps that are taken, by their numbers; shrinking leaves some out.
@@ -49,21 +55,26 @@ const SEQUENCE_SEGMENTS: u64 = 32;
 /// When a life begins, in milliseconds.
 const MILLIS: u64 = 1000;
 
-/// The volume that every sequence begins with, closed, and what is on it.
-static BEGINNING: LazyLock<(Image, Reference)> = LazyLock::new(|| {
+/// The volumes that sequences begin with, closed, and what is on them, in the order of
+/// [`DataPlacement::ALL`].
+static BEGINNINGS: LazyLock<[(Image, Reference); DataPlacement::ALL.len()]> =
+    LazyLock::new(|| DataPlacement::ALL.map(begin));
+
+fn begin(placement: DataPlacement) -> (Image, Reference) {
     let options = tight_with(0);
-    let mut life = Life::begin(fresh(SEQUENCE_SEGMENTS), options, Reference::new(), 0);
+    let image = fresh(placement, SEQUENCE_SEGMENTS);
+    let mut life = Life::begin(image, options, Reference::new(), 0);
     ace::beginning().iter().for_each(|operation| life.step(operation));
     life.pair.volume().close().expect("it closes");
     let reference = life.pair.reference.clone();
     (life.image(), reference)
-});
+}
 
 /// An empty volume of so many segments.
-pub fn fresh(segments: u64) -> Image {
+pub fn fresh(placement: DataPlacement, segments: u64) -> Image {
     let image = Image::new(block_count(segments));
     let device = std::sync::Arc::new(image);
-    format(device.clone(), SEGMENT_BLOCKS);
+    format_as(device.clone(), SEGMENT_BLOCKS, placement);
     std::sync::Arc::into_inner(device).expect("making lets go of the device")
 }
 
@@ -80,8 +91,8 @@ impl Case {
     /// When the volume answers what the reference does not.
     pub fn record(&self) -> History {
         match self {
-            Self::Sequence { seed, index } => record_sequence(*seed, *index),
-            Self::World { seed, steps } => world::record(*seed, steps),
+            Self::Sequence { placement, seed, index } => record_sequence(*placement, *seed, *index),
+            Self::World { placement, seed, steps } => world::record(*placement, *seed, steps),
         }
     }
 
@@ -104,8 +115,15 @@ impl Case {
     /// What the case is drawn from: unlike that of any other case.
     pub fn seed(&self) -> u64 {
         match self {
-            Self::Sequence { seed, index } => Random::new(seed ^ (index << 20)).draw(),
+            Self::Sequence { seed, index, .. } => Random::new(seed ^ (index << 20)).draw(),
             Self::World { seed, .. } => *seed,
+        }
+    }
+
+    /// Where data goes.
+    pub fn placement(&self) -> DataPlacement {
+        match self {
+            Self::Sequence { placement, .. } | Self::World { placement, .. } => *placement,
         }
     }
 
@@ -116,13 +134,14 @@ impl Case {
                 let line = |(recipe, persist): ace::Step| format!("{recipe:?}, then {persist:?}");
                 ace::sequence(*index).into_iter().map(line).collect()
             }
-            Self::World { seed, steps } => world::describe(*seed, steps),
+            Self::World { placement, seed, steps } => world::describe(*placement, *seed, steps),
         }
     }
 }
 
-fn record_sequence(seed: u64, index: u64) -> History {
-    let (image, reference) = &*BEGINNING;
+fn record_sequence(placement: DataPlacement, seed: u64, index: u64) -> History {
+    let place = DataPlacement::ALL.iter().position(|other| *other == placement);
+    let (image, reference) = &BEGINNINGS[place.expect("all are there")];
     let seed = seed ^ index;
     let mut life = Life::begin(image.clone(), tight_with(seed), reference.clone(), MILLIS);
     life.skip_mount();
@@ -157,9 +176,12 @@ fn close_files(life: &mut Life) {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.placement() != DataPlacement::Log {
+            write!(f, "{}:", self.placement().name())?;
+        }
         match self {
-            Self::Sequence { seed, index } => write!(f, "sequence:{seed}:{index}"),
-            Self::World { seed, steps } => {
+            Self::Sequence { seed, index, .. } => write!(f, "sequence:{seed}:{index}"),
+            Self::World { seed, steps, .. } => {
                 write!(f, "world:{seed}:")?;
                 let runs = steps.chunk_by(|a, b| a + 1 == *b);
                 for (no, run) in runs.enumerate() {
@@ -178,7 +200,9 @@ pub struct BadName;
 
 impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a case: sequence:SEED:INDEX or world:SEED:FIRST-LAST,...")
+        f.write_str(
+            "not a case: [PLACEMENT:]sequence:SEED:INDEX or [PLACEMENT:]world:SEED:FIRST-LAST,...",
+        )
     }
 }
 
@@ -188,15 +212,20 @@ impl FromStr for Case {
     type Err = BadName;
 
     fn from_str(text: &str) -> Result<Self, BadName> {
+        let named = text.split_once(':').ok_or(BadName)?;
+        let (placement, text) = match DataPlacement::by_name(named.0) {
+            Some(placement) => (placement, named.1),
+            None => (DataPlacement::Log, text),
+        };
         let mut parts = text.split(':');
         let mut part = || parts.next().ok_or(BadName);
         let (kind, seed, rest) = (part()?, number(part()?)?, part()?);
         match kind {
             "sequence" => match number(rest)? {
-                index if index < ace::SEQUENCES => Ok(Self::Sequence { seed, index }),
+                index if index < ace::SEQUENCES => Ok(Self::Sequence { placement, seed, index }),
                 _ => Err(BadName),
             },
-            "world" => Ok(Self::World { seed, steps: parse_steps(rest)? }),
+            "world" => Ok(Self::World { placement, seed, steps: parse_steps(rest)? }),
             _ => Err(BadName),
         }
     }
@@ -223,9 +252,13 @@ mod tests {
     #[test]
     fn a_name_gives_its_case() {
         let cases = [
-            Case::Sequence { seed: 7, index: 12 },
-            Case::World { seed: 1 << 60, steps: vec![0, 1, 2, 9, 11, 12] },
-            Case::World { seed: 3, steps: vec![] },
+            Case::Sequence { placement: DataPlacement::Log, seed: 7, index: 12 },
+            Case::World {
+                placement: DataPlacement::GreedySpace,
+                seed: 1 << 60,
+                steps: vec![0, 1, 2, 9, 11, 12],
+            },
+            Case::World { placement: DataPlacement::Log, seed: 3, steps: vec![] },
         ];
         for case in cases {
             assert_eq!(case.to_string().parse(), Ok(case));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use sfs_core::format::DataPlacement;
 use sfs_sim::case::Case;
 use sfs_sim::explore::{Counts, Failure, Mode, Plan, Tally, explore, run};
 use sfs_sim::shrink::shrink;
@@ -30,7 +31,11 @@ struct Arguments {
     /// Which cases.
     #[arg(long, value_enum, default_value_t = Cases::All)]
     cases: Cases,
-    /// Replays a case instead: `sequence:SEED:INDEX` or `world:SEED:STEPS`.
+    /// Where data goes: log, greedy-space, clock-space, clock-space-exact or block-group.
+    #[arg(long, default_value = "log", value_parser = parse_placement)]
+    placement: DataPlacement,
+    /// Replays a case instead: `sequence:SEED:INDEX` or `world:SEED:STEPS`, after `PLACEMENT:` unless it is
+    /// the log.
     #[arg(long)]
     replay: Option<Case>,
     /// Of the replayed case only this crash state.
@@ -46,6 +51,10 @@ enum Cases {
     Sequences,
     /// Random worlds.
     Worlds,
+}
+
+fn parse_placement(name: &str) -> Result<DataPlacement, String> {
+    DataPlacement::by_name(name).ok_or_else(|| "there is no such placement".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -76,10 +85,10 @@ fn explore_all(arguments: &Arguments) -> ExitCode {
         Cases::Sequences => Mode::Sequences,
         Cases::Worlds => Mode::Worlds,
     };
-    let Arguments { seed, states, jobs, .. } = *arguments;
+    let Arguments { placement, seed, states, jobs, .. } = *arguments;
     let since = Instant::now();
     let bar = bar(states);
-    let outcome = explore(&Plan { seed, states, mode, jobs }, &|looked| bar.inc(looked));
+    let outcome = explore(&Plan { placement, seed, states, mode, jobs }, &|looked| bar.inc(looked));
     bar.finish_and_clear();
     match outcome {
         Ok(tally) => {

@@ -4,6 +4,8 @@
 //! Promises: what it gives violates the contract, too, though perhaps in another way; it ends.
 //! Never: takes longer than so many states.
 
+use sfs_core::format::DataPlacement;
+
 use crate::ace;
 use crate::case::Case;
 use crate::explore::{Failure, run};
@@ -15,8 +17,8 @@ const STATES_MAX: u64 = 30_000;
 pub fn shrink(failure: Failure) -> Failure {
     let mut search = Search { left: STATES_MAX, best: failure };
     match search.best.case.clone() {
-        Case::Sequence { seed, index } => search.shorten(seed, index),
-        Case::World { seed, steps } => search.drop_steps(seed, steps),
+        Case::Sequence { placement, seed, index } => search.shorten(placement, seed, index),
+        Case::World { placement, seed, steps } => search.drop_steps(placement, seed, steps),
     }
     search.best
 }
@@ -39,28 +41,28 @@ impl Search {
     }
 
     /// Either operation alone.
-    fn shorten(&mut self, seed: u64, index: u64) {
+    fn shorten(&mut self, placement: DataPlacement, seed: u64, index: u64) {
         let steps = ace::sequence(index);
         let simpler = (0..ace::SINGLES).filter(|single| {
             let (recipe, _) = ace::sequence(*single)[0];
             steps.len() > 1 && steps.iter().any(|(of, _)| *of == recipe)
         });
         for index in simpler {
-            if self.fails(&Case::Sequence { seed, index }) {
+            if self.fails(&Case::Sequence { placement, seed, index }) {
                 return;
             }
         }
     }
 
     /// Leaves out runs of steps, long ones first (delta debugging).
-    fn drop_steps(&mut self, seed: u64, mut steps: Vec<u32>) {
+    fn drop_steps(&mut self, placement: DataPlacement, seed: u64, mut steps: Vec<u32>) {
         let mut len = steps.len().div_ceil(2);
         while len > 0 && self.left > 0 {
             let mut at = 0;
             while at < steps.len() && self.left > 0 {
                 let mut fewer = steps.clone();
                 fewer.drain(at..(at + len).min(steps.len()));
-                match self.fails(&Case::World { seed, steps: fewer.clone() }) {
+                match self.fails(&Case::World { placement, seed, steps: fewer.clone() }) {
                     true => steps = fewer,
                     false => at += len,
                 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use sfs_core::format::{FIRST_INO, FileKind, ROOT_INO};
+use sfs_core::format::{DataPlacement, FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{Options, WriteMode};
 
 use crate::case::fresh;
@@ -47,17 +47,17 @@ fn options(random: &mut Random) -> Options {
 }
 
 /// The life of world `seed`, with these of its steps.
-pub(crate) fn record(seed: u64, steps: &[u32]) -> History {
-    let (mut life, limits) = begin(seed);
+pub(crate) fn record(placement: DataPlacement, seed: u64, steps: &[u32]) -> History {
+    let (mut life, limits) = begin(placement, seed);
     steps.iter().for_each(|step| take(&mut life, &limits, seed, *step, |_| {}));
     life.end()
 }
 
 /// The operations of the steps, up to one that panics: it is the last.
-pub(crate) fn describe(seed: u64, steps: &[u32]) -> Vec<String> {
+pub(crate) fn describe(placement: DataPlacement, seed: u64, steps: &[u32]) -> Vec<String> {
     let mut lines = Vec::new();
     let lived = catch(|| {
-        let (mut life, limits) = begin(seed);
+        let (mut life, limits) = begin(placement, seed);
         for step in steps {
             take(&mut life, &limits, seed, *step, |operation| {
                 lines.push(format!("{step}: {:.160}", format!("{operation:?}")));
@@ -69,9 +69,9 @@ pub(crate) fn describe(seed: u64, steps: &[u32]) -> Vec<String> {
 }
 
 /// A new volume, filled.
-fn begin(seed: u64) -> (Life, Limits) {
+fn begin(placement: DataPlacement, seed: u64) -> (Life, Limits) {
     let mut random = Random::new(seed);
-    let image = fresh(32 + random.below(6));
+    let image = fresh(placement, 32 + random.below(6));
     let mut life = Life::begin(image, options(&mut random), Reference::new(), 0);
     let blocks = life.pair.volume().space().free_blocks;
     let bytes = |percent: u64| blocks * percent / 100 * 4096;
@@ -142,15 +142,16 @@ mod tests {
     #[test]
     fn worlds_write_no_file_that_was_let_go() {
         let steps: Vec<u32> = (0..STEPS).collect();
-        record(16_386_432_822_165_503_073, &steps);
+        record(DataPlacement::Log, 16_386_432_822_165_503_073, &steps);
     }
 
     /// What the worlds are for happens in them: the median of each is at what files are given, and
     /// no more than a tenth of its steps leave it much emptier.
     #[test]
     fn worlds_are_nearly_full_and_cleaned_all_the_time() {
+        let placement = DataPlacement::Log;
         for seed in 0..8 {
-            let (mut life, limits) = begin(seed);
+            let (mut life, limits) = begin(placement, seed);
             let mut full: Vec<u64> = Vec::new();
             for step in 0..STEPS {
                 take(&mut life, &limits, seed, step, |_| {});

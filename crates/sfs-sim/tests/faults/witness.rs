@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use sfs_core::format::{FileKind, Inode, ROOT_INO};
+use sfs_core::format::{DataPlacement, FileKind, Inode, ROOT_INO};
 use sfs_core::request::Options;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
@@ -27,7 +27,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(seed: u64) -> Self {
-        let base = fresh(34);
+        let base = fresh(DataPlacement::Log, 34);
         let limits = Limits { bytes: 600 << 10, files: 20, reopens: false };
         let mut life = Life::begin(base.clone(), tight(), Reference::new(), 0);
         let mut random = Random::new(seed);
