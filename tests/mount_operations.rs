@@ -21,6 +21,7 @@ use std::io;
 use std::path::Path;
 
 use harness::{CACHES, Volume, can_mount};
+use sfs_core::format::DataPlacement;
 use snapshot::snapshot;
 
 const SIZE: &str = "256M";
@@ -57,6 +58,20 @@ fn run(volume: &Volume, options: &str, scenario: fn(&Path)) {
 fn expect_errno<T: std::fmt::Debug>(outcome: Result<T, impl Into<io::Error>>, code: i32) {
     let error: io::Error = outcome.expect_err("it has to fail").into();
     assert_eq!(error.raw_os_error(), Some(code), "{error}");
+}
+
+/// Whatever places the data, nobody above can tell.
+#[test]
+fn mounted_volumes_do_everything_in_every_placement() {
+    if !can_mount() {
+        return;
+    }
+    for placement in &DataPlacement::ALL[1..] {
+        println!("--placement {}", placement.name());
+        for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
+            run(&Volume::placed(SIZE, placement.name()), "writeback", *scenario);
+        }
+    }
 }
 
 #[test]

@@ -74,6 +74,11 @@ impl Volume {
         Self::within(scratch(), size)
     }
 
+    /// As [`Volume::new`], with its data placed as `placement` says.
+    pub(crate) fn placed(size: &str, placement: &str) -> Self {
+        Self::made(scratch(), &["--size", size, "--placement", placement])
+    }
+
     /// As [`Volume::new`], on a disk: what is in the image takes no memory.
     pub(crate) fn on_disk(size: &str) -> Self {
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
@@ -86,9 +91,13 @@ impl Volume {
     }
 
     fn within(scratch: TempDir, size: &str) -> Self {
+        Self::made(scratch, &["--size", size])
+    }
+
+    fn made(scratch: TempDir, options: &[&str]) -> Self {
         let device = scratch.path().join("image");
         let path = device.to_str().expect("UTF-8");
-        let arguments = ["sfs-mkfs", "--quiet", "--size", size, path];
+        let arguments = ["sfs-mkfs", "--quiet"].iter().chain(options).chain([&path]);
         sfs_mkfs::make(&sfs_mkfs::Options::parse_from(arguments)).expect("a volume");
         let dir = scratch.path().join("mount");
         fs::create_dir(&dir).expect("a mount point");

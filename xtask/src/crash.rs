@@ -11,6 +11,9 @@ use crate::{
 /// States that `cargo xtask test` looks at: about a minute's worth.
 pub(crate) const STATES_SHORT: u64 = 30_000;
 
+/// The same for each placement beside the log.
+pub(crate) const STATES_OVERWRITING: u64 = 10_000;
+
 /// States for a night.
 pub(crate) const STATES_LONG: u64 = 1_000_000;
 
@@ -20,12 +23,18 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<Outcome
     cargo(workspace).args(build).args(arguments).run().map(|()| Outcome::passed())
 }
 
-/// So many states, with a fixed seed; in the build that the mutation check needs anyway, in which no
+/// Placements beside the log.
+pub(crate) const OVERWRITING: [&str; 4] =
+    ["greedy-space", "clock-space", "clock-space-exact", "block-group"];
+
+/// So many states where data goes as `placement` says, with a fixed seed; in the build that the mutation check needs anyway, in which no
 /// mutant is alive.
-pub(crate) fn budget(workspace: &Workspace, states: u64) -> Result<Outcome> {
+pub(crate) fn budget(workspace: &Workspace, placement: &str, states: u64) -> Result<Outcome> {
     let build = ["run", "--quiet", "--profile", "sim", "--package", "sfs-sim"];
     let cmd = cargo(workspace).args(build).args(["--features", "mutants", "--"]);
-    cmd.args(["--seed", "1", "--states", &states.to_string()]).run().map(|()| Outcome::passed())
+    cmd.args(["--placement", placement, "--seed", "1", "--states", &states.to_string()])
+        .run()
+        .map(|()| Outcome::passed())
 }
 
 /// The simulator finds every deliberate bug of the core.

@@ -81,8 +81,18 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     }
     tally.step("crash states", || {
         let states = if long { crash::STATES_LONG } else { crash::STATES_SHORT };
-        crash::budget(workspace, states)
+        crash::budget(workspace, "log", states)
     });
+    for placement in crash::OVERWRITING {
+        tally.step(&format!("{placement}: model"), || {
+            let model = ["test", "--package", "sfs-core", "--test", "model"];
+            cargo::test(cargo(workspace).args(model).env("SFS_PLACEMENT", placement))
+        });
+        tally.step(&format!("{placement}: crash states"), || {
+            let states = if long { crash::STATES_LONG } else { crash::STATES_OVERWRITING };
+            crash::budget(workspace, placement, states)
+        });
+    }
     tally.step("mutation check", || crash::mutants(workspace));
     if long {
         hostile(workspace, tally);

@@ -118,6 +118,11 @@ impl Meta {
         !self.changed.is_empty() || !self.unmaps.is_empty() || self.next_ino != self.said_ino
     }
 
+    /// Tree nodes that will live on the device when the dirty ones are there.
+    pub(crate) fn node_count(&self) -> u64 {
+        self.usage.live_nodes() + self.tree.new_count()
+    }
+
     /// Items that the next delta will name.
     pub(crate) fn change_count(&self) -> usize {
         self.changed.len() + self.unmaps.len()

@@ -210,7 +210,8 @@ impl Places {
     /// Chunks before number `flushed` are durable: what they say is dead may be used again. `is_placed`
     /// says of a segment whether it still is.
     pub(crate) fn settle(&mut self, flushed: u64, is_placed: impl Fn(u32) -> bool) {
-        while let Some(freed) = self.freed.pop_front_if(|freed| freed.sequence < flushed) {
+        while self.freed.front().is_some_and(|freed| freed.sequence < flushed) {
+            let freed = self.freed.pop_front().expect("there is one");
             // All of a segment that has left is cleared when it comes back.
             if is_placed(freed.segment) {
                 self.free(&freed);

@@ -88,6 +88,7 @@ fn show_superblock(superblock: &Superblock) -> Value {
         "segment_count": layout.segment_count,
         "slots": layout.slots,
         "backup": layout.backup,
+        "placement": superblock.placement.name(),
         "created": item::time(superblock.created),
     })
 }

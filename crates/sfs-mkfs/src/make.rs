@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use sfs_core::format::Timestamp;
+use sfs_core::format::{DataPlacement, Timestamp};
 use sfs_device::{
     Access, BLOCK_SIZE, Device, DeviceError, FileDevice, Geometry, OpenError, OpenErrorKind,
 };
@@ -39,6 +39,8 @@ pub struct Made {
     pub segment_size: u64,
     /// Number of segments.
     pub segment_count: u32,
+    /// Where file data goes.
+    pub placement: &'static str,
     /// Bytes in all segments.
     pub capacity: u64,
     /// Nothing was written.
@@ -57,6 +59,7 @@ impl Made {
             label: plan.superblock.label.as_str().to_owned(),
             segment_size: plan.segment_size(),
             segment_count,
+            placement: plan.superblock.placement.name(),
             capacity: plan.segment_size() * u64::from(segment_count),
             dry_run,
             measured: None,
@@ -81,6 +84,9 @@ impl fmt::Display for Made {
             writeln!(f, "  label     {}", self.label)?;
         }
         writeln!(f, "  segments  {} of {}", self.segment_count, Human(self.segment_size))?;
+        if self.placement != DataPlacement::Log.name() {
+            writeln!(f, "  placement {}", self.placement)?;
+        }
         write!(f, "  capacity  {}", Human(self.capacity))
     }
 }
@@ -226,6 +232,7 @@ fn identity(options: &Options) -> Identity {
         label: options.label,
         hash_key: [random().0 ^ random().1, random().0 ^ random().1],
         now: Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() },
+        placement: options.placement,
         owner,
     }
 }

@@ -7,7 +7,8 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use sfs_core::format::Label;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use sfs_core::format::{DataPlacement, Label};
 use uuid::Uuid;
 
 use crate::size::parse_size;
@@ -50,6 +51,13 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
     pub segment_size: SegmentSize,
 
+    /// Where file data goes, for good. log: appended, never overwritten; the others overwrite it in place,
+    /// without checksums, and put new blocks into the emptiest segment (greedy-space), the next under a
+    /// threshold by the FAST 2009 table or by its relation (clock-space, clock-space-exact), or near their
+    /// inode (block-group) [default: log]
+    #[arg(long, default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataPlacement::ALL.map(DataPlacement::name)).map(|name| placement(&name)))]
+    pub placement: DataPlacement,
+
     /// Make an image file of this size: 512M, 4G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
@@ -75,6 +83,10 @@ pub enum SegmentSize {
     Measure,
     /// That many bytes.
     Bytes(u64),
+}
+
+fn placement(name: &str) -> DataPlacement {
+    DataPlacement::by_name(name).expect("clap has looked")
 }
 
 fn parse_label(text: &str) -> Result<Label, &'static str> {

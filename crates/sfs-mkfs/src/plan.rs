@@ -4,7 +4,7 @@
 //! Promises: pure; the same arguments give the same superblock.
 //! Never: touches a device.
 
-use sfs_core::format::{Inode, Label, Layout, LayoutError, Superblock, Timestamp};
+use sfs_core::format::{DataPlacement, Inode, Label, Layout, LayoutError, Superblock, Timestamp};
 use sfs_device::{BLOCK_SIZE, Geometry};
 
 /// Segment size where nothing speaks for another, in bytes.
@@ -28,6 +28,8 @@ pub struct Identity {
     pub hash_key: [u64; 2],
     /// The time.
     pub now: Timestamp,
+    /// Where file data goes.
+    pub placement: DataPlacement,
     /// Owner of the root directory: user and group.
     pub owner: (u32, u32),
 }
@@ -59,7 +61,7 @@ impl Plan {
             label: identity.label,
             layout,
             hash_key: identity.hash_key,
-            placement: Default::default(),
+            placement: identity.placement,
             created: identity.now,
         };
         let (uid, gid) = identity.owner;

@@ -59,16 +59,20 @@ impl UsageTable {
         self.placed
     }
 
-    /// Segments that may become Placed, as far as the log's share goes.
-    pub(crate) fn placeable(&self) -> usize {
-        self.placed_max(self.live_nodes).saturating_sub(self.placed) as usize
+    /// Segments that may become Placed beside `nodes`, as far as the log's share goes.
+    pub(crate) fn placeable(&self, nodes: u64) -> usize {
+        self.placed_max(nodes).saturating_sub(self.placed) as usize
     }
 
-    /// Blocks that new data may have, those included whose freeing is not durable yet.
-    pub(crate) fn placed_room(&self) -> u64 {
-        let segments = self.placed.max(self.placed_max(self.live_nodes));
-        let blocks = u64::from(segments) * u64::from(self.layout.segment_blocks);
-        blocks.saturating_sub(self.live_blocks - self.live_nodes)
+    /// Blocks that new data may have beside `nodes`, those included whose freeing is not durable yet.
+    pub(crate) fn placed_room(&self, nodes: u64) -> u64 {
+        self.placed_blocks(nodes).saturating_sub(self.live_blocks - self.live_nodes)
+    }
+
+    /// Blocks of the segments that are Placed, or may be beside `nodes`.
+    fn placed_blocks(&self, nodes: u64) -> u64 {
+        let segments = self.placed.max(self.placed_max(nodes));
+        u64::from(segments) * u64::from(self.layout.segment_blocks)
     }
 
     /// Free blocks of Placed segments.
@@ -130,8 +134,7 @@ impl UsageTable {
 
     /// Share of the blocks for data that live, in thousandths.
     fn load(&self) -> u32 {
-        let segments = self.placed.max(self.placed_max(self.live_nodes)).max(1);
-        let blocks = u64::from(segments) * u64::from(self.layout.segment_blocks);
+        let blocks = self.placed_blocks(self.live_nodes).max(1);
         ((self.live_blocks - self.live_nodes) * 1000 / blocks) as u32
     }
 

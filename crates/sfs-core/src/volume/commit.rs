@@ -100,7 +100,10 @@ impl Volume {
         for file in files {
             self.settle_file(meta, file);
         }
-        let Beside { chosen: placed, maps } = self.engine.place(log, meta, &mut chosen, share);
+        let Beside { chosen: placed, maps } = {
+            let layout = &self.superblock.layout;
+            self.engine.place(layout, log, meta, &mut chosen, share)
+        };
         let delta = meta.delta(&maps, &released);
         meta.clear_changes();
         let batch = self.lay_out(log, meta, &mut chosen, &delta);

@@ -77,7 +77,14 @@ pub(super) trait Engine: Send + Sync {
 
     /// Takes those from `chosen` that do not go to the log, and gives them their places. There is room:
     /// see [`Engine::opens`].
-    fn place(&self, _: &Log, _: &mut Meta, _chosen: &mut Vec<Chosen>, _: Share) -> Beside {
+    fn place(
+        &self,
+        _layout: &Layout,
+        _log: &Log,
+        _meta: &mut Meta,
+        _chosen: &mut Vec<Chosen>,
+        _share: Share,
+    ) -> Beside {
         Beside::default()
     }
 }

@@ -10,6 +10,7 @@ mod contract;
 mod leader;
 mod leftovers;
 mod limits;
+mod placed;
 mod races;
 mod sequences;
 mod space;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{FileKind, Label, ROOT_INO, Structure, Timestamp};
+use sfs_core::format::{DataPlacement, FileKind, Label, ROOT_INO, Structure, Timestamp};
 use sfs_core::request::{Caller, Options, RenameMode, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{
@@ -20,6 +20,7 @@ fn identity(uuid: [u8; 16]) -> Identity {
         label: Label::new("test").expect("a label"),
         hash_key: [3, 4],
         now: NOW,
+        placement: DataPlacement::Log,
         owner: (1000, 1000),
     }
 }

@@ -30,19 +30,19 @@ impl Engine for Overwrite {
     }
 
     fn free_blocks(&self, _layout: &Layout, meta: &Meta) -> u64 {
-        meta.usage.placed_room()
+        meta.usage.placed_room(meta.node_count())
     }
 
     fn admits(&self, layout: &Layout, meta: &Meta, dirty: u64, blocks: u64) -> bool {
         let segments = layout.segment_count - meta.usage.placed_count();
         let nodes = log_capacity(layout, segments.saturating_sub(LOG_RESERVE));
         let leaves = (dirty + blocks) / BLOCKS_PER_LEAF;
-        let used = meta.usage.live_nodes() + meta.tree.new_count() + leaves + METADATA_MIN;
-        used <= nodes && (blocks == 0 || dirty + blocks <= meta.usage.placed_room())
+        let used = meta.node_count() + leaves + METADATA_MIN;
+        used <= nodes && (blocks == 0 || dirty + blocks <= meta.usage.placed_room(used))
     }
 
     fn ample(&self, layout: &Layout, meta: &Meta, spare: usize) -> usize {
-        let segments = spare.min(meta.usage.placeable());
+        let segments = spare.min(meta.usage.placeable(meta.node_count()));
         meta.usage.free_blocks() as usize + segments * layout.segment_blocks as usize
     }
 
@@ -51,10 +51,8 @@ impl Engine for Overwrite {
     }
 
     fn opens(&self, site: Site<'_>, chosen: &[Chosen]) -> usize {
-        let usage = &site.meta.usage;
-        let more = chosen.len().saturating_sub(usage.free_blocks() as usize);
-        let opens = more.div_ceil(site.layout.segment_blocks as usize);
-        if opens <= usage.placeable() { opens } else { usize::MAX }
+        let more = chosen.len().saturating_sub(site.meta.usage.free_blocks() as usize);
+        more.div_ceil(site.layout.segment_blocks as usize)
     }
 
     fn arrange(&self, chosen: &mut Vec<Chosen>) -> Vec<Chosen> {
@@ -70,8 +68,18 @@ impl Engine for Overwrite {
         count * MAP_LEN
     }
 
-    fn place(&self, log: &Log, meta: &mut Meta, chosen: &mut Vec<Chosen>, share: Share) -> Beside {
-        let mut share = Share { data: share.data.min(meta.usage.placeable()), ..share };
+    fn place(
+        &self,
+        layout: &Layout,
+        log: &Log,
+        meta: &mut Meta,
+        chosen: &mut Vec<Chosen>,
+        share: Share,
+    ) -> Beside {
+        // What was admitted is written; beyond that the log keeps its share.
+        let spare = share.data.min(meta.usage.placeable(meta.node_count()));
+        let opens = self.opens(Site { layout, log, meta }, chosen);
+        let mut share = Share { data: spare.max(opens), ..share };
         let mut beside = Beside { chosen: std::mem::take(chosen), maps: Vec::new() };
         let follows = |a: &Chosen, b: &Chosen| a.ino == b.ino && a.block + 1 == b.block;
         for run in beside.chosen.chunk_by_mut(follows) {

@@ -1,0 +1,174 @@
+//! Data that is overwritten in place: what differs from the log.
+
+use std::sync::Arc;
+
+use sfs_core::format::{DataPlacement, ROOT_INO};
+use sfs_core::request::{Options, WriteMode};
+use sfs_core::{Error, Volume};
+use sfs_device::{Event, Keep, RecordingDevice};
+
+use crate::random::Random;
+use crate::rig::{FILE, SEGMENT_BLOCKS, after, caller, open, ram_as, settle, tight};
+
+const OVERWRITING: &[DataPlacement] = DataPlacement::ALL.split_at(1).1;
+
+fn make(volume: &Volume, name: &str) -> Result<u64, Error> {
+    volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller()).map(|entry| entry.ino)
+}
+
+fn write(volume: &Volume, ino: u64, block: u64, blocks: usize, byte: u8) -> Result<(), Error> {
+    let bytes = vec![byte; blocks * 4096];
+    volume.write(ino, block * 4096, &bytes, WriteMode::default(), &caller())
+}
+
+/// The writes and flushes of a sync, in order: whether each is a flush.
+fn flushes_of_sync(device: &RecordingDevice<sfs_device::RamDevice>, volume: &Volume) -> Vec<bool> {
+    device.take_events();
+    volume.sync_all().expect("a sync");
+    device.take_events().iter().map(|event| *event == Event::Flush).collect()
+}
+
+/// New blocks are durable before the delta that maps them; for what is overwritten one flush is enough.
+#[test]
+fn only_new_blocks_need_a_flush_of_their_own() {
+    for placement in OVERWRITING {
+        let device =
+            RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement), Keep::Contents);
+        let device = Arc::new(device);
+        let volume = open(device.clone(), Options::default());
+        let ino = make(&volume, "file").expect("a file");
+        write(&volume, ino, 0, 8, 1).expect("a write");
+        let (data, flush, delta) = (false, true, false);
+        assert_eq!(flushes_of_sync(&device, &volume), [data, flush, delta, true], "{placement:?}");
+        write(&volume, ino, 2, 4, 2).expect("an overwrite");
+        assert_eq!(flushes_of_sync(&device, &volume), [data, delta, flush], "{placement:?}");
+    }
+}
+
+/// Overwriting leaves a block where it is, whatever else happens.
+#[test]
+fn an_overwritten_block_stays_where_it_is() {
+    for placement in OVERWRITING {
+        let device =
+            RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement), Keep::Contents);
+        let device = Arc::new(device);
+        let volume = open(device.clone(), tight());
+        let ino = make(&volume, "file").expect("a file");
+        write(&volume, ino, 0, 200, 1).expect("a write");
+        volume.sync_all().expect("a sync");
+        let written = |events: Vec<Event>| {
+            let data = events.into_iter().filter_map(|event| match event {
+                Event::Write { extent, stream, .. } if stream.0 > 0 => Some(extent),
+                _ => None,
+            });
+            data.flat_map(|e| e.address..e.address + e.block_count).collect::<Vec<u64>>()
+        };
+        let mut places = written(device.take_events());
+        for round in 0..5 {
+            (0..200).for_each(|block| write(&volume, ino, block, 1, round).expect("an overwrite"));
+            volume.sync_all().expect("a sync");
+        }
+        let mut again = written(device.take_events());
+        places.sort_unstable();
+        again.sort_unstable();
+        again.dedup();
+        assert_eq!(again, places, "{placement:?}");
+    }
+}
+
+/// Data has all that it may have, and every segment of it a hole: the log has its share, and metadata goes on.
+#[test]
+fn holes_in_full_segments_take_nothing_from_the_log() {
+    for placement in OVERWRITING {
+        let device = Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement));
+        let volume = open(device, Options::default());
+        let mut files = Vec::new();
+        let refused = loop {
+            let outcome = make(&volume, &format!("{}", files.len()))
+                .and_then(|ino| write(&volume, ino, 0, 2, 1).map(|()| files.push(ino)));
+            if let Err(error) = outcome {
+                break error;
+            }
+        };
+        assert!(matches!(refused, Error::NoSpace), "{refused:?}");
+        volume.sync_all().expect("what was admitted can be written");
+        for (no, _) in files.iter().enumerate().filter(|(no, _)| no % 2 == 0) {
+            volume.unlink(ROOT_INO, no.to_string().as_bytes(), &caller()).expect("it is removed");
+            volume.forget(files[no], 1);
+        }
+        settle(&volume, after(1000)).expect("it works");
+        volume.sync_all().expect("a sync");
+        let placed = volume.status().segments.placed;
+        // What is small is in the tree.
+        for no in 0..200 {
+            let ino = make(&volume, &format!("small-{no}")).expect("metadata has room");
+            let bytes = [no as u8; 500];
+            volume.write(ino, 0, &bytes, WriteMode::default(), &caller()).expect("a write");
+            if no % 20 == 0 {
+                volume.sync_all().expect("a sync");
+            }
+        }
+        // The holes are filled: no segment is taken for it.
+        let free = volume.space().free_blocks;
+        let ino = make(&volume, "large").expect("a name");
+        write(&volume, ino, 0, free as usize - 100, 3).expect("the holes have room");
+        volume.sync_all().expect("a sync");
+        assert!(volume.status().segments.placed <= placed + 2, "{placement:?}");
+        assert_eq!(volume.audit().expect("it counts"), []);
+        volume.close().expect("it closes");
+    }
+}
+
+/// A block is read, written in part, and meanwhile overwritten by others and committed where it is: nothing
+/// of theirs is lost.
+#[test]
+fn writers_of_one_block_do_not_lose_what_others_wrote() {
+    const WRITERS: usize = 4;
+    for placement in [DataPlacement::Log, DataPlacement::GreedySpace] {
+        let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, placement)), tight());
+        let ino = make(&volume, "file").expect("a file");
+        write(&volume, ino, 0, 4, 0).expect("a write");
+        volume.sync_all().expect("a sync");
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let volume = &volume;
+                scope.spawn(move || {
+                    let mut random = Random::new(writer as u64);
+                    for round in 1..=200u8 {
+                        let block = random.below(4);
+                        for block in [block, 3 - block] {
+                            let at = block * 4096 + 100 * writer as u64;
+                            let bytes = [round; 100];
+                            let mode = WriteMode::default();
+                            volume.write(ino, at, &bytes, mode, &caller()).expect("a write");
+                            let read = volume.read(ino, at, 100).expect("it reads");
+                            assert_eq!(read.as_bytes(), bytes, "{placement:?}");
+                        }
+                        if random.one_in(3) {
+                            volume.sync_file(ino).expect("a sync");
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(volume.audit().expect("it counts"), []);
+    }
+}
+
+/// Dead blocks wait for a flush; who needs them now gets them.
+#[test]
+fn what_was_deleted_can_be_written_again_at_once() {
+    for placement in OVERWRITING {
+        let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement)), tight());
+        let blocks = volume.space().free_blocks as usize * 8 / 10;
+        for round in 0..6 {
+            let ino = make(&volume, "file").expect("a name");
+            write(&volume, ino, 0, blocks, round).expect("there is room");
+            let read = volume.read(ino, 4096 * (blocks as u64 - 1), 4096).expect("it reads");
+            assert_eq!(read.as_bytes(), [round; 4096]);
+            volume.unlink(ROOT_INO, b"file", &caller()).expect("it is removed");
+            volume.forget(ino, 1);
+        }
+        volume.close().expect("it closes");
+    }
+}
