@@ -4,6 +4,8 @@
 //! Promises: nothing is searched as long as the slots hold what they should.
 //! Never: looks below the root.
 
+use std::collections::BTreeSet;
+
 use sfs_core::format::{CheckpointRecord, ChunkSummary, FIRST_INO};
 
 use crate::log;
@@ -49,7 +51,7 @@ impl Origin {
 
     /// The newest root that segments still hold, with what a checkpoint would have said.
     pub(crate) fn search(volume: &Volume<'_>, listener: Listener<'_>) -> Result<Self, FsckError> {
-        let scan = Scan::take(volume, &[], u64::MAX, listener)?;
+        let scan = Scan::take(volume, &[], u64::MAX, &BTreeSet::new(), listener)?;
         let (number, found) = scan.best_root().unzip();
         Ok(Self::of_root(number.unwrap_or(1), found, scan.last_sequence))
     }
@@ -84,7 +86,7 @@ fn newer(
     record: &CheckpointRecord,
     listener: Listener<'_>,
 ) -> Result<Option<Origin>, FsckError> {
-    let scan = Scan::take(volume, &[], u64::MAX, listener)?;
+    let scan = Scan::take(volume, &[], u64::MAX, &BTreeSet::new(), listener)?;
     let Some((number, nodes)) = scan.roots.range(record.number + 1..).next_back() else {
         return Ok(None);
     };

@@ -242,7 +242,8 @@ impl<'a> Work<'a> {
         let volume = self.examined.view.volume;
         let record = self.examined.record.clone();
         let lost = std::mem::take(&mut self.examined.survey.lost);
-        let mut scan = Scan::take(volume, &lost, record.next_sequence, listener)?;
+        let placed = self.examined.survey.references.placed_segments().collect();
+        let mut scan = Scan::take(volume, &lost, record.next_sequence, &placed, listener)?;
         let mut view = View::new(volume, root);
         view.give_up(lost.clone());
         let salvaged = fill(&mut view, &mut scan);

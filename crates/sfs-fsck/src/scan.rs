@@ -4,7 +4,7 @@
 //! Promises: each segment is read once, front to back; what is kept is what concerns lost keys.
 //! Never: decides what is worth more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sfs_core::format::{
     ChunkSummary, History, ItemKind, Key, NodeHeader, NodePointer, SummaryEntry, run_key,
@@ -98,11 +98,12 @@ pub(crate) struct Scan<'l> {
 
 impl<'l> Scan<'l> {
     /// Searches every segment for what concerns `lost` keys, and for chunks from sequence number
-    /// `since` on.
+    /// `since` on; but for `placed` ones, in which users can write whatever looks like it.
     pub(crate) fn take(
         volume: &Volume<'_>,
         lost: &'l [Keys],
         since: u64,
+        placed: &BTreeSet<u32>,
         listener: Listener<'_>,
     ) -> Result<Self, FsckError> {
         let mut scan = Self {
@@ -119,7 +120,9 @@ impl<'l> Scan<'l> {
         let layout = volume.layout();
         let total = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
         for segment in 0..layout.segment_count {
-            scan.scan_segment(volume, segment);
+            if !placed.contains(&segment) {
+                scan.scan_segment(volume, segment);
+            }
             let done = u64::from(segment) * u64::from(layout.segment_blocks);
             tell(listener, Stage::Salvage, done, total)?;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{DataPlacement, ROOT_INO};
-use sfs_core::request::{Options, WriteMode};
+use sfs_core::request::{AttributeChanges, Options, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Event, Keep, RecordingDevice};
 
@@ -28,9 +28,15 @@ fn flushes_of_sync(device: &RecordingDevice<sfs_device::RamDevice>, volume: &Vol
     device.take_events().iter().map(|event| *event == Event::Flush).collect()
 }
 
-/// New blocks are durable before the delta that maps them; for what is overwritten one flush is enough.
+fn set_size(volume: &Volume, ino: u64, size: u64) {
+    let changes = AttributeChanges { size: Some(size), ..Default::default() };
+    volume.set_attributes(ino, &changes, &caller()).map(drop).expect("a size");
+}
+
+/// New blocks, and those that a file grows over, are durable before the delta that says so; for what is
+/// overwritten one flush is enough.
 #[test]
-fn only_new_blocks_need_a_flush_of_their_own() {
+fn only_what_is_new_needs_a_flush_of_its_own() {
     for placement in OVERWRITING {
         let device =
             RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement), Keep::Contents);
@@ -42,6 +48,12 @@ fn only_new_blocks_need_a_flush_of_their_own() {
         assert_eq!(flushes_of_sync(&device, &volume), [data, flush, delta, true], "{placement:?}");
         write(&volume, ino, 2, 4, 2).expect("an overwrite");
         assert_eq!(flushes_of_sync(&device, &volume), [data, delta, flush], "{placement:?}");
+        // What was cut off is still there behind the new end: the length must not show it.
+        set_size(&volume, ino, 7 * 4096 + 100);
+        volume.sync_all().expect("a sync");
+        let mode = WriteMode::default();
+        volume.write(ino, 7 * 4096 + 100, &[3; 50], mode, &caller()).expect("a write");
+        assert_eq!(flushes_of_sync(&device, &volume), [data, flush, delta, true], "{placement:?}");
     }
 }
 
