@@ -109,10 +109,10 @@ impl Places {
         Some(Self { layout, bitmap, scheme, current: None, freed, free_blocks: 0 })
     }
 
-    /// The block at `address` lives; says whether it was free.
-    pub(crate) fn mark(&mut self, address: u64) -> bool {
+    /// `count` blocks from `address` on, of one segment, live; says whether all were free.
+    pub(crate) fn mark(&mut self, address: u64, count: u32) -> bool {
         let (segment, block) = self.place_of(address);
-        self.bitmap.take(segment, block, 1)
+        self.bitmap.take(segment, block, count)
     }
 
     /// No block of `segment`, which is Placed, is free.

@@ -26,9 +26,7 @@ impl Volume {
         let mut from = Some(Key::new(crate::format::FIRST_INO, ItemKind::Inode, 0));
         while let Some(key) = from {
             let (addresses, next) = self.consult(|txn| mapped_from(txn.tree(), key))?;
-            for address in addresses {
-                self.mark_place(&mut places, address)?;
-            }
+            self.mark_places(&mut places, &addresses)?;
             from = next;
         }
         let begun = self.meta.write().usage.begin_placing(places);
@@ -37,14 +35,22 @@ impl Volume {
         })
     }
 
-    fn mark_place(&self, places: &mut Places, address: u64) -> Result<()> {
+    /// Marks `addresses`, neighbours together.
+    fn mark_places(&self, places: &mut Places, addresses: &[u64]) -> Result<()> {
         let meta = self.meta.read();
-        let state = |segment| meta.usage.entry(segment).state;
-        let wrong = |kind| Corruption::new(Structure::Data, address, kind).into();
-        if meta.usage.segment_of(address).map(state) != Some(SegmentState::Placed) {
-            return Err(wrong(CorruptionKind::Dangling));
+        let segment_of = |address: &u64| meta.usage.segment_of(*address);
+        let follows = |a: &u64, b: &u64| a + 1 == *b && segment_of(a) == segment_of(b);
+        for run in addresses.chunk_by(follows) {
+            let wrong = |kind| Corruption::new(Structure::Data, run[0], kind).into();
+            let state = segment_of(&run[0]).map(|segment| meta.usage.entry(segment).state);
+            if state != Some(SegmentState::Placed) {
+                return Err(wrong(CorruptionKind::Dangling));
+            }
+            if !places.mark(run[0], run.len() as u32) {
+                return Err(wrong(CorruptionKind::Count));
+            }
         }
-        if places.mark(address) { Ok(()) } else { Err(wrong(CorruptionKind::Count)) }
+        Ok(())
     }
 
     /// Makes durable what was freed, so that it can be used again; says whether there was any.

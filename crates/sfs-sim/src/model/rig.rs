@@ -71,7 +71,7 @@ pub fn format(device: Arc<dyn Device>, segment_blocks: u64) {
     format_as(device, segment_blocks, placement());
 }
 
-/// As [`format`], with `placement`.
+/// As [`format()`], with `placement`.
 pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, placement: DataPlacement) {
     let layout = Layout::new(device.geometry().block_count, segment_blocks, 0).expect("it fits");
     let superblock = Superblock {
