@@ -5,6 +5,7 @@
 //! while it rests, which the next change ends.
 //! Never: decides what is due; the volume does.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -82,13 +83,16 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub(crate) fn start(volume: Arc<Volume>, alarm: Arc<Alarm>, device: String) -> Self {
+    pub(crate) fn start(
+        volume: Arc<Volume>,
+        alarm: Arc<Alarm>,
+        device: String,
+    ) -> io::Result<Self> {
         let alarm_there = alarm.clone();
         let thread = std::thread::Builder::new()
             .name("sfs-background".into())
-            .spawn(move || run(&volume, &alarm_there, &device))
-            .expect("the system has one more thread");
-        Self { alarm, thread }
+            .spawn(move || run(&volume, &alarm_there, &device))?;
+        Ok(Self { alarm, thread })
     }
 
     /// Ends the thread after the step that it is doing.

@@ -5,19 +5,19 @@
 //! checkpoint comes after the last request.
 //! Never: returns in the daemon without having written everything, unless the device failed.
 
+mod mounted;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use mounted::{Mounted, Unanswered};
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
 use sfs_core::format::{CorruptionKind, SUPERBLOCK_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
 use sfs_device::{Access, FileDevice, OpenErrorKind};
 use sfs_mkfs::signatures;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::answers::Answers;
 use crate::attributes::now;
@@ -29,7 +29,7 @@ use crate::mount::{self, Place, reason};
 use crate::mountinfo::DeviceNumber;
 use crate::options::MountOptions;
 use crate::transport::{self, Choice, Serving};
-use crate::{Failure, backing, logging, mountinfo, unmount};
+use crate::{Failure, backing, logging, mountinfo};
 
 /// What to mount where, and how.
 #[derive(Clone, Debug)]
@@ -160,7 +160,9 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let shell = Shell::new(volume.clone(), alarm.clone(), &request.options, name.clone());
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
-    let (serving, unanswered) = mount_and_open(&place, &request.options, request.transport, shell)?;
+    let signals = mounted::signals()?;
+    let (unanswered, serving, mounted) =
+        mount_and_open(&place, &request.options, request.transport, shell)?;
     let (transport, reason) = (serving.transport, serving.reason.clone());
     if !request.foreground {
         logging::to_system();
@@ -169,10 +171,12 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     tracing::info!("{name}: transport {transport}: {reason}");
-    unmount_on_signal(dir.to_owned(), name.clone())?;
+    let no_thread = |error| Failure::system(format_args!("no thread: {error}"));
+    mounted.unmount_on(signals)?;
     let background = Background::start(volume.clone(), alarm.clone(), name.clone());
+    let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
-    let control = start_control(dir, |number| Answers {
+    let control = start_control(dir, mounted.number(), |number| Answers {
         volume: volume.clone(),
         alarm,
         before,
@@ -183,26 +187,32 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         is_over: is_over.clone(),
     });
     // The loop has to run before the mount can answer.
-    let is_lost = Arc::new(AtomicBool::new(false));
-    let lost = lost(dir.to_owned(), name.clone(), is_lost.clone());
-    let serve = move || serving.run(lost);
+    let of_serving = mounted.clone();
+    let serve = move || serving.run(|error| of_serving.lose(error));
     let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
-    let serving = serving.map_err(|error| Failure::system(format_args!("no thread: {error}")))?;
+    let serving = serving.map_err(no_thread)?;
     let mut outcome = Ok(());
     match backing::wait_for(dir) {
-        Ok(dev) if !is_lost.load(Ordering::Relaxed) => {
+        Ok(dev) if mounted.is_on_top() => {
             backing::configure(dev);
             unanswered.keep();
             herald.ready();
         }
         answer => {
             drop(unanswered);
-            outcome = Err(answer.err().unwrap_or_else(|| ErrorKind::ConnectionAborted.into()));
+            outcome = answer.and(Err(ErrorKind::ConnectionAborted.into())).map(|_: u64| ());
         }
     }
     if let Ok(Err(error)) = serving.join() {
         tracing::debug!("{name}: the session ended: {error}");
-        outcome = outcome.map_err(|_| error);
+        if outcome.is_err() || mounted.is_lost() {
+            outcome = Err(error);
+        }
+    }
+    if mounted.is_on_top() {
+        // Its connection was cut off: nobody will answer there.
+        let _ = mounted.detach(MntFlags::MNT_DETACH);
+        outcome = outcome.and(Err(ErrorKind::ConnectionAborted.into()));
     }
     background.stop();
     *is_over.lock() = true;
@@ -219,78 +229,36 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     })
 }
 
-/// A mount that nobody answers yet. It goes with this: rather no mount than one that hangs.
-struct Unanswered<'a>(Option<&'a Path>);
-
-impl Unanswered<'_> {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        if let Some(dir) = self.0 {
-            let _ = unmount::detach(dir, MntFlags::MNT_DETACH);
-        }
-    }
-}
-
-/// Puts the volume into the kernel's tree, and shakes hands.
-fn mount_and_open<'a>(
-    place: &Place<'a>,
+/// Puts the volume into the kernel's tree, and shakes hands. The mount is told of after who serves it, as it
+/// has to outlive it: taking away what is still open may wait for an answer.
+fn mount_and_open(
+    place: &Place<'_>,
     options: &MountOptions,
     transport: Choice,
     shell: Shell,
-) -> Result<(Serving, Unanswered<'a>), Failure> {
+) -> Result<(Unanswered, Serving, Mounted), Failure> {
     let door = mount::mount(place, options)?;
-    let unanswered = Unanswered(Some(place.dir));
+    let mounted = Mounted::at(place.dir, place.device.display().to_string())?;
+    let unanswered = Unanswered::new(mounted.clone());
     let opened = transport.open(door, shell, mount::threads(options));
     let serving = opened.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => Failure::mount(error),
         _ => Failure::mount(format_args!("the kernel does not agree about FUSE: {error}")),
     })?;
-    Ok((serving, unanswered))
-}
-
-/// What is done when requests do not reach us any more.
-fn lost(dir: PathBuf, name: String, is_lost: Arc<AtomicBool>) -> impl Fn(&std::io::Error) + Sync {
-    move |error| {
-        tracing::error!("{name}: the kernel's requests do not reach us any more: {error}");
-        is_lost.store(true, Ordering::Relaxed);
-        let _ = unmount::detach(&dir, MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
-    }
+    Ok((unanswered, serving, mounted))
 }
 
 /// A mount works without it; the programs that would use it say that it is not there.
-fn start_control(dir: &Path, answers: impl FnOnce(DeviceNumber) -> Answers) -> Option<Control> {
-    let started = mountinfo::at(dir).and_then(|mount| match mount {
-        Some(mount) => Control::start(mount.number, answers(mount.number)),
-        None => Err(std::io::ErrorKind::NotFound.into()),
-    });
-    match started {
+fn start_control(
+    dir: &Path,
+    number: DeviceNumber,
+    answers: impl FnOnce(DeviceNumber) -> Answers,
+) -> Option<Control> {
+    match Control::start(number, answers(number)) {
         Ok(control) => Some(control),
         Err(error) => {
             tracing::warn!("{}: no control socket: {error}", dir.display());
             None
         }
     }
-}
-
-/// SIGTERM, SIGINT and SIGHUP unmount; when the mount is in use, it goes as soon as it is not.
-fn unmount_on_signal(dir: PathBuf, name: String) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|error| Failure::system(format_args!("signals: {error}")))?;
-    let wait = move || {
-        for _ in signals.forever() {
-            let gone = unmount::detach(&dir, MntFlags::empty())
-                .or_else(|_| unmount::detach(&dir, MntFlags::MNT_DETACH));
-            match gone {
-                Ok(()) => return,
-                Err(failure) => tracing::error!("{name}: {failure}"),
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("sfs-signals".into()).spawn(wait);
-    thread.map(drop).map_err(|error| Failure::system(format_args!("no thread: {error}")))
 }

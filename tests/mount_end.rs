@@ -1,13 +1,18 @@
-//! How a mount ends: `sfs-umount` says whether everything is on the device.
+//! How a mount ends, and whether everything is on the device then.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use harness::{Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount_unused, stderr};
+use rustix::fs::minor;
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 
 const SIZE: &str = "64M";
@@ -154,5 +159,55 @@ fn mounted_volumes_work_without_a_control_socket() {
     assert!(output.status.success(), "{said}{}", stderr(&output));
     assert!(said.contains("no control socket of its daemon"), "{said}");
     assert!(said.contains("everything is on"), "{said}");
+    volume.check();
+}
+
+/// SIGTERM takes the daemon's own mount away, not what is at its path by then.
+#[test]
+fn mounted_volumes_leave_alone_what_came_after_them() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let file = File::create(mount.dir.join("held")).expect("a file");
+    unmount(&mount.dir, UnmountFlags::DETACH).expect("it is mounted");
+    let mut command = Command::new("mount");
+    command.args(["-t", "tmpfs", "tmpfs"]).arg(&mount.dir);
+    assert!(command.status().expect("mount runs").success());
+    fs::write(mount.dir.join("other"), "content").expect("writing");
+    mount.signal(Signal::TERM);
+    // The file keeps the daemon, which has had the time to handle the signal.
+    for _ in 0..20 {
+        assert_eq!(fs::read(mount.dir.join("other")).expect("it stays"), b"content");
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(file);
+    unmount(&mount.dir, UnmountFlags::DETACH).expect("it stayed");
+    mount.wait_for_end();
+    volume.check();
+}
+
+/// Nobody answers where the connection was cut off: the mount goes.
+#[test]
+fn mounted_volumes_whose_connection_is_cut_are_gone() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let connections = volume.scratch.path().join("connections");
+    fs::create_dir(&connections).expect("a directory");
+    let mut command = Command::new("mount");
+    command.args(["-t", "fusectl", "fusectl"]).arg(&connections);
+    if !command.status().expect("mount runs").success() {
+        return eprintln!("skipped: no fusectl");
+    }
+    let mount = volume.mount("");
+    fs::write(mount.dir.join("file"), "content").expect("writing");
+    let number = minor(fs::metadata(&mount.dir).expect("it answers").dev());
+    let abort = fs::write(connections.join(number.to_string()).join("abort"), "1");
+    unmount(&connections, UnmountFlags::DETACH).expect("it is mounted");
+    abort.expect("root may");
+    mount.wait_for_end();
     volume.check();
 }

@@ -31,7 +31,7 @@ impl Shell {
                 ..AttributeChanges::default()
             };
             self.volume.set_attributes(request.node, &changes, &caller(request))?;
-            self.alarm.note();
+            self.names_changed(request.node)?;
         }
         Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
     }

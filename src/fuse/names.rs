@@ -83,7 +83,7 @@ impl Shell {
     pub(super) fn create(&self, request: &Request<'_>, create: &Create<'_>) -> Served {
         let (parent, mode) = (request.node, regular_mode(create));
         let made = self.volume.make_node(parent, create.name, mode, 0, &caller(request))?;
-        self.names_changed(parent)?;
+        self.name_made(parent, made.ino)?;
         Ok(created(&made))
     }
 
@@ -97,8 +97,13 @@ impl Shell {
     /// Answers with a file that has just got a name in `parent`.
     fn named(&self, parent: u64, made: CoreResult<Entry>) -> Served {
         let made = made?;
-        self.names_changed(parent)?;
+        self.name_made(parent, made.ino)?;
         Ok(Answer::Entry(entry(&made)))
+    }
+
+    /// After a name for `ino` was made in `parent`. The kernel has no reference if this fails.
+    fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
+        self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>, name: &[u8]) -> Served {

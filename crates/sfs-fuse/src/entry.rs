@@ -55,6 +55,13 @@ impl Entry {
         assemble(self.ring.memory().as_mut_bytes())
     }
 
+    /// Whose request that is, whatever else it says.
+    pub(crate) fn unique(&mut self) -> u64 {
+        let UringHeader { in_out, .. } = header(self.ring.memory().as_bytes());
+        let (header, _) = InHeader::read_from_prefix(in_out.as_bytes()).expect("it is longer");
+        header.unique
+    }
+
     /// Puts an answer where the next fetch takes it from. Returns false, and puts nothing, if it is
     /// too long.
     pub(crate) fn put(&mut self, message: &mut Message<'_>) -> bool {

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 
 use crate::abi::{self, InitOut, opcode};
@@ -72,14 +72,17 @@ impl Session {
     ///
     /// Each ring has a thread, and memory for one request, of which only what a request has needed is
     /// taken. They are twice as many as [`Config::threads`] says, but at least two for each processor, whose
-    /// requests go to no others. What has no answer comes through the device file.
+    /// requests go to no others. What has no answer comes through the device file, but for a FORGET of what
+    /// the kernel could not keep of a READDIRPLUS.
     ///
-    /// `lost` is told when the kernel does not take a ring, or the answer in it: who waits for a processor
-    /// that has lost all its rings waits until the mount is taken away by force.
+    /// `lost` is told when the kernel does not take a ring, or the answer in it, or nobody reads the device
+    /// file any more though there are rings: who waits for what is lost waits until the mount is taken
+    /// away by force.
     ///
     /// # Errors
     ///
-    /// The first error that the system gave a thread; the others have served on.
+    /// That there are not so many threads, before any serves. The first error that the system gave a
+    /// thread; the others have served on.
     pub fn run<B, F, L>(self, handler: F, lost: L) -> io::Result<()>
     where
         B: AsRef<[u8]>,
@@ -90,18 +93,33 @@ impl Session {
         let entries = self.entries.unwrap_or_default();
         let more = if entries.is_empty() { self.threads - 1 } else { 0 };
         let doors = (0..more).map(|_| self.door.another()).collect::<io::Result<Vec<_>>>()?;
+        let has_rings = !entries.is_empty();
+        // Who has lent memory to the kernel cannot be called back: nobody begins before all are here.
+        let may_begin = RwLock::new(false);
+        let begins = || *may_begin.read().unwrap_or_else(PoisonError::into_inner);
         thread::scope(|scope| {
+            let mut gate = may_begin.write().unwrap_or_else(PoisonError::into_inner);
             let mut others = Vec::new();
             for (number, door) in (1..).zip(doors) {
-                let serve = move || worker.read(&door);
+                let serve = move || if begins() { worker.read(&door) } else { Ok(()) };
                 others.push(named(format!("fuse-{number}")).spawn_scoped(scope, serve)?);
             }
             for (number, entry) in entries.into_iter().enumerate() {
                 let lost = &lost;
-                let serve = move || worker.exchange(entry).inspect_err(lost);
+                let serve = move || match begins() {
+                    true => worker.exchange(entry).inspect_err(lost),
+                    false => Ok(()),
+                };
                 others.push(named(format!("fuse-ring-{number}")).spawn_scoped(scope, serve)?);
             }
+            *gate = true;
+            drop(gate);
             let mut outcome = worker.read(&self.door);
+            if let Err(error) = &outcome
+                && has_rings
+            {
+                lost(error);
+            }
             for other in others {
                 match other.join() {
                     Ok(ended) => outcome = outcome.and(ended),
@@ -162,7 +180,12 @@ impl<F> Worker<'_, F> {
                 Ok(bytes) => self.answer(bytes)?,
                 Err(malformed) => return Err(garbage(malformed)),
             };
-            let Some((unique, outcome)) = answer else { return Err(garbage(Malformed::Length)) };
+            let Some((unique, outcome)) = answer else {
+                // A reference that the kernel could not keep: a FORGET for which a ring waits.
+                let unique = entry.unique();
+                entry.put(&mut Message::new(unique, 0));
+                continue;
+            };
             if !entry.put(&mut Message::reply(unique, &outcome)) {
                 entry.put(&mut not_taken(unique));
             }

@@ -106,7 +106,7 @@ impl Ring {
             fd: self.door.as_raw_fd(),
             cmd_op: command,
             padding: 0,
-            addr: parts.as_ptr().addr() as u64,
+            addr: parts.as_ptr().expose_provenance() as u64,
             len: parts.len() as u32,
             uring_cmd_flags: 0,
             user_data: 0,

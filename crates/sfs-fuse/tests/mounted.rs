@@ -1,0 +1,113 @@
+//! A filesystem that is mounted, on every transport that the kernel offers.
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use sfs_fuse::{
+    Answer, Attributes, Config, Directory, DirectoryEntry, Entry, Errno, InitFlags, Opened,
+    Operation, Request, Session,
+};
+
+const TTL: Duration = Duration::from_secs(1);
+const FILE: u64 = 2;
+
+/// The parameter of the kernel's module that offers io_uring.
+const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A directory with a file whose attributes a directory's listing gets wrong: the kernel cannot keep it, and gives
+/// it back at once.
+struct Lister {
+    references: AtomicU64,
+}
+
+impl Lister {
+    fn answer(&self, request: &Request<'_>) -> Result<Answer<Vec<u8>>, Errno> {
+        let root = Attributes { ino: 1, mode: 0o040_755, links: 2, ..Attributes::default() };
+        match &request.operation {
+            Operation::Getattr { .. } if request.node == 1 => Ok(Answer::Attributes(root, TTL)),
+            Operation::Opendir { .. } => Ok(Answer::Opened(Opened::default())),
+            Operation::Readdirplus(read) => {
+                let mut directory = Directory::new(read.size);
+                if read.offset == 0 {
+                    let mode = 0o100_644;
+                    let shown = DirectoryEntry { ino: FILE, cookie: 1, mode, name: b"file" };
+                    let no_type = Attributes { ino: FILE, ..Attributes::default() };
+                    let file = Entry { node: FILE, attributes: no_type, ..Entry::default() };
+                    assert!(directory.add_with(&shown, Some(&file)));
+                    self.references.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(Answer::Directory(directory))
+            }
+            Operation::Forget { count } => {
+                self.references.fetch_sub(*count, Ordering::Relaxed);
+                Ok(Answer::Done)
+            }
+            Operation::Releasedir(_) | Operation::Destroy => Ok(Answer::Done),
+            _ => Err(Errno::NOT_IMPLEMENTED),
+        }
+    }
+}
+
+/// Mounts at `dir`; `None` where that is not allowed.
+fn door(dir: &Path) -> Option<File> {
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let mounted = opened.and_then(|door| {
+        let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", door.as_raw_fd());
+        let data = CString::new(data).expect("no NUL");
+        mount("test", dir, "fuse.test", MountFlags::empty(), data.as_c_str())?;
+        Ok(door)
+    });
+    mounted.inspect_err(|error| eprintln!("skipped: {error}")).ok()
+}
+
+fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
+    let Some(door) = door(dir) else { return Ok(()) };
+    let flags = InitFlags::BIG_WRITES | InitFlags::DO_READDIRPLUS;
+    let config = Config { flags, threads: 2, rings, ..Config::default() };
+    let session = Session::new(door.into(), &config)?;
+    println!("rings: {:?}", session.rings());
+    let lister = Lister { references: AtomicU64::new(0) };
+    let serve = || {
+        let lost = |error: &io::Error| {
+            eprintln!("it was lost: {error}");
+            let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
+        };
+        session.run(|request| lister.answer(request), lost)
+    };
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(serve);
+        for _ in 0..20 {
+            // That the entry is wrong may be an error of the listing or not; the next one is served.
+            let listed = fs::read_dir(dir).map(|entries| entries.filter_map(Result::ok).count());
+            println!("{listed:?}");
+        }
+        let gone = unmount(dir, UnmountFlags::empty());
+        let served = serving.join().expect("no panic");
+        gone.expect("it was still mounted");
+        served
+    })?;
+    assert_eq!(lister.references.into_inner(), 0);
+    Ok(())
+}
+
+#[test]
+fn mounted_references_that_the_kernel_cannot_keep_come_back() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let before = fs::read_to_string(RINGS);
+    for rings in [false, true] {
+        if rings {
+            let _ = fs::write(RINGS, "Y");
+        }
+        let outcome = expect_references_to_return(scratch.path(), rings);
+        if let Ok(before) = &before {
+            let _ = fs::write(RINGS, before.trim());
+        }
+        outcome.expect("it was unmounted");
+    }
+}

@@ -1,0 +1,113 @@
+//! What this process has mounted, and taking it away again.
+//!
+//! Owns: the signals that unmount; which mount is ours.
+//! Promises: takes away no mount but its own, whatever has been mounted on top of it or in its place.
+//! Never: waits for the kernel to answer.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::mount::MntFlags;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::mountinfo::{self, DeviceNumber};
+use crate::{Failure, unmount};
+
+/// A mount of ours.
+#[derive(Clone)]
+pub(super) struct Mounted {
+    dir: PathBuf,
+    number: DeviceNumber,
+    /// The device's path.
+    name: String,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Mounted {
+    /// What was just mounted at `dir`.
+    pub(super) fn at(dir: &Path, name: String) -> Result<Self, Failure> {
+        let found =
+            mountinfo::at(dir).and_then(|mount| mount.ok_or(std::io::ErrorKind::NotFound.into()));
+        match found {
+            Ok(mount) => {
+                Ok(Self { dir: mount.dir, number: mount.number, name, is_lost: Arc::default() })
+            }
+            Err(error) => {
+                let _ = unmount::detach(dir, MntFlags::MNT_DETACH);
+                Err(Failure::system(format_args!("/proc/self/mountinfo: {error}")))
+            }
+        }
+    }
+
+    pub(super) fn number(&self) -> DeviceNumber {
+        self.number
+    }
+
+    /// Whether it is what a path to its directory leads to.
+    pub(super) fn is_on_top(&self) -> bool {
+        mountinfo::at(&self.dir).ok().flatten().is_some_and(|mount| mount.number == self.number)
+    }
+
+    /// Takes it out of the tree. Does nothing if it is not there, or something is mounted on top of it.
+    pub(super) fn detach(&self, flags: MntFlags) -> Result<(), Failure> {
+        if self.is_on_top() { unmount::detach(&self.dir, flags) } else { Ok(()) }
+    }
+
+    /// What is done when requests do not reach us any more: rather no mount than one that hangs.
+    pub(super) fn lose(&self, error: &std::io::Error) {
+        let name = &self.name;
+        tracing::error!("{name}: the kernel's requests do not reach us any more: {error}");
+        self.is_lost.store(true, Ordering::Relaxed);
+        let _ = self.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// When one of `signals` comes it is unmounted; when it is in use, it goes as soon as it is not.
+    pub(super) fn unmount_on(&self, mut signals: Signals) -> Result<(), Failure> {
+        let mounted = self.clone();
+        let wait = move || {
+            for _ in signals.forever() {
+                let gone = mounted
+                    .detach(MntFlags::empty())
+                    .or_else(|_| mounted.detach(MntFlags::MNT_DETACH));
+                if let Err(failure) = gone {
+                    tracing::error!("{}: {failure}", mounted.name);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("sfs-signals".into()).spawn(wait);
+        thread.map(drop).map_err(|error| Failure::system(format_args!("no thread: {error}")))
+    }
+}
+
+/// SIGTERM, SIGINT and SIGHUP, which from now on wait for [`Mounted::unmount_on`].
+pub(super) fn signals() -> Result<Signals, Failure> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| Failure::system(format_args!("signals: {error}")))
+}
+
+/// A mount that nobody answers yet. It goes with this.
+pub(super) struct Unanswered(Option<Mounted>);
+
+impl Unanswered {
+    pub(super) fn new(mounted: Mounted) -> Self {
+        Self(Some(mounted))
+    }
+
+    pub(super) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(mounted) = &self.0 {
+            let _ = mounted.detach(MntFlags::MNT_DETACH);
+        }
+    }
+}
