@@ -31,6 +31,8 @@ mod rig;
 mod roll_forward;
 mod scan;
 mod seek;
+#[cfg(test)]
+mod shortage;
 mod space;
 mod status;
 mod sync;

@@ -135,10 +135,10 @@ impl Volume {
         (ordered, others): (&'a [Arc<Handle>], &'a [Arc<Handle>]),
         room: usize,
     ) -> std::result::Result<Plan<'a>, Fault> {
-        // The largest groups are chosen from all that waits.
-        let limit = match request.selection {
-            Selection::Largest(_) if room > 0 => usize::MAX,
-            _ => room,
+        // The largest groups are chosen from all that waits of so many files as there is room for.
+        let (others, limit) = match request.selection {
+            Selection::Largest(_) if room > 0 => (&others[..others.len().min(room)], usize::MAX),
+            _ => (others, room),
         };
         let (mut files, progress) = plan_files(meta, (ordered, room), (others, limit))?;
         if files.is_empty() && progress == Progress::More && !request.urgent {

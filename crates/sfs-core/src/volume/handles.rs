@@ -167,9 +167,12 @@ impl Handles {
         self.shard(ino).get(&ino).is_some_and(|h| h.references.load(Ordering::Relaxed) > 0)
     }
 
-    /// Whether `ino` may get a name though it has none.
+    /// Whether `ino` may get a name though it has none: as long as a caller knows it.
     pub(crate) fn is_linkable(&self, ino: u64) -> bool {
-        self.find(ino).is_some_and(|handle| handle.linkable.load(Ordering::Relaxed))
+        self.find(ino).is_some_and(|handle| {
+            let is_known = handle.references.load(Ordering::Relaxed) > 0;
+            is_known && handle.linkable.load(Ordering::Relaxed)
+        })
     }
 
     /// References that callers hold, over all files.

@@ -156,6 +156,12 @@ impl Volume {
     /// taken.
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<Entry> {
         self.admit(0)?;
+        // A truncation under way says nothing of what it leaves of a file without a name.
+        let unnamed = self.handles.find(ino).filter(|_| self.handles.is_linkable(ino));
+        let _io = unnamed.as_ref().map(|handle| handle.io.write());
+        if unnamed.is_some() {
+            self.finish_unnamed_cut(ino)?;
+        }
         let entry = self.transact(|txn| {
             directory::check_name(name)?;
             let mut inode = txn.inode(ino)?;
@@ -163,7 +169,7 @@ impl Volume {
                 return Err(Error::NotPermitted.into());
             }
             if inode.links == 0 {
-                if !self.handles.is_linkable(ino) {
+                if unnamed.is_none() || !self.handles.is_linkable(ino) {
                     return Err(Error::NotFound.into());
                 }
                 orphans::forget_cut(txn, ino);

@@ -84,6 +84,17 @@ impl Volume {
         Ok(())
     }
 
+    /// Finishes a truncation of `ino`, which has no name and is about to get one, and whose handle is
+    /// locked for writing: no item says that there was one.
+    pub(super) fn finish_unnamed_cut(&self, ino: u64) -> Result<()> {
+        let inode = self.consult(|txn| txn.inode(ino))?;
+        let keep = inode.size.div_ceil(BLOCK_SIZE as u64);
+        if inode.links == 0 && keep < FILE_BLOCKS_MAX {
+            while self.cut_further(ino, keep as u32)? {}
+        }
+        Ok(())
+    }
+
     /// Dirty blocks beyond the new end are nobody's any more.
     fn forget_blocks(&self, handle: &Arc<Handle>, inode: &Inode, size: u64, keep: u64) {
         let mut data = handle.data();
@@ -99,5 +110,51 @@ impl Volume {
         if inode.size > 0 && !mutated(Mutant::TruncationUnordered) {
             data.ordered = Some(self.next_sequence.load(Ordering::Relaxed));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_device::RamDevice;
+
+    use super::super::rig::{BLOCKS, CALLER, NOW, new_volume};
+    use super::*;
+    use crate::format::{ROOT_INO, RUN_BLOCKS};
+    use crate::request::Options;
+
+    /// A file without a name is cut, in steps, of which one fails, and gets a name; then the power fails:
+    /// nothing said any more that it was to be cut further.
+    #[test]
+    fn what_is_cut_off_a_file_without_a_name_does_not_come_back_with_its_name() {
+        let device = Arc::new(RamDevice::new(BLOCKS));
+        let volume = new_volume(device.clone());
+        let file = volume.make_unnamed(ROOT_INO, 0o600, &CALLER).expect("it is made").ino;
+        let step = u64::from(RUN_BLOCKS) * BLOCK_SIZE as u64;
+        for no in 0..200 {
+            let mode = Default::default();
+            volume.write(file, no * step, &[7; BLOCK_SIZE], mode, &CALLER).expect("a write");
+        }
+        volume.sync_all().expect("RAM");
+        let handle = volume.handles.get(file);
+        let inode = volume.attributes(file).expect("RAM");
+        {
+            // `shrink`, interrupted.
+            let _io = handle.io.write();
+            assert!(volume.cut(&handle, &inode, 0, 0).expect("RAM"), "it takes another step");
+        }
+        volume.link(file, ROOT_INO, b"name", &CALLER).expect("its first name");
+        volume.sync_all().expect("RAM");
+        drop(volume);
+        let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
+        while volume.work(NOW).expect("RAM") == crate::request::Work::More {}
+        let inode = volume.attributes(file).expect("it has a name");
+        assert_eq!(inode.size, 0);
+        let handle = volume.handles.get(file);
+        {
+            let _io = handle.io.write();
+            volume.set_size(&handle, 200 * step).expect("it grows");
+        }
+        let read = volume.read(file, 0, 1).expect("it reads");
+        assert_eq!((inode.blocks, read.as_bytes()), (0, &[0][..]), "blocks, and what a hole reads");
     }
 }

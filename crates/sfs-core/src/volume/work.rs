@@ -140,9 +140,20 @@ impl Volume {
             if self.pool.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
         let Some(mut log) = log else { return Ok(()) };
         let count = (budget / WRITE_OUT_SHARE / BLOCK_SIZE).max(1);
-        let outcome = self.commit(&mut log, &Selection::Largest(count));
-        // What is in the buffer has been taken: only if it runs over is there something to say.
-        if self.pool.held() < 2 * budget { unless_full(outcome) } else { outcome }
+        loop {
+            let before = self.dirty_blocks.load(Ordering::Relaxed);
+            let outcome = self.commit(&mut log, &Selection::Largest(count));
+            // What is in the buffer has been taken: only if it runs over is there something to say.
+            if self.pool.held() < 2 * budget {
+                unless_full(outcome)?;
+            } else {
+                outcome?;
+            }
+            // One write may be longer than what is written out at once.
+            if self.pool.held() < budget || self.dirty_blocks.load(Ordering::Relaxed) >= before {
+                return Ok(());
+            }
+        }
     }
 
     /// One bounded step of what is due: deletions, aged data, a checkpoint, discards, cleaning.

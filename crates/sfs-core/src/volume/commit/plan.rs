@@ -82,6 +82,8 @@ pub(super) struct FilePlan<'a> {
     pub(super) outgrown: bool,
     /// It is longer than the tree has it.
     pub(super) lengthens: bool,
+    /// Its data has to go with the next delta.
+    pub(super) has_to_go: bool,
 }
 
 impl FilePlan<'_> {
@@ -228,8 +230,7 @@ fn count_groups(groups: impl Iterator<Item = u8>) -> [usize; GROUPS_MAX as usize
 /// Leaves `count` blocks, those of the largest groups; the small ones go on waiting, so that they
 /// can grow (SFS, section 3.3). What has to go with this delta goes in any case.
 pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
-    let free = |file: &&FilePlan<'_>| file.data.ordered.is_none();
-    let blocks = files.iter().filter(free).flat_map(|file| &file.blocks);
+    let blocks = files.iter().filter(|file| !file.has_to_go).flat_map(|file| &file.blocks);
     let counts = count_groups(blocks.map(|planned| planned.group));
     let mut order: Vec<u8> = (0..GROUPS_MAX).collect();
     order.sort_by_key(|group| std::cmp::Reverse(counts[usize::from(*group)]));
@@ -239,7 +240,7 @@ pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
         quota[group] = counts[group].min(count);
         count -= quota[group];
     }
-    for file in files.iter_mut().filter(|file| file.data.ordered.is_none()) {
+    for file in files.iter_mut().filter(|file| !file.has_to_go) {
         file.blocks.retain(|planned| {
             let left = &mut quota[usize::from(planned.group)];
             let keeps = *left > 0;
@@ -260,10 +261,10 @@ pub(super) fn plan_files<'a>(
     let mut progress = Progress::Done;
     let mut plans = Vec::with_capacity(ordered.0.len() + others.0.len());
     let mut planned = 0;
-    let limited = |(handles, limit): (&'a [Arc<Handle>], usize)| {
-        handles.iter().map(move |handle| (handle, limit))
+    let limited = |(handles, limit): (&'a [Arc<Handle>], usize), has_to_go: bool| {
+        handles.iter().map(move |handle| (handle, limit, has_to_go))
     };
-    for (handle, limit) in limited(ordered).chain(limited(others)) {
+    for (handle, limit, has_to_go) in limited(ordered, true).chain(limited(others, false)) {
         let left = limit.saturating_sub(planned);
         if left == 0 {
             progress = Progress::More;
@@ -280,7 +281,7 @@ pub(super) fn plan_files<'a>(
             && let Some(plan) = plan_file(meta, handle.ino, data, left)?
         {
             planned += plan.blocks.len() + 1;
-            plans.push(plan);
+            plans.push(FilePlan { has_to_go, ..plan });
         }
     }
     Ok((plans, progress))
@@ -317,6 +318,7 @@ fn plan_file<'a>(
         inline,
         outgrown: false,
         lengthens: false,
+        has_to_go: false,
     }))
 }
 

@@ -1,0 +1,232 @@
+//! Tests of what is written out when a volume is short of segments, or its write buffer is small.
+
+use std::sync::Arc;
+
+use sfs_device::RamDevice;
+
+use super::Volume;
+use super::commit::{Progress, Request, Selection};
+use super::rig::{BLOCKS, CALLER, NOW, create, new_volume};
+use crate::format::{INLINE_LEN_MAX, ROOT_INO};
+use crate::request::{AttributeChanges, RenameMode};
+use crate::{Error, Result};
+
+fn some(volume: &Volume, selection: &Selection) -> Result<Progress> {
+    volume.commit_some(&mut volume.log.lock(), &Request::of(selection))
+}
+
+fn put(volume: &Volume, ino: u64, block: u64, count: usize, byte: u8) -> Result<()> {
+    volume.write(ino, block * 4096, &vec![byte; count * 4096], Default::default(), &CALLER)
+}
+
+fn set_size(volume: &Volume, ino: u64, size: u64) {
+    let changes = AttributeChanges { size: Some(size), ..AttributeChanges::default() };
+    volume.set_attributes(ino, &changes, &CALLER).expect("a size");
+}
+
+/// A file that was cut has to go with the next delta, but is among those of which so many blocks are
+/// chosen as there is room for: all of its blocks were in every plan, however little room there was.
+#[test]
+fn a_file_that_was_cut_goes_in_pieces() {
+    let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+    let file = create(&volume, "f");
+    for block in (0..1280).step_by(16) {
+        put(&volume, file, block, 16, 1).expect("there is room");
+    }
+    volume.sync_all().expect("RAM");
+    for block in (0..640).step_by(16) {
+        put(&volume, file, block, 16, 2).expect("overwriting always may");
+    }
+    set_size(&volume, file, 1279 * 4096);
+    let largest = some(&volume, &Selection::Largest(10));
+    let all = some(&volume, &Selection::All);
+    assert!(all.is_ok(), "{all:?}");
+    assert!(largest.is_ok(), "{largest:?}, though all of it goes: {all:?}");
+}
+
+/// Overwrites a full volume through a write buffer of 1220 blocks, beside a file with dirty blocks that is
+/// `cut` by one block or is not.
+fn overwrite_beside(cut: bool) -> (Result<()>, usize, u64, u64) {
+    let device = Arc::new(RamDevice::new(BLOCKS));
+    drop(new_volume(device.clone()));
+    let options = crate::request::Options { write_buffer: 1220 * 4096, ..Default::default() };
+    let volume = Volume::open(device, options, NOW).expect("it opens");
+    let (file, other) = (create(&volume, "f"), create(&volume, "g"));
+    let mut count = 0;
+    while put(&volume, file, count, 5, 1).is_ok() && put(&volume, other, count, 5, 1).is_ok() {
+        count += 5;
+        volume.sync_all().expect("admitted");
+    }
+    for no in 0..1000 {
+        put(&volume, [file, other][no as usize % 2], no * 7919 % count, 1, 1).expect("overwriting");
+        if no % 20 == 0 {
+            volume.sync_all().expect("admitted");
+        }
+    }
+    for block in (0..558).step_by(9) {
+        put(&volume, file, block, 9, 2).expect("overwriting always may");
+    }
+    if cut {
+        set_size(&volume, file, (count - 1) * 4096);
+    }
+    let before = volume.counters();
+    let mut most = 0;
+    let mut outcome = Ok(());
+    let long = (0..count - 17).step_by(17).map(|block| (block, 17));
+    let short = (0..count - 17).filter(|block| block % 17 > 0).map(|block| (block, 1));
+    for (block, blocks) in long.chain(short) {
+        outcome = put(&volume, other, block, blocks, 3);
+        most = most.max(volume.pool.held() / 4096);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    let after = volume.counters();
+    (outcome, most, after.stalls - before.stalls, after.segments_cleaned - before.segments_cleaned)
+}
+
+#[test]
+fn overwriting_beside_a_file_that_was_cut_goes_on() {
+    let without = overwrite_beside(false);
+    let with = overwrite_beside(true);
+    assert!(without.0.is_ok() && with.0.is_ok(), "{without:?}, {with:?}");
+    assert!(with.1 < 1220 + 100 && with.3 < 2 * without.3 + 100, "{without:?}, {with:?}");
+}
+
+/// So many small files are looked at as there seems to be room for, and when it is less than it seemed
+/// none of them is left out.
+#[test]
+fn small_files_go_in_pieces() {
+    let mut failed = Vec::new();
+    let mut tried = 0;
+    for seed in 0..12u64 {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let mut files = Vec::new();
+        for no in 0..(400 + 20 * seed) {
+            let name = format!("{no:0>width$}", width = 20 + 9 * seed as usize);
+            let Ok(made) = volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &CALLER)
+            else {
+                break;
+            };
+            if volume.write(made.ino, 0, &[1; INLINE_LEN_MAX], Default::default(), &CALLER).is_err()
+            {
+                break;
+            }
+            files.push(made.ino);
+        }
+        volume.sync_all().expect("admitted");
+        let large = create(&volume, "large");
+        let mut count = 0;
+        while put(&volume, large, count, 8, 1).is_ok() {
+            count += 8;
+            volume.sync_all().expect("admitted");
+        }
+        for round in 0..30u64 {
+            for _ in 0..20 + 3 * seed {
+                let block = (round * 7919 + seed * 31 + count / 3 * 17) % count;
+                put(&volume, large, block, 1, round as u8).ok();
+            }
+            for ino in &files {
+                volume
+                    .write(*ino, 0, &[round as u8; INLINE_LEN_MAX], Default::default(), &CALLER)
+                    .ok();
+            }
+            let largest = some(&volume, &Selection::Largest(2048));
+            tried += 1;
+            if matches!(largest, Err(Error::NoSpace)) {
+                let all = some(&volume, &Selection::All);
+                if all.is_ok() {
+                    failed.push((seed, round, files.len(), all));
+                }
+            }
+            if round % 3 == 0 {
+                volume.sync_all().expect("admitted");
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{} of {tried}: {:?}", failed.len(), &failed[..failed.len().min(5)]);
+}
+
+/// Data that has to go with the next delta, and fits, goes whole, whatever else could be taken along.
+#[test]
+fn what_has_to_go_goes_first() {
+    let mut split = Vec::new();
+    let mut tried = 0;
+    for (large, xattrs) in [600, 800, 900, 1000].into_iter().flat_map(|l| [(l, 0), (l, 5), (l, 10)])
+    {
+        for ordered in (40..260).step_by(20) {
+            // Alone, and with all that waits.
+            let mut outcomes = Vec::new();
+            for count in [0, 2048] {
+                let device = Arc::new(RamDevice::new(BLOCKS));
+                let volume = new_volume(device.clone());
+                let file = create(&volume, "large");
+                for block in (0..large).step_by(10) {
+                    put(&volume, file, block, 10, 1).expect("there is room");
+                }
+                let old = create(&volume, "old");
+                put(&volume, old, 0, 1, 1).expect("there is room");
+                volume.sync_all().expect("RAM");
+                let new = create(&volume, "new");
+                put(&volume, new, 0, ordered, 2).expect("there is room");
+                volume
+                    .rename(ROOT_INO, b"new", ROOT_INO, b"old", RenameMode::Replace, &CALLER)
+                    .expect("it is renamed");
+                for block in 0..400 {
+                    put(&volume, file, block, 1, 3).expect("overwriting always may");
+                }
+                for no in 0..xattrs {
+                    let name = format!("user.{no}");
+                    let mode = crate::request::XattrMode::Any;
+                    drop(volume.set_xattr(file, name.as_bytes(), &[9; 65536], mode, &CALLER));
+                }
+                if volume.ordered_files.lock().is_empty() {
+                    break;
+                }
+                let selection = match count {
+                    0 => Selection::Files(Default::default()),
+                    _ => Selection::Largest(count),
+                };
+                let outcome = some(&volume, &selection);
+                drop(volume);
+                let volume = Volume::open(device, Default::default(), NOW).expect("it opens");
+                let found = volume.lookup(ROOT_INO, b"old").expect("a name");
+                let size = found.inode.size as usize / 4096;
+                outcomes.push((size == 1 || size == ordered, size, outcome));
+            }
+            tried += usize::from(outcomes.len() == 2);
+            if let [(true, size, Ok(_)), (false, left, outcome)] = &outcomes[..] {
+                let outcome = format!("{outcome:?}");
+                split.push(format!(
+                    "large {large}, {xattrs} xattrs: {left} of {ordered}, alone {size}, {outcome}"
+                ));
+            }
+        }
+    }
+    assert!(split.is_empty(), "{} of {tried}: {:#?}", split.len(), &split[..split.len().min(8)]);
+}
+
+/// What waits is bounded by the smallest write buffer that a mount takes, and the largest writes.
+#[test]
+fn a_small_write_buffer_is_not_run_over() {
+    let device = Arc::new(RamDevice::new(32 + 4000 * 32 + 17));
+    let layout = crate::format::Layout::new(32 + 4000 * 32 + 17, 32, 0).expect("it fits");
+    let superblock = crate::format::Superblock {
+        uuid: *b"0123456789abcdef",
+        label: crate::format::Label::NONE,
+        layout,
+        hash_key: [1, 2],
+        placement: crate::format::DataPlacement::Log,
+        created: NOW,
+    };
+    crate::make(device.clone(), &superblock, &crate::root_directory(0, 0, NOW)).expect("made");
+    let options = crate::request::Options { write_buffer: 1 << 20, ..Default::default() };
+    let volume = Volume::open(device, options, NOW).expect("it opens");
+    let file = create(&volume, "f");
+    let mut most = 0;
+    for no in 0..100 {
+        put(&volume, file, no * 256, 256, 1).expect("there is room");
+        most = most.max(volume.pool.held());
+    }
+    assert!(most <= 4 << 20, "{most} bytes held by a buffer of 1 MiB");
+}
