@@ -32,7 +32,7 @@ const METADATA_SHARE: usize = 12;
 /// Of the segments that are not in use, one in so many may wait for that.
 const SPARE_SHARE: usize = 4;
 
-/// Rounds in a row without gain after which cleaning is given up.
+/// Rounds in a row without gain after which cleaning, or a commit that has no room, is given up.
 const VAIN_ROUNDS_MAX: u32 = 6;
 
 /// Who yields looks again after this time.
@@ -54,33 +54,20 @@ pub(super) enum Need {
 
 /// Watches whether cleaning gains anything. It is reckoned over several rounds, for one may gain
 /// what the checkpoint after it takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Vain {
     /// Most room so far.
     most: usize,
     /// Rounds in a row that did not bring more.
     rounds: u32,
-    /// After so many it is given up.
-    rounds_max: u32,
-}
-
-impl Default for Vain {
-    fn default() -> Self {
-        Self::after(VAIN_ROUNDS_MAX)
-    }
 }
 
 impl Vain {
-    /// Gives up after `rounds_max` rounds in a row without gain.
-    pub(super) fn after(rounds_max: u32) -> Self {
-        Self { most: 0, rounds: 0, rounds_max }
-    }
-
     /// There is so much `room` now; says whether another round is worth while.
     pub(super) fn note(&mut self, room: usize) -> bool {
         self.rounds = if room > self.most { 0 } else { self.rounds + 1 };
         self.most = self.most.max(room);
-        self.rounds < self.rounds_max
+        self.rounds < VAIN_ROUNDS_MAX
     }
 }
 

@@ -20,9 +20,6 @@ use crate::meta::Fault;
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
-/// A commit for which there is no room is given up when it has been made so often in a row without gain.
-const COMMIT_TRIES: u32 = 2;
-
 /// Who waits for a flush.
 #[derive(Debug, Default)]
 pub(super) struct SyncQueue(Mutex<Waiting>);
@@ -107,11 +104,11 @@ impl Volume {
     /// Writes out what `selection` says: in one batch if there is room for it, otherwise in several,
     /// making room between them.
     pub(super) fn commit(&self, log: &mut Log, selection: &Selection) -> Result<()> {
-        let mut vain = Vain::after(COMMIT_TRIES);
+        let mut vain = Vain::default();
         loop {
             match self.commit_some(log, &Request::of(selection)) {
                 Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => {
-                    vain = Vain::after(COMMIT_TRIES);
+                    vain = Vain::default();
                 }
                 Ok(_) => return Ok(()),
                 Err(Error::NoSpace) => {

@@ -25,7 +25,8 @@ fn any_options(random: &mut Random) -> Options {
 /// room before they are written.
 #[test]
 fn what_was_overwritten_can_be_synced() {
-    for seed in 0..24 {
+    // Seed 26 was told that there is no space when cleaning had gained nothing twice.
+    for seed in (0..24).chain([26]) {
         let mut random = Random(seed * 7919 + 1);
         let sizes = [32 + random.below(40), 60 + random.below(300), 300 + random.below(900)];
         let segments = sizes[random.below(3) as usize];
