@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use sfs_ssd::{Config, Counters, Profile, Queue, Request, RequestKind, Ssd};
+use sfs_ssd::{Completion, Config, Counters, Profile, Queue, Request, RequestKind, Ssd};
 
 use crate::block_trace::{BlockTrace, Record};
 use crate::host::{Disk, DiskRequest, Filesystem, Phases, Utilization, overwrite};
@@ -140,6 +140,19 @@ impl Recording {
     ///
     /// If the model cannot be built.
     pub fn on(&self, config: &Config) -> Result<OnModel> {
+        self.on_each(config, |_, _| ())
+    }
+
+    /// As [`Recording::on`]; `each` is told of every request that counts.
+    ///
+    /// # Errors
+    ///
+    /// If the model cannot be built.
+    pub fn on_each(
+        &self,
+        config: &Config,
+        mut each: impl FnMut(&Request, Completion),
+    ) -> Result<OnModel> {
         let mut ssd = Ssd::new(config).context("too few spare blocks")?;
         let capacity = ssd.capacity();
         let fill = (0..capacity.div_ceil(1 << 20)).map(|no| {
@@ -153,7 +166,10 @@ impl Recording {
         let before = requests(&self.trace.records[..self.phases.from as usize]);
         let begun_ns = queue.run(&mut ssd, filled_ns, before, |_, _| {});
         ssd.reset_counters();
-        let ended_ns = queue.run(&mut ssd, begun_ns, requests(self.counted()), |_, _| {});
+        let ended_ns =
+            queue.run(&mut ssd, begun_ns, requests(self.counted()), |request, completion| {
+                each(request, completion);
+            });
         Ok(OnModel {
             user_bytes: self.user_bytes(),
             counters: *ssd.counters(),

@@ -5,6 +5,8 @@
 //! Promises: every figure that is called ours has just been computed, in virtual time.
 //! Never: says whether they agree: docs/lab/flash.md does.
 
+pub(crate) mod schemes;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};

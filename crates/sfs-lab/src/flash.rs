@@ -118,7 +118,11 @@ impl Arguments {
 
     fn ours(&self) -> Vec<Filesystem> {
         let segment_size = self.segment_size;
-        let sfs = |policy: &String| Filesystem::Sfs { policy: policy.clone(), segment_size };
+        let sfs = |policy: &String| Filesystem::Sfs {
+            policy: policy.clone(),
+            segment_size,
+            placement: "log",
+        };
         self.policies.iter().map(sfs).collect()
     }
 

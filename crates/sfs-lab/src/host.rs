@@ -7,11 +7,13 @@
 
 mod disk;
 mod filesystem;
+mod jobs;
 mod overwriting;
 mod postmark;
 
 pub use disk::{Disk, DiskRequest};
 pub use filesystem::{Filesystem, Mounted, need_disks};
+pub use jobs::Job;
 pub use overwriting::{Phases, Utilization, overwrite};
 pub use postmark::Postmark;
 

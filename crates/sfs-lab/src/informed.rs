@@ -62,7 +62,8 @@ fn record(filesystem: &Filesystem, transactions: u32) -> Result<BlockTrace> {
     let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: SIZE })?;
     filesystem.make(disk.device())?;
     let mounted = filesystem.mount_with(&["discard"], disk.device(), disk.folder())?;
-    Postmark { files: 900, sizes: (100_000, 300_000), transactions, sync_bytes: SYNC_BYTES }
+    let sizes = (100_000, 300_000);
+    Postmark { files: 900, sizes, transactions, folders: 0, sync_bytes: SYNC_BYTES }
         .run(mounted.dir(), &disk)?;
     mounted.unmount()?;
     disk.finish()

@@ -56,6 +56,8 @@ enum Paper {
     SfsFlash(flash::Arguments),
     /// A Performance Model and Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
     Fast09(fast09::Arguments),
+    /// Of the same: figures 5 to 9, the schemes on aged filesystems.
+    Fast09Schemes(fast09::schemes::Arguments),
     /// Block Management in Solid-State Devices (ATC 2009): its tables.
     Atc09(atc09::Arguments),
     /// About SSD (Shin 2008): Postmark over filesystems.
@@ -84,6 +86,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
         Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
         Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
+        Command::Reproduce(Paper::Fast09Schemes(arguments)) => fast09::schemes::run(&arguments),
         Command::Reproduce(Paper::Atc09(arguments)) => atc09::run(&arguments),
         Command::Reproduce(Paper::Shin(arguments)) => shin::run(&arguments),
         Command::Remainder(arguments) => remainder::run(&arguments),

@@ -60,7 +60,11 @@ const ERASE_BLOCK_DIVISOR: u32 = 4;
 
 impl Arguments {
     fn filesystems(&self) -> Vec<Filesystem> {
-        let sfs = Filesystem::Sfs { policy: self.policy.clone(), segment_size: self.segment_size };
+        let sfs = Filesystem::Sfs {
+            policy: self.policy.clone(),
+            segment_size: self.segment_size,
+            placement: "log",
+        };
         let theirs = [
             Filesystem::Ext2,
             Filesystem::Ext3,
@@ -125,6 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 files: files / arguments.scale,
                 sizes,
                 transactions: transactions / arguments.scale,
+                folders: 0,
                 sync_bytes: WRITE_BACK / u64::from(arguments.scale),
             };
             let mut rows = Vec::new();

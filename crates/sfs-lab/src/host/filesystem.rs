@@ -22,6 +22,8 @@ pub enum Filesystem {
         policy: String,
         /// Bytes.
         segment_size: u64,
+        /// What `sfs-mkfs --placement` is told.
+        placement: &'static str,
     },
     /// Without a journal.
     Ext2,
@@ -56,7 +58,8 @@ impl Filesystem {
     /// What the tables call it.
     pub fn name(&self) -> String {
         match self {
-            Self::Sfs { policy, .. } => format!("SFS, {policy}"),
+            Self::Sfs { policy, placement: "log", .. } => format!("SFS, {policy}"),
+            Self::Sfs { placement, .. } => format!("SFS, {placement}"),
             Self::Ext2 => "ext2".into(),
             Self::Ext3 => "ext3".into(),
             Self::Ext4 => "ext4".into(),
@@ -82,10 +85,11 @@ impl Filesystem {
         // Zeroing in the background would go on during the job.
         const EXT: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let mut command = match self {
-            Self::Sfs { segment_size, .. } => {
+            Self::Sfs { segment_size, placement, .. } => {
                 let mut command = tool("sfs-mkfs");
                 let size = segment_size.to_string();
                 command.args(["--quiet", "--force", "--segment-size", &size]);
+                command.args(["--placement", placement]);
                 command
             }
             Self::Ext2 => with(tool("mkfs.ext4"), &[&EXT[..], &["-t", "ext2"]].concat()),

@@ -26,6 +26,8 @@ pub struct Postmark {
     pub sizes: (u64, u64),
     /// Transactions.
     pub transactions: u32,
+    /// Directories that the files are spread over; 0 for none.
+    pub folders: u32,
     /// Bytes that it writes between two syncs of the filesystem: memory would keep all of a run that
     /// is scaled down.
     pub sync_bytes: u64,
@@ -71,12 +73,13 @@ impl Postmark {
 
     fn commands(&self, dir: &Path) -> String {
         format!(
-            "set size {} {}\nset number {}\nset transactions {}\nset read 4096\nset write 4096\n\
+            "set size {} {}\nset number {}\nset transactions {}\nset subdirectories {}\nset read 4096\nset write 4096\n\
              set buffering false\nset location {}\nrun\nquit\n",
             self.sizes.0,
             self.sizes.1,
             self.files,
             self.transactions,
+            self.folders,
             dir.display()
         )
     }

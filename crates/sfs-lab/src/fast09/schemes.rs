@@ -1,0 +1,361 @@
+//! `sfs-lab reproduce fast09-schemes`: figures 5 to 9 of the FAST 2009 paper, its space allocation schemes on aged
+//! filesystems.
+//!
+//! Owns: which filesystems, loads, devices and translation layers, and the tables.
+//! Promises: every filesystem of a line is aged with the same files, and every model of a column sees
+//! exactly what the filesystem sent.
+//! Never: says whether they agree: docs/lab/flash.md does.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sfs_lab::ageing::Ageing;
+use sfs_lab::block_statistics::{BlockStatistics, Syncs};
+use sfs_lab::block_trace::BlockTrace;
+use sfs_lab::comparison::{OnModel, Recording, scaled};
+use sfs_lab::document::{Document, table};
+use sfs_lab::host::{Disk, DiskRequest, Filesystem, Job, Postmark, need_disks};
+use sfs_lab::svg::{self, Series};
+use sfs_mkfs::{Human, parse_size};
+use sfs_ssd::ftl::Layer;
+use sfs_ssd::{Config, Profile, RequestKind, Responses};
+
+use crate::simulate::with_bar;
+
+/// Figures 5 and 6, and table 4.
+const AGED: [(&str, Postmark); 2] = [
+    ("figure 5: FSL", postmark(20_000, (512, 10_240), 200_000, 200)),
+    ("figure 6: CVFS-Large", postmark(5_000, (512, 328_072), 20_000, 50)),
+];
+
+/// Figure 7, and table 5: on an empty filesystem.
+const NEW: [(&str, Postmark); 4] = [
+    ("figure 7: SS", postmark(10_000, (9_216, 15_360), 100_000, 0)),
+    ("figure 7: SL", postmark(200_000, (9_216, 15_360), 100_000, 0)),
+    ("figure 7: LS", postmark(1_000, (104_858, 3_145_728), 20_000, 0)),
+    ("figure 7: LL", postmark(4_250, (104_858, 3_145_728), 20_000, 0)),
+];
+
+const fn postmark(files: u32, sizes: (u64, u64), transactions: u32, folders: u32) -> Postmark {
+    Postmark { files, sizes, transactions, folders, sync_bytes: WRITE_BACK }
+}
+
+/// Figures 8 and 9, and table 6: jobs, bytes of each, and how full the filesystem is.
+const JOBS: u32 = 10;
+const JOB_LEN: u64 = 700 << 20;
+const JOB_UTILIZATIONS: [u8; 3] = [30, 50, 70];
+
+/// The paper's devices are 32 GiB and more; ours, and what is done there, are smaller.
+const DEVICES: [&str; 3] = ["sandisk", "samsung", "mtron"];
+
+/// Erase blocks are smaller by this, or the device would have too few.
+const ERASE_BLOCK_DIVISOR: u32 = 4;
+
+/// Bytes that wait in the memory of a machine before they are written back, before scaling.
+const WRITE_BACK: u64 = (1 << 30) / 10;
+
+/// Limits of the classes of response times, in microseconds (figure 9).
+const CLASSES_US: [u64; 6] = [250, 500, 750, 1_000, 10_000, 100_000];
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Files, transactions and bytes are fewer by this.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    scale: u32,
+    /// Size of the device.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    size: u64,
+    /// How full the filesystem is in figures 5 and 6, in percent.
+    #[arg(long, value_delimiter = ',', default_value = "0,30,50,70,90",
+          value_parser = clap::value_parser!(u8).range(0..=95))]
+    utilizations: Vec<u8>,
+    /// Placement policy of SFS's log.
+    #[arg(long, default_value = "lifetime")]
+    policy: String,
+    /// Only the figures whose names contain this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Folder with lab/flash.md, to be written into.
+    #[arg(long)]
+    docs: Option<PathBuf>,
+}
+
+/// What is run on an aged filesystem.
+enum Load {
+    Postmark(Postmark),
+    /// Random direct writes and reads of 4 KiB.
+    Jobs(Job),
+}
+
+/// A model: a device with a translation layer.
+struct Model {
+    name: String,
+    config: Config,
+}
+
+/// One filesystem under one load.
+struct Run {
+    filesystem: String,
+    statistics: BlockStatistics,
+    on: Vec<OnModel>,
+    /// Response times of the reads on Mtron's hybrid device.
+    reads: Responses,
+    /// Shares of the writes by class of response time there.
+    classes: [f64; CLASSES_US.len() + 1],
+}
+
+impl Arguments {
+    fn filesystems(&self, segment_size: u64) -> Vec<Filesystem> {
+        let sfs =
+            |placement| Filesystem::Sfs { policy: self.policy.clone(), segment_size, placement };
+        let all = [
+            sfs("block-group"),
+            sfs("greedy-space"),
+            sfs("clock-space"),
+            sfs("log"),
+            Filesystem::Ext2,
+            Filesystem::Ext4,
+        ];
+        let is_here = |filesystem: &Filesystem| match filesystem.missing() {
+            None => true,
+            Some(program) => {
+                eprintln!("skipped: {}: {program} is not installed", filesystem.name());
+                false
+            }
+        };
+        all.into_iter().filter(is_here).collect()
+    }
+
+    fn profile(&self, device: &str, layer: Layer) -> Result<Profile> {
+        let profile = Profile::by_name(device).context("a profile")?.with_layer(layer);
+        Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR))
+    }
+
+    /// Every device as it was, and Mtron's with other translation layers. None hears of discards.
+    fn models(&self) -> Result<Vec<Model>> {
+        let hybrid = Layer::Fast { log_blocks: 8 };
+        let kinds = DEVICES.map(|device| (device, "hybrid", hybrid)).into_iter().chain([
+            ("mtron", "block-mapped", Layer::Bast { log_blocks: 5 }),
+            ("mtron", "page-mapped", Layer::GREEDY),
+        ]);
+        kinds
+            .map(|(device, name, layer)| {
+                let config = self.profile(device, layer)?.config();
+                let config = Config { informed: false, ..config };
+                Ok(Model { name: format!("{device}, {name}"), config })
+            })
+            .collect()
+    }
+
+    fn scaled(&self, postmark: Postmark) -> Load {
+        Load::Postmark(Postmark {
+            files: (postmark.files / self.scale).max(1),
+            transactions: (postmark.transactions / self.scale).max(1),
+            folders: postmark.folders / self.scale,
+            sync_bytes: postmark.sync_bytes / u64::from(self.scale),
+            ..postmark
+        })
+    }
+
+    /// All figures: what is called how, how full the filesystem is, and the load.
+    fn figures(&self) -> Vec<(String, u8, Load)> {
+        let mut figures = Vec::new();
+        for (name, postmark) in AGED {
+            for &full in &self.utilizations {
+                figures.push((format!("{name}, {full}% full"), full, self.scaled(postmark)));
+            }
+        }
+        for (name, postmark) in NEW {
+            figures.push((name.into(), 0, self.scaled(postmark)));
+        }
+        for full in JOB_UTILIZATIONS {
+            let job = Job { count: JOBS, len: JOB_LEN / u64::from(self.scale) };
+            let name = format!("figure 8: random writes and reads, {full}% full");
+            figures.push((name, full, Load::Jobs(job)));
+        }
+        figures.retain(|(name, ..)| name.contains(&self.only));
+        figures
+    }
+
+    fn record(&self, filesystem: &Filesystem, full: u8, load: &Load) -> Result<Recording> {
+        let lab = std::env::current_exe().context("this program's own path")?;
+        let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: self.size })?;
+        filesystem.make(disk.device())?;
+        let buffer = format!("write_buffer={}", WRITE_BACK / u64::from(self.scale));
+        let options: &[&str] = match filesystem {
+            Filesystem::Sfs { .. } => &[&buffer],
+            _ => &[],
+        };
+        let mounted = filesystem.mount_with(options, disk.device(), disk.folder())?;
+        age(mounted.dir(), full)?;
+        let from = disk.status()?.recorded;
+        match load {
+            Load::Postmark(postmark) => postmark.run(mounted.dir(), &disk)?,
+            Load::Jobs(job) => job.run(mounted.dir(), &disk)?,
+        }
+        mounted.unmount()?;
+        let trace = disk.finish()?;
+        let to = trace.records.len() as u64;
+        Ok(Recording::of(trace, from, to))
+    }
+
+    fn outcome(
+        &self,
+        filesystem: &Filesystem,
+        models: &[Model],
+        full: u8,
+        load: &Load,
+    ) -> Result<Run> {
+        let recording = self.record(filesystem, full, load)?;
+        let counted = BlockTrace { records: recording.counted().to_vec() };
+        let mtron = self.profile("mtron", Layer::Fast { log_blocks: 8 })?;
+        let logical_block = mtron.geometry.cluster_size();
+        let (mut writes, mut reads) = (Vec::new(), Responses::default());
+        let mut on = Vec::new();
+        for model in models {
+            let is_mtron = model.name == "mtron, hybrid";
+            on.push(recording.on_each(
+                &model.config,
+                |request, completion| match request.kind {
+                    RequestKind::Write if is_mtron => writes.push(completion.service_ns() / 1000),
+                    RequestKind::Read if is_mtron => reads.add(completion),
+                    _ => {}
+                },
+            )?);
+        }
+        Ok(Run {
+            filesystem: filesystem.name(),
+            statistics: BlockStatistics::of(&counted, logical_block, Syncs::Flushes),
+            on,
+            reads,
+            classes: classes(&writes),
+        })
+    }
+}
+
+/// Fills the filesystem and deletes at random, always the same files.
+fn age(dir: &Path, full: u8) -> Result<()> {
+    if full > 0 {
+        let utilization = f64::from(full) / 100.0;
+        let ageing = Ageing { seed: 1, smallest: 1 << 10, largest: 16 << 20, utilization };
+        ageing.run(dir, &mut |_| ()).context("ageing")?;
+    }
+    Ok(())
+}
+
+/// Which share of `responses`, in microseconds, is in each class.
+fn classes(responses: &[u64]) -> [f64; CLASSES_US.len() + 1] {
+    let mut shares = [0.0; CLASSES_US.len() + 1];
+    for us in responses {
+        shares[CLASSES_US.partition_point(|limit| limit < us)] += 1.0 / responses.len() as f64;
+    }
+    shares
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    if let Err(error) = need_disks().and(Postmark::need()) {
+        eprintln!("skipped: {error:#}");
+        return Ok(());
+    }
+    let segment_size = arguments.profile("mtron", Layer::GREEDY)?.geometry.cluster_size();
+    let (filesystems, models) = (arguments.filesystems(segment_size), arguments.models()?);
+    let figures = arguments.figures();
+    let total = (figures.len() * filesystems.len()) as u64;
+    let (mut done, mut text) = (0, String::new());
+    let mut series: Vec<(&str, Vec<Series>)> = AGED.map(|(name, _)| (name, Vec::new())).into();
+    with_bar(|progress| {
+        for (name, full, load) in &figures {
+            let mut runs = Vec::new();
+            for filesystem in &filesystems {
+                match arguments.outcome(filesystem, &models, *full, load) {
+                    Ok(run) => runs.push(run),
+                    Err(error) => eprintln!("{name} on {}: {error:#}", filesystem.name()),
+                }
+                done += 1;
+                progress(done, total);
+            }
+            text += &format!("{}\n", by_model(name, &models, &runs));
+            if matches!(load, Load::Jobs(_)) {
+                text += &format!("{}\n", by_class(*full, &runs));
+            }
+            if let Some((_, curves)) =
+                series.iter_mut().find(|(figure, _)| name.starts_with(figure))
+            {
+                add_points(curves, f64::from(*full), &runs);
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    let text = format!(
+        "Files, transactions and bytes are {} times fewer than in the paper, on {} with erase blocks a quarter of the \
+         device's ({} for Mtron, which SFS has as its segment). R and f: Mtron. Times are the model's; in parentheses \
+         flash write amplification.\n\n{text}",
+        arguments.scale,
+        Human(arguments.size),
+        Human(segment_size),
+    );
+    print!("{text}");
+    let Some(docs) = &arguments.docs else { return Ok(()) };
+    let document = Document::flash(docs);
+    for (figure, curves) in &series {
+        let number = figure.chars().filter(char::is_ascii_digit).collect::<String>();
+        let plot = svg::lines(&format!("{figure}, Mtron, hybrid"), "% full", "s", curves);
+        document.file(&format!("fast09-figure{number}.svg"), &plot)?;
+    }
+    document.section("fast09-schemes", &text)
+}
+
+fn by_model(name: &str, models: &[Model], runs: &[Run]) -> String {
+    let mut heading = [name, "written, MiB", "read, MiB", "R", "f"].map(str::to_owned).to_vec();
+    heading.extend(models.iter().map(|model| format!("{}, s", model.name)));
+    let row = |run: &Run| {
+        let s = &run.statistics;
+        let mut row = vec![
+            run.filesystem.clone(),
+            (s.written_bytes >> 20).to_string(),
+            (s.read_bytes >> 20).to_string(),
+            format!("{:.0}", s.sync_blocks),
+            format!("{:.3}", s.focal_factor),
+        ];
+        row.extend(run.on.iter().map(|on| {
+            format!("{:.1} ({:.2})", on.elapsed_ns as f64 / 1e9, on.flash_amplification)
+        }));
+        row
+    };
+    table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
+}
+
+fn by_class(full: u8, runs: &[Run]) -> String {
+    let mut heading = vec![format!("figure 9: writes by response, Mtron, {full}% full")];
+    heading.extend(CLASSES_US.map(|us| format!("≤ {us} us")));
+    heading.extend(["longer", "reads, mean us"].map(str::to_owned));
+    let row = |run: &Run| {
+        let mut row = vec![run.filesystem.clone()];
+        row.extend(run.classes.map(|share| format!("{:.1}%", share * 100.0)));
+        row.push(format!("{:.0}", run.reads.mean_ms() * 1000.0));
+        row
+    };
+    table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
+}
+
+fn add_points(curves: &mut Vec<Series>, full: f64, runs: &[Run]) {
+    let mtron = DEVICES.len() - 1;
+    for run in runs {
+        let point = (full, run.on[mtron].elapsed_ns as f64 / 1e9);
+        match curves.iter_mut().find(|(name, _)| *name == run.filesystem) {
+            Some((_, points)) => points.push(point),
+            None => curves.push((run.filesystem.clone(), vec![point])),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_response_is_in_one_class() {
+        let shares = classes(&[1, 250, 251, 1_000_000]);
+        assert_eq!(shares, [0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.25]);
+    }
+}
