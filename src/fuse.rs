@@ -58,7 +58,8 @@ impl Shell {
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
             | InitFlags::ATOMIC_O_TRUNC
-            | InitFlags::CACHE_SYMLINKS;
+            | InitFlags::CACHE_SYMLINKS
+            | InitFlags::ABORT_ERROR;
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
         flags
     }

@@ -205,15 +205,16 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     }
     if let Ok(Err(error)) = serving.join() {
         tracing::debug!("{name}: the session ended: {error}");
-        if outcome.is_err() || mounted.is_lost() {
+        let is_cut = error.kind() == ErrorKind::ConnectionAborted;
+        if is_cut {
+            // Nobody will answer there.
+            let _ = mounted.detach(MntFlags::MNT_DETACH);
+        }
+        if outcome.is_err() || is_cut || mounted.is_lost() {
             outcome = Err(error);
         }
     }
-    if mounted.is_on_top() {
-        // Its connection was cut off: nobody will answer there.
-        let _ = mounted.detach(MntFlags::MNT_DETACH);
-        outcome = outcome.and(Err(ErrorKind::ConnectionAborted.into()));
-    }
+    mounted.end();
     background.stop();
     *is_over.lock() = true;
     let closed = volume.close().map_err(|error| {

@@ -23,6 +23,7 @@ pub(super) struct Mounted {
     /// The device's path.
     name: String,
     is_lost: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Mounted {
@@ -31,9 +32,13 @@ impl Mounted {
         let found =
             mountinfo::at(dir).and_then(|mount| mount.ok_or(std::io::ErrorKind::NotFound.into()));
         match found {
-            Ok(mount) => {
-                Ok(Self { dir: mount.dir, number: mount.number, name, is_lost: Arc::default() })
-            }
+            Ok(mount) => Ok(Self {
+                dir: mount.dir,
+                number: mount.number,
+                name,
+                is_lost: Arc::default(),
+                is_over: Arc::default(),
+            }),
             Err(error) => {
                 let _ = unmount::detach(dir, MntFlags::MNT_DETACH);
                 Err(Failure::system(format_args!("/proc/self/mountinfo: {error}")))
@@ -47,7 +52,10 @@ impl Mounted {
 
     /// Whether it is what a path to its directory leads to.
     pub(super) fn is_on_top(&self) -> bool {
-        mountinfo::at(&self.dir).ok().flatten().is_some_and(|mount| mount.number == self.number)
+        let found = || mountinfo::at(&self.dir).ok().flatten();
+        // Once it is over its number may be another's.
+        !self.is_over.load(Ordering::Relaxed)
+            && found().is_some_and(|mount| mount.number == self.number)
     }
 
     /// Takes it out of the tree. Does nothing if it is not there, or something is mounted on top of it.
@@ -61,6 +69,11 @@ impl Mounted {
         tracing::error!("{name}: the kernel's requests do not reach us any more: {error}");
         self.is_lost.store(true, Ordering::Relaxed);
         let _ = self.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+    }
+
+    /// Its session has ended.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_lost(&self) -> bool {

@@ -64,7 +64,7 @@ impl Door {
         &self.0
     }
 
-    /// Waits for a message; gives its length, or `None` when there will be no more.
+    /// Waits for a message; gives its length, or `None` when nothing is mounted any more.
     pub(crate) fn read(&self, buffer: &mut Buffer) -> io::Result<Option<usize>> {
         loop {
             match (&self.0).read(buffer.room()) {
@@ -73,7 +73,7 @@ impl Door {
                 Err(error) => match error.raw_os_error() {
                     // ENOENT: who asked has gone before we could read what.
                     Some(libc::EINTR | libc::EAGAIN | libc::ENOENT) => {}
-                    Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(None),
+                    Some(libc::ENODEV) => return Ok(None),
                     _ => return Err(error),
                 },
             }

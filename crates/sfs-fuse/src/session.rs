@@ -82,7 +82,8 @@ impl Session {
     /// # Errors
     ///
     /// That there are not so many threads, before any serves. The first error that the system gave a
-    /// thread; the others have served on.
+    /// thread; the others have served on. `ConnectionAborted`, with [`InitFlags::ABORT_ERROR`], when the
+    /// connection was cut off while something is mounted.
     pub fn run<B, F, L>(self, handler: F, lost: L) -> io::Result<()>
     where
         B: AsRef<[u8]>,
