@@ -5,9 +5,10 @@
 //! Never: touches a mount, whose daemon may not answer.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use sfs_core::format::{SUPERBLOCK_ADDRESS, Superblock};
@@ -64,15 +65,43 @@ impl MountLine {
     }
 }
 
+/// What says which mounts there are; open, so that it can be asked when nothing more can be opened.
+#[derive(Debug)]
+pub(crate) struct Table(File);
+
+impl Table {
+    pub(crate) fn open() -> io::Result<Self> {
+        File::open("/proc/self/mountinfo").map(Self)
+    }
+
+    /// All mounts that this process sees, in the order in which they were made.
+    fn mounts(&self) -> io::Result<Vec<MountLine>> {
+        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            match self.0.read_at(&mut piece, text.len() as u64) {
+                Ok(0) => break,
+                Ok(len) => text.extend_from_slice(&piece[..len]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+    }
+
+    /// The mount on top at `dir`.
+    pub(crate) fn at(&self, dir: &Path) -> io::Result<Option<MountLine>> {
+        Ok(self.mounts()?.into_iter().rev().find(|mount| mount.dir == dir))
+    }
+}
+
 /// All mounts that this process sees, in the order in which they were made.
 pub(crate) fn mounts() -> io::Result<Vec<MountLine>> {
-    let text = fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
+    Table::open()?.mounts()
 }
 
 /// The mount on top at `dir`.
 pub(crate) fn at(dir: &Path) -> io::Result<Option<MountLine>> {
-    Ok(mounts()?.into_iter().rev().find(|mount| mount.dir == dir))
+    Table::open()?.at(dir)
 }
 
 /// The filesystem with this number, wherever it is mounted.

@@ -193,7 +193,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let serving = serving.map_err(no_thread)?;
     let mut outcome = Ok(());
     match backing::wait_for(dir) {
-        Ok(dev) if mounted.is_on_top() => {
+        Ok(dev) if mounted.has(dev) => {
             backing::configure(dev);
             unanswered.keep();
             herald.ready();
@@ -238,8 +238,9 @@ fn mount_and_open(
     transport: Choice,
     shell: Shell,
 ) -> Result<(Unanswered, Serving, Mounted), Failure> {
+    let table = mounted::table()?;
     let door = mount::mount(place, options)?;
-    let mounted = Mounted::at(place.dir, place.device.display().to_string())?;
+    let mounted = Mounted::at(place.dir, table, place.device.display().to_string())?;
     let unanswered = Unanswered::new(mounted.clone());
     let opened = transport.open(door, shell, mount::threads(options));
     let serving = opened.map_err(|error| match error.kind() {

@@ -4,15 +4,17 @@
 //! Promises: takes away no mount but its own, whatever has been mounted on top of it or in its place.
 //! Never: waits for the kernel to answer.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::mount::MntFlags;
+use nix::sys::stat;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::mountinfo::{self, DeviceNumber};
+use crate::mountinfo::{DeviceNumber, Table};
 use crate::{Failure, unmount};
 
 /// A mount of ours.
@@ -20,6 +22,7 @@ use crate::{Failure, unmount};
 pub(super) struct Mounted {
     dir: PathBuf,
     number: DeviceNumber,
+    table: Arc<Table>,
     /// The device's path.
     name: String,
     is_lost: Arc<AtomicBool>,
@@ -27,21 +30,20 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// What was just mounted at `dir`.
-    pub(super) fn at(dir: &Path, name: String) -> Result<Self, Failure> {
-        let found =
-            mountinfo::at(dir).and_then(|mount| mount.ok_or(std::io::ErrorKind::NotFound.into()));
-        match found {
+    /// What was just mounted at `dir`; `table` was opened before.
+    pub(super) fn at(dir: &Path, table: Table, name: String) -> Result<Self, Failure> {
+        match table.at(dir).and_then(|mount| mount.ok_or(ErrorKind::NotFound.into())) {
             Ok(mount) => Ok(Self {
                 dir: mount.dir,
                 number: mount.number,
+                table: Arc::new(table),
                 name,
                 is_lost: Arc::default(),
                 is_over: Arc::default(),
             }),
             Err(error) => {
                 let _ = unmount::detach(dir, MntFlags::MNT_DETACH);
-                Err(Failure::system(format_args!("/proc/self/mountinfo: {error}")))
+                Err(no_table(&error))
             }
         }
     }
@@ -50,9 +52,15 @@ impl Mounted {
         self.number
     }
 
+    /// Whether files there have the device number `dev`.
+    pub(super) fn has(&self, dev: u64) -> bool {
+        let DeviceNumber { major, minor } = self.number;
+        (u64::from(major), u64::from(minor)) == (stat::major(dev), stat::minor(dev))
+    }
+
     /// Whether it is what a path to its directory leads to.
-    pub(super) fn is_on_top(&self) -> bool {
-        let found = || mountinfo::at(&self.dir).ok().flatten();
+    fn is_on_top(&self) -> bool {
+        let found = || self.table.at(&self.dir).ok().flatten();
         // Once it is over its number may be another's.
         !self.is_over.load(Ordering::Relaxed)
             && found().is_some_and(|mount| mount.number == self.number)
@@ -96,6 +104,15 @@ impl Mounted {
         let thread = std::thread::Builder::new().name("sfs-signals".into()).spawn(wait);
         thread.map(drop).map_err(|error| Failure::system(format_args!("no thread: {error}")))
     }
+}
+
+/// The table of mounts, while it can be opened.
+pub(super) fn table() -> Result<Table, Failure> {
+    Table::open().map_err(|error| no_table(&error))
+}
+
+fn no_table(error: &std::io::Error) -> Failure {
+    Failure::system(format_args!("/proc/self/mountinfo: {error}"))
 }
 
 /// SIGTERM, SIGINT and SIGHUP, which from now on wait for [`Mounted::unmount_on`].
