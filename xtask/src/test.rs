@@ -108,7 +108,8 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
 fn other_transport(workspace: &Workspace, transport: &str, long: bool, tally: &mut Tally) {
     tally.step(&format!("mount tests over {transport}"), || {
         let cmd = at_length(cargo(workspace), long);
-        let cmd = cmd.args(["test", "--package", "sfs", "--tests", "--no-fail-fast"]);
+        // Of the workspace: for one package alone all that it needs would be built anew.
+        let cmd = cmd.args(["test", "--workspace", "--no-fail-fast", "--test", "mount_*"]);
         let cmd = cmd.args(["--", MOUNT_TESTS, "--skip", MEMORY_TEST]);
         cargo::test(cmd.env("SFS_TRANSPORT", transport))
     });

@@ -85,7 +85,11 @@ impl Ageing {
         }
         aged.files = written.len();
         aged.bytes = written.iter().map(|(_, len)| len).sum();
-        sync(dir)?;
+        // What did not fit may be said once more, by who writes the kernel's cache back.
+        match sync(dir) {
+            Err(error) if error.kind() == ErrorKind::StorageFull => sync(dir)?,
+            outcome => outcome?,
+        }
         let full = used(dir)?;
         aged.utilization_full = full.utilization();
         // What is deleted may be free only later: it is counted, not asked for.
