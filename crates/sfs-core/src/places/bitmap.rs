@@ -34,11 +34,14 @@ impl Bitmap {
         let index = words.iter().position(|word| *word != u64::MAX)?;
         let bit = words[index].trailing_ones();
         let mut count = (words[index] >> bit).trailing_zeros().min(WORD_BITS - bit);
-        for word in &words[index + 1..] {
-            if count >= most || !(bit + count).is_multiple_of(WORD_BITS) {
-                break;
+        if bit + count == WORD_BITS {
+            for word in &words[index + 1..] {
+                let more = word.trailing_zeros();
+                count += more;
+                if more < WORD_BITS || count >= most {
+                    break;
+                }
             }
-            count += word.trailing_zeros();
         }
         Some((index as u32 * WORD_BITS + bit, count.min(most)))
     }

@@ -26,7 +26,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0u64..200, 1u32..90).prop_map(|(ino, most)| Step::Take { ino, most }),
+        4 => (0u64..200, prop_oneof![1u32..90, 90u32..600]).prop_map(|(ino, most)| Step::Take { ino, most }),
         3 => (0usize..4000, 1usize..70).prop_map(|(nth, count)| Step::Free { nth, count }),
         2 => Just(Step::Flush),
         1 => (0usize..64).prop_map(|nth| Step::Leave { nth }),
@@ -141,11 +141,32 @@ proptest! {
     #[test]
     fn no_block_is_given_out_twice_nor_before_its_freeing_is_durable(
         placement in prop::sample::select(&DataPlacement::ALL[1..]),
-        segment_blocks in prop::sample::select(&[32u64, 64, 128][..]),
+        segment_blocks in prop::sample::select(&[32u64, 64, 128, 512][..]),
         steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut world = World::new(placement, segment_blocks);
         steps.iter().for_each(|step| world.step(step));
+    }
+
+    /// With gaps at the edges of words, where a run goes on or ends.
+    #[test]
+    fn the_first_free_blocks_are_a_run(
+        taken in prop::collection::vec((0u32..8, prop_oneof![0u32..4, 60u32..64, 0u32..64], 1u32..130), 0..12),
+        most in prop_oneof![1u32..600, Just(u32::MAX)],
+    ) {
+        let mut bitmap = Bitmap::new(3, 512);
+        let mut blocks = [false; 512];
+        for (word, bit, count) in taken {
+            let first = word * 64 + bit;
+            let count = count.min(512 - first);
+            bitmap.take(1, first, count);
+            blocks[first as usize..(first + count) as usize].fill(true);
+        }
+        let expected = blocks.iter().position(|taken| !taken).map(|first| {
+            let run = blocks[first..].iter().take_while(|taken| !**taken).count();
+            (first as u32, (run as u32).min(most))
+        });
+        prop_assert_eq!(bitmap.first_free(1, most), expected);
     }
 
     #[test]
