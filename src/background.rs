@@ -99,9 +99,7 @@ impl Background {
     pub(crate) fn stop(self) {
         *self.alarm.ended.lock() = true;
         self.alarm.bell.notify_one();
-        if self.thread.join().is_err() {
-            tracing::error!("the background thread has panicked");
-        }
+        self.thread.join().expect("a panic ends the process");
     }
 }
 

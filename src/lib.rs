@@ -20,6 +20,7 @@ mod logging;
 mod mount;
 mod mountinfo;
 pub mod options;
+mod panics;
 pub mod remount;
 pub mod session;
 pub mod stat;

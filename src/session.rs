@@ -29,7 +29,7 @@ use crate::mount::{self, Place, reason};
 use crate::mountinfo::DeviceNumber;
 use crate::options::MountOptions;
 use crate::transport::{self, Choice, Serving};
-use crate::{Failure, backing, logging, mountinfo};
+use crate::{Failure, backing, logging, mountinfo, panics};
 
 /// What to mount where, and how.
 #[derive(Clone, Debug)]
@@ -167,6 +167,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     if !request.foreground {
         logging::to_system();
     }
+    panics::end_the_process(name.clone());
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
