@@ -39,7 +39,8 @@ impl Job {
         let open = |no: u32| -> Result<(File, Vec<u32>)> {
             let path = dir.join(format!("job-{no}"));
             let mut options = OpenOptions::new();
-            let file = options.write(true).create_new(true).custom_flags(direct).open(path)?;
+            let file =
+                options.read(true).write(true).create_new(true).custom_flags(direct).open(path)?;
             Ok((file, Random::new(u64::from(no) + 1).permutation(blocks)))
         };
         let jobs: Vec<_> = (0..self.count).map(open).collect::<Result<_>>()?;
