@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::{
     cargo::cargo,
     device::Device,
-    filesystem::{Blocks, Cache, Kind},
+    filesystem::{Blocks, Cache, Kind, Subject},
     machine,
     mount::Mount,
     report::{Outcome, Tally},
@@ -27,11 +27,11 @@ const FILES_SHORT: u64 = 3_000;
 const BYTES_SHORT: u64 = 40_000_000;
 
 /// On a loop device, and on an image file.
-pub(crate) fn run(workspace: &Workspace, on: Kind, long: bool, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, on: Subject, long: bool, tally: &mut Tally) {
     for over_loop in [true, false] {
         let what = if over_loop { "a loop device" } else { "an image file" };
         let name = format!("programs on {}, {what}", on.name());
-        match need(on, over_loop) {
+        match need(on.kind, over_loop) {
             Err(reason) => tally.skip(&name, &reason),
             Ok(()) => tally.step(&name, || try_programs(workspace, on, over_loop, long)),
         }
@@ -48,7 +48,12 @@ fn need(on: Kind, over_loop: bool) -> Result<()> {
     }
 }
 
-fn try_programs(workspace: &Workspace, on: Kind, over_loop: bool, long: bool) -> Result<Outcome> {
+fn try_programs(
+    workspace: &Workspace,
+    on: Subject,
+    over_loop: bool,
+    long: bool,
+) -> Result<Outcome> {
     let programs = on.build(workspace, Profile::Dev)?;
     let scratch = Scratch::new()?;
     let source = scratch.dir.join("source");
@@ -61,10 +66,11 @@ fn try_programs(workspace: &Workspace, on: Kind, over_loop: bool, long: bool) ->
     } else {
         Device::image(&image, DEVICE_LEN)?
     };
-    on.make(&programs, &device, Blocks::Discard)?;
+    let kind = on.kind;
+    kind.make(&programs, &device, Blocks::Discard)?;
 
     let dir = scratch.dir.join("mount");
-    let mount = Mount::new(on, &programs, &device, &dir, Cache::Writeback)?;
+    let mount = Mount::new(kind, &programs, &device, &dir, Cache::Writeback)?;
     let mut checks = Checks::default();
     checks.check("copied", || copy(&source, &dir.join("tree"), census))?;
     checks.check("the copy is equal", || equal(&source, &dir.join("tree")))?;
@@ -73,8 +79,8 @@ fn try_programs(workspace: &Workspace, on: Kind, over_loop: bool, long: bool) ->
         checks.check("cargo builds this project", || build(workspace, &dir))?;
     }
     mount.unmount()?;
-    checks.check("the checker finds nothing", || on.check(&programs, &device))?;
-    let mount = Mount::new(on, &programs, &device, &dir, Cache::Writeback)?;
+    checks.check("the checker finds nothing", || kind.check(&programs, &device))?;
+    let mount = Mount::new(kind, &programs, &device, &dir, Cache::Writeback)?;
     checks.check("equal after mounting again", || equal(&source, &dir.join("tree")))?;
     checks.check("git after mounting again", || fsck(&dir.join("repository")))?;
     mount.unmount()?;

@@ -34,6 +34,59 @@ pub(crate) enum Kind {
     Ntfs3g,
 }
 
+/// A filesystem in one of its ways.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    pub(crate) kind: Kind,
+    /// Instead of the one that serves best.
+    transport: Option<&'static str>,
+    /// Instead of the log.
+    placement: Option<&'static str>,
+}
+
+impl From<Kind> for Subject {
+    fn from(kind: Kind) -> Self {
+        Self { kind, transport: None, placement: None }
+    }
+}
+
+impl Subject {
+    /// SFS, mounted with `transport`.
+    pub(crate) fn over(transport: &'static str) -> Self {
+        Self { transport: Some(transport), ..Kind::Sfs.into() }
+    }
+
+    /// SFS, its data placed by `placement`.
+    pub(crate) fn placing(placement: &'static str) -> Self {
+        Self { placement: Some(placement), ..Kind::Sfs.into() }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let over = self.transport.map(|transport| format!(" over {transport}"));
+        let placing = self.placement.map(|placement| format!(", {placement}"));
+        [Some(self.kind.name().to_owned()), over, placing].into_iter().flatten().collect()
+    }
+
+    /// The environment with which a command replays what was tried.
+    pub(crate) fn environment(&self) -> String {
+        let transport = self.transport.map(|transport| format!("SFS_TRANSPORT={transport} "));
+        let placement = self.placement.map(|placement| format!("SFS_PLACEMENT={placement} "));
+        [transport, placement].into_iter().flatten().collect()
+    }
+
+    /// Compiles what is ours.
+    pub(crate) fn build(&self, workspace: &Workspace, profile: Profile) -> Result<Programs> {
+        let mut programs = self.kind.build(workspace, profile)?;
+        if let Some(transport) = self.transport {
+            programs = programs.over(transport);
+        }
+        if let Some(placement) = self.placement {
+            programs = programs.placing(placement);
+        }
+        Ok(programs)
+    }
+}
+
 /// What becomes of the device's blocks when a filesystem is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
@@ -107,9 +160,7 @@ impl Kind {
         }
         let cmd = match self {
             Self::Null => return Ok(()),
-            Self::Sfs => {
-                programs.cmd("sfs-mkfs").arg("--force").args(keep.then_some("--keep-blocks"))
-            }
+            Self::Sfs => programs.mkfs_cmd().arg("--force").args(keep.then_some("--keep-blocks")),
             Self::Ext4 | Self::Fuse2fs => {
                 Cmd::new(tool("mkfs.ext4")).args(["-q", "-F", "-E", &ext4])
             }

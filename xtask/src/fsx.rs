@@ -12,7 +12,7 @@ use anyhow::Result;
 use crate::{
     cargo,
     device::Device,
-    filesystem::{Blocks, Cache, Kind},
+    filesystem::{Blocks, Cache, Subject},
     mount::Mount,
     report::{Outcome, Tally},
     run::Cmd,
@@ -25,6 +25,8 @@ const DEVICE_LEN: u64 = 1 << 30;
 
 /// Operations of a run for a commit.
 pub(crate) const OPS_SHORT: u64 = 20_000;
+/// The same for each other transport and placement.
+pub(crate) const OPS_OTHERS: u64 = 5_000;
 /// Operations of a run for a night.
 pub(crate) const OPS_LONG: u64 = 100_000;
 
@@ -46,7 +48,13 @@ copy_file_range = 2.0
 ";
 
 /// Both runs; without `seed`, one from the clock.
-pub(crate) fn run(workspace: &Workspace, on: Kind, ops: u64, seed: Option<u64>, tally: &mut Tally) {
+pub(crate) fn run(
+    workspace: &Workspace,
+    on: Subject,
+    ops: u64,
+    seed: Option<u64>,
+    tally: &mut Tally,
+) {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let seed = seed.unwrap_or(clock);
     for cache in [Cache::Writeback, Cache::Through] {
@@ -55,14 +63,20 @@ pub(crate) fn run(workspace: &Workspace, on: Kind, ops: u64, seed: Option<u64>, 
             Cache::Through => "write-through",
         };
         let name = format!("fsx on {}, {how}", on.name());
-        match on.need() {
+        match on.kind.need() {
             Err(reason) => tally.skip(&name, &reason),
             Ok(()) => tally.step(&name, || exercise(workspace, on, cache, ops, seed)),
         }
     }
 }
 
-fn exercise(workspace: &Workspace, on: Kind, cache: Cache, ops: u64, seed: u64) -> Result<Outcome> {
+fn exercise(
+    workspace: &Workspace,
+    on: Subject,
+    cache: Cache,
+    ops: u64,
+    seed: u64,
+) -> Result<Outcome> {
     let program = cargo::tool(workspace, "fsx", VERSION)?;
     let programs = on.build(workspace, Profile::Dev)?;
     let artifacts = workspace.target.join("fsx");
@@ -71,8 +85,9 @@ fn exercise(workspace: &Workspace, on: Kind, cache: Cache, ops: u64, seed: u64) 
     fs::write(&config, CONFIG)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
     let device = Device::best(&scratch.dir.join("image"), DEVICE_LEN)?;
-    on.make(&programs, &device, Blocks::Discard)?;
-    let mount = Mount::new(on, &programs, &device, &scratch.dir.join("mount"), cache)?;
+    let kind = on.kind;
+    kind.make(&programs, &device, Blocks::Discard)?;
+    let mount = Mount::new(kind, &programs, &device, &scratch.dir.join("mount"), cache)?;
     let (count, seed) = (ops.to_string(), seed.to_string());
     println!("{count} operations, seed {seed}");
     let cmd = Cmd::new(program).args(["-N", &count, "-S", &seed]).arg("-P").arg(&artifacts);
@@ -82,10 +97,10 @@ fn exercise(workspace: &Workspace, on: Kind, cache: Cache, ops: u64, seed: u64) 
         Ok(()) => Outcome::passed().note(format!("seed {seed}")),
         Err(error) => {
             println!("{error:#}");
-            let replay = format!("cargo xtask fsx --ops {count} --seed {seed}");
+            let replay = format!("{}cargo xtask fsx --ops {count} --seed {seed}", on.environment());
             Outcome::failed(format!("replay: {replay}; artifacts in {}", artifacts.display()))
         }
     };
-    outcome.add_check(on, &programs, &device);
+    outcome.add_check(kind, &programs, &device);
     Ok(outcome)
 }

@@ -148,11 +148,11 @@ fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Test { long } => test::run(&workspace, long, &mut tally),
         Command::Demo => return demo::run(&workspace).map(|()| true),
-        Command::Apps { long, on } => apps::run(&workspace, on, long, &mut tally),
+        Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {
-            pjdfstest::run(&workspace, on, pattern.as_deref(), &mut tally);
+            pjdfstest::run(&workspace, on.into(), pattern.as_deref(), &mut tally);
         }
-        Command::Fsx { on, ops, seed } => fsx::run(&workspace, on, ops, seed, &mut tally),
+        Command::Fsx { on, ops, seed } => fsx::run(&workspace, on.into(), ops, seed, &mut tally),
         Command::Crash { arguments } => {
             tally.step("crash states", || crash::run(&workspace, &arguments));
         }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::{
     cargo,
     device::Device,
-    filesystem::{Blocks, Cache, Kind},
+    filesystem::{Blocks, Cache, Kind, Subject},
     machine,
     mount::Mount,
     report::{Outcome, Tally},
@@ -40,9 +40,9 @@ struct Exclusion {
 }
 
 /// The whole suite, or the cases whose names contain `pattern`.
-pub(crate) fn run(workspace: &Workspace, on: Kind, pattern: Option<&str>, tally: &mut Tally) {
+pub(crate) fn run(workspace: &Workspace, on: Subject, pattern: Option<&str>, tally: &mut Tally) {
     let name = format!("pjdfstest on {}", on.name());
-    match need(on) {
+    match need(on.kind) {
         Err(reason) => tally.skip(&name, &reason),
         Ok(()) => {
             tally.step(&name, || suite(workspace, on, pattern, false));
@@ -59,19 +59,25 @@ fn need(on: Kind) -> Result<()> {
     machine::need_loop().context("remounting and other users' cases need a block device")
 }
 
-fn suite(workspace: &Workspace, on: Kind, pattern: Option<&str>, remount: bool) -> Result<Outcome> {
+fn suite(
+    workspace: &Workspace,
+    on: Subject,
+    pattern: Option<&str>,
+    remount: bool,
+) -> Result<Outcome> {
     let program = cargo::tool(workspace, "pjdfstest", VERSION)?;
     let programs = on.build(workspace, Profile::Dev)?;
-    let exclusions = if on == Kind::Sfs { exclusions(workspace)? } else { Vec::new() };
+    let exclusions = if on.kind == Kind::Sfs { exclusions(workspace)? } else { Vec::new() };
     let config = configure(workspace, remount, &exclusions)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
     let device = Device::over_loop(&scratch.dir.join("image"), DEVICE_LEN)?;
-    on.make(&programs, &device, Blocks::Discard)?;
-    let mount = Mount::new(on, &programs, &device, &scratch.dir.join("mount"), Cache::Writeback)?;
+    let kind = on.kind;
+    kind.make(&programs, &device, Blocks::Discard)?;
+    let mount = Mount::new(kind, &programs, &device, &scratch.dir.join("mount"), Cache::Writeback)?;
     let cases = Cases { program, config, on: &mount.dir, second: scratch.directory("second")? };
     let mut outcome = cases.run(pattern, remount)?;
     mount.unmount()?;
-    outcome.add_check(on, &programs, &device);
+    outcome.add_check(kind, &programs, &device);
     for Exclusion { name, reason } in exclusions {
         outcome = outcome.note(format!("expected to fail: {name}: {reason}"));
     }

@@ -6,7 +6,7 @@ use crate::{
     apps,
     cargo::{self, cargo},
     crash,
-    filesystem::Kind,
+    filesystem::{Kind, Subject},
     fsx, machine, pjdfstest,
     report::{Outcome, Tally},
     run::Cmd,
@@ -98,10 +98,21 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         hostile(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
     }
-    pjdfstest::run(workspace, Kind::Sfs, None, tally);
-    let ops = if long { fsx::OPS_LONG } else { fsx::OPS_SHORT };
-    fsx::run(workspace, Kind::Sfs, ops, None, tally);
-    apps::run(workspace, Kind::Sfs, long, tally);
+    let best = Subject::from(Kind::Sfs);
+    let fuser = Subject::over("fuser");
+    suites(workspace, best, if long { fsx::OPS_LONG } else { fsx::OPS_SHORT }, tally);
+    for on in [fuser].into_iter().chain(crash::OVERWRITING.map(Subject::placing)) {
+        suites(workspace, on, if long { fsx::OPS_LONG } else { fsx::OPS_OTHERS }, tally);
+    }
+    for on in [best, fuser] {
+        apps::run(workspace, on, long, tally);
+    }
+}
+
+/// What others have written to try filesystems with.
+fn suites(workspace: &Workspace, on: Subject, ops: u64, tally: &mut Tally) {
+    pjdfstest::run(workspace, on, None, tally);
+    fsx::run(workspace, on, ops, None, tally);
 }
 
 /// The mount tests with another transport than the best.

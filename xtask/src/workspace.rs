@@ -27,6 +27,7 @@ pub(crate) enum Profile {
 pub(crate) struct Programs {
     dir: PathBuf,
     transport: Option<String>,
+    placement: Option<String>,
 }
 
 impl Programs {
@@ -37,6 +38,17 @@ impl Programs {
     /// What mounts does it with `transport`, not with the one that `SFS_TRANSPORT` names.
     pub(crate) fn over(self, transport: &str) -> Self {
         Self { transport: Some(transport.to_owned()), ..self }
+    }
+
+    /// Volumes are made with `placement`, not with the one that `SFS_PLACEMENT` names.
+    pub(crate) fn placing(self, placement: &str) -> Self {
+        Self { placement: Some(placement.to_owned()), ..self }
+    }
+
+    /// `sfs-mkfs`, with the placement that is to be used.
+    pub(crate) fn mkfs_cmd(&self) -> Cmd {
+        let placement = self.placement.iter().flat_map(|placement| ["--placement", placement]);
+        self.cmd("sfs-mkfs").args(placement)
     }
 
     /// `sfs-mount` or the null filesystem, with the transport that is to be used.
@@ -74,6 +86,10 @@ impl Workspace {
             }
         };
         cmd.run()?;
-        Ok(Programs { dir: self.target.join(dir), transport: env::var("SFS_TRANSPORT").ok() })
+        Ok(Programs {
+            dir: self.target.join(dir),
+            transport: env::var("SFS_TRANSPORT").ok(),
+            placement: env::var("SFS_PLACEMENT").ok(),
+        })
     }
 }
