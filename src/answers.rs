@@ -98,7 +98,8 @@ impl Answers {
         }
         self.volume.sync_all().map_err(|error| match error {
             Error::ReadOnly => Failure::mount(format_args!(
-                "{device}: is read-only since a write failed; see the log, and run sfs-fsck"
+                "{device}: is read-only since a write failed, or it was shut down; see the log, and run \
+                 sfs-fsck"
             )),
             error => Failure::mount(format_args!("{device}: {error}")),
         })

@@ -8,6 +8,7 @@
 mod content;
 mod names;
 mod shell;
+mod shutdown;
 
 use sfs_core::Error;
 use sfs_core::request::ReadBuffer;
@@ -124,10 +125,11 @@ impl Shell {
             Operation::Getxattr { name, size } => value(self.volume.xattr(node, name)?, *size),
             Operation::Listxattr { size } => value(self.volume.xattr_names(node)?, *size),
             Operation::Removexattr { name } => self.removexattr(request, name),
+            Operation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             Operation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
             // The kernel does not ask again. There is nothing to do at close(2); the kernel checks
             // permissions and keeps locks; a log has no places to reserve, for which the C library
-            // writes zeros instead.
+            // writes zeros instead; what is copied the kernel takes from its cache, not from flash.
             Operation::Flush { .. }
             | Operation::Access { .. }
             | Operation::Getlk(_)
@@ -135,7 +137,6 @@ impl Shell {
             | Operation::Setlkw(_)
             | Operation::Interrupt { .. }
             | Operation::Bmap { .. }
-            | Operation::Ioctl(_)
             | Operation::Poll { .. }
             | Operation::Fallocate { .. }
             | Operation::CopyFileRange(_) => Err(Refusal::Errno(libc::ENOSYS)),

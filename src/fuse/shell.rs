@@ -56,6 +56,14 @@ impl Shell {
         errno::of(error)
     }
 
+    /// Somebody has shut the volume down.
+    pub(super) fn log_shutdown(&self, pid: i32) {
+        tracing::warn!(
+            "{}: process {pid} has shut it down: nothing is written any more",
+            self.device
+        );
+    }
+
     /// After an operation on the names of directory `ino`.
     pub(super) fn names_changed(&self, ino: u64) -> Result<()> {
         self.alarm.note();

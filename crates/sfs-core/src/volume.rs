@@ -173,7 +173,14 @@ impl Volume {
         &self.superblock
     }
 
-    /// Whether a write has failed, since when nothing is written any more.
+    /// From now on nothing is written, as if a write had failed: the next to open the volume finds what a
+    /// crash leaves. What is in memory can still be read.
+    pub fn shut_down(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Whether a write has failed, or [`Volume::shut_down`] was called, since when nothing is written
+    /// any more.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }

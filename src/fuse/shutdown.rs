@@ -1,0 +1,98 @@
+//! The ioctl(2) that stops a volume at once, as ext4, XFS and F2FS have it: for tests of crashes.
+//!
+//! Owns: its number, its flags, and who may ask.
+//! Promises: afterwards nothing is written to the device any more, not even a last checkpoint; what is
+//! mounted next is what a crash would have left.
+//! Never: writes out what the kernel has not handed over; who wants that calls syncfs(2) before.
+
+use std::io::IoSliceMut;
+
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::{Pid, geteuid};
+use sfs_fuse::{Answer, Ioctl, Request};
+use zerocopy::IntoBytes;
+
+use super::shell::Shell;
+use super::{Bytes, Refusal, Served};
+
+/// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`: `_IOR('X', 125, __u32)`. It says that the kernel gives a
+/// number, but takes one.
+const SHUTDOWN: u32 = 0x8004_587d;
+
+/// The last of the flags: lose what is not durable. The others, 0 and 1, first make everything so.
+const NO_LOG_FLUSH: u32 = 2;
+
+/// Bit of a line of `/proc/PID/status` with capabilities.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+
+impl Shell {
+    pub(super) fn ioctl(&self, request: &Request<'_>, ioctl: &Ioctl<'_>) -> Served {
+        if ioctl.command != SHUTDOWN {
+            return Err(Refusal::Errno(libc::ENOTTY));
+        }
+        // The caller waits for the answer, so that the number stands for nobody else.
+        let pid = Pid::from_raw(request.pid.cast_signed());
+        if !geteuid().is_root() || !may_administer(pid) {
+            return Err(Refusal::Errno(libc::EPERM));
+        }
+        let flags = argument(pid, ioctl.argument)?;
+        if flags > NO_LOG_FLUSH {
+            return Err(Refusal::Errno(libc::EINVAL));
+        }
+        if flags < NO_LOG_FLUSH && !self.read_only {
+            self.volume.sync_all()?;
+        }
+        self.volume.shut_down();
+        self.log_shutdown(pid.as_raw());
+        Ok(Answer::Ioctl(0, Bytes::Value(Vec::new())))
+    }
+}
+
+/// Whether a process, or thread, could shut another filesystem down.
+fn may_administer(pid: Pid) -> bool {
+    // Capabilities count in the namespace that gives them.
+    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/user")).ok();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    has_capability(&status, CAP_SYS_ADMIN)
+        && namespace("self").is_some_and(|own| namespace(&pid.to_string()) == Some(own))
+}
+
+fn has_capability(status: &str, bit: u64) -> bool {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    bits.is_some_and(|bits| bits & bit != 0)
+}
+
+/// The number at `address` of a process, where the kernel should have fetched it.
+fn argument(pid: Pid, address: u64) -> Result<u32, Refusal> {
+    let mut number = 0u32;
+    let base = usize::try_from(address).map_err(|_| Refusal::Errno(libc::EFAULT))?;
+    let from = [RemoteIoVec { base, len: size_of_val(&number) }];
+    match process_vm_readv(pid, &mut [IoSliceMut::new(number.as_mut_bytes())], &from) {
+        Ok(len) if len == size_of_val(&number) => Ok(number),
+        Ok(_) => Err(Refusal::Errno(libc::EFAULT)),
+        Err(error) => Err(Refusal::Errno(error as i32)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_effective_capability_counts() {
+        let status = |effective: &str| format!("CapPrm:\tffffffffffffffff\nCapEff:\t{effective}\n");
+        assert!(has_capability(&status("000001ffffffffff"), CAP_SYS_ADMIN));
+        assert!(!has_capability(&status("000001ffffdfffff"), CAP_SYS_ADMIN));
+        assert!(!has_capability(&status("0000000000000000"), CAP_SYS_ADMIN));
+        assert!(!has_capability("", CAP_SYS_ADMIN));
+    }
+
+    #[test]
+    fn arguments_are_read_from_the_caller() {
+        let (own, number) = (Pid::this(), 0xdead_beefu32);
+        let address = &raw const number as u64;
+        assert!(matches!(argument(own, address), Ok(0xdead_beef)));
+        assert!(matches!(argument(own, 8), Err(Refusal::Errno(libc::EFAULT))));
+    }
+}

@@ -1,0 +1,122 @@
+//! The ioctl(2) that shuts a volume down: what is left is what a crash leaves.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::{env, ptr};
+
+use harness::{Random, Volume, can_mount, sfs_ctl_stat, sfs_umount_unused, stderr, transport};
+
+const SHUTDOWN: libc::Ioctl = 0x8004_587d;
+
+/// Nothing becomes durable by itself.
+const LAZY: &str = "nowriteback,commit=3600,checkpoint=3600";
+
+/// The file that a child process asks to be shut down.
+const CHILD: &str = "SFS_TEST_SHUTDOWN";
+
+/// Asks for it; `flags` is where the number is.
+fn ask(path: &Path, flags: *const u32) -> io::Result<()> {
+    let file = File::open(path)?;
+    // SAFETY: the descriptor is open, and the address only goes to the kernel and the daemon, which
+    // check it.
+    match unsafe { libc::ioctl(file.as_raw_fd(), SHUTDOWN, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn can_be_asked() -> bool {
+    let can = transport() != "fuser";
+    if !can {
+        eprintln!("skipped: fuser does not say where an ioctl's argument is");
+    }
+    can_mount() && can
+}
+
+#[test]
+fn mounted_volumes_are_shut_down() {
+    if !can_be_asked() {
+        return;
+    }
+    for (flags, is_flushed) in [(0u32, true), (1, true), (2, false)] {
+        let volume = Volume::new("64M");
+        let mount = volume.mount(LAZY);
+        let (first, second) = (mount.dir.join("first"), mount.dir.join("second"));
+        let content = Random(1).bytes(300_000);
+        fs::write(&first, &content).expect("writing");
+        File::open(&first).and_then(|file| file.sync_all()).expect("syncing");
+        fs::write(&second, &content).expect("writing");
+        // Through a directory, as others do it, and through a file.
+        let through = if flags == 0 { &mount.dir } else { &first };
+        ask(through, &raw const flags).expect("it is shut down");
+
+        let refused = fs::write(mount.dir.join("third"), b"late").expect_err("it is shut down");
+        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+        assert!(fs::read(&first).expect("what is there can be read") == content);
+        assert!(sfs_ctl_stat(&volume.dir, &[]).status.success());
+        let output = sfs_umount_unused(&volume.dir);
+        assert!(stderr(&output).contains("the last checkpoint failed"), "{}", stderr(&output));
+        mount.wait_for_end();
+
+        volume.check();
+        let mount = volume.mount("");
+        assert!(fs::read(&first).expect("it was synced") == content);
+        let found = fs::read(&second);
+        assert_eq!(found.is_ok_and(|found| found == content), is_flushed, "flags {flags}");
+        assert_eq!(second.exists(), is_flushed, "flags {flags}");
+        assert!(!mount.dir.join("third").exists());
+        mount.unmount();
+    }
+}
+
+#[test]
+fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
+    if let Some(path) = env::var_os(CHILD) {
+        let refused = ask(path.as_ref(), &2u32).expect_err("not for everybody");
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
+        return;
+    }
+    if !can_be_asked() {
+        return;
+    }
+    let volume = Volume::new("64M");
+    let mount = volume.mount("");
+    let file = mount.dir.join("file");
+    fs::write(&file, b"content").expect("writing");
+    let code = |error: io::Error| error.raw_os_error();
+    assert_eq!(code(ask(&file, &3u32).expect_err("no such flag")), Some(libc::EINVAL));
+    assert_eq!(code(ask(&file, ptr::null()).expect_err("no address")), Some(libc::EFAULT));
+    // Nobody, and root of a namespace of his own.
+    let test = ["--exact", "mounted_volumes_go_on_when_a_shutdown_is_refused"];
+    let own = env::current_exe().expect("this is one");
+    let nobody = scratch_copy(&volume, &own);
+    let mut plain = Command::new(&nobody);
+    plain.uid(65534).gid(65534);
+    let mut namespaced = Command::new("unshare");
+    namespaced.args(["--user", "--map-root-user"]).arg(&own);
+    for mut command in [plain, namespaced] {
+        let output = command.args(test).env(CHILD, &file).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+    fs::write(&file, b"other content").expect("it goes on");
+    mount.unmount();
+    volume.check();
+}
+
+/// This program where everybody can run it.
+fn scratch_copy(volume: &Volume, own: &Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = volume.scratch.path();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let copy = dir.join("test");
+    fs::copy(own, &copy).expect("copying");
+    copy
+}
