@@ -60,6 +60,7 @@ impl Shell {
             | InitFlags::READDIRPLUS_AUTO
             | InitFlags::ATOMIC_O_TRUNC
             | InitFlags::CACHE_SYMLINKS
+            | InitFlags::ALLOW_IDMAP
             | InitFlags::ABORT_ERROR;
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
         flags

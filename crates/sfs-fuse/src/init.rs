@@ -75,6 +75,9 @@ bitflags::bitflags! {
         const DIRECT_IO_ALLOW_MMAP = 1 << 36;
         /// File handles do not outlive the kernel's caches.
         const NO_EXPORT_SUPPORT = 1 << 38;
+        /// The filesystem may be mounted with other owners than it keeps. The kernel checks permissions
+        /// (`default_permissions`), and only requests that make a file say a user.
+        const ALLOW_IDMAP = 1 << 40;
         /// Requests come by io_uring; decided by [`crate::Config::rings`].
         const OVER_IO_URING = 1 << 41;
     }

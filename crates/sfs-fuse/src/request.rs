@@ -17,7 +17,8 @@ pub struct Request<'a> {
     pub unique: u64,
     /// The inode that it is about, as an answer to an earlier request has named it; 1 is the root.
     pub node: u64,
-    /// The user who asks. Meaningless when the kernel asks for itself, as for what it writes back.
+    /// The user who asks. Meaningless when the kernel asks for itself, as for what it writes back, and,
+    /// with [`InitFlags::ALLOW_IDMAP`], where no file is made.
     pub uid: u32,
     /// The user's group.
     pub gid: u32,

@@ -1,0 +1,135 @@
+//! Volumes that are mounted a second time, with other owners than the volume keeps.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+
+use harness::{Volume, can_mount, transport, wait_until};
+use rustix::fs::CWD;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
+
+/// On the volume, and as others see it.
+const KEPT: u32 = 1000;
+const SEEN: u32 = 2000;
+
+/// A namespace in which [`KEPT`] stands for [`SEEN`], and root for himself.
+struct Namespace(Child);
+
+impl Namespace {
+    fn new() -> Self {
+        let child = Command::new("unshare").args(["--user", "sleep", "600"]).spawn();
+        let namespace = Self(child.expect("unshare runs"));
+        let own = fs::read_link("/proc/self/ns/user").expect("there is one");
+        let path = namespace.path("ns/user");
+        wait_until("the namespace is there", || fs::read_link(&path).is_ok_and(|ns| ns != own));
+        for map in ["uid_map", "gid_map"] {
+            let lines = format!("0 0 1\n{KEPT} {SEEN} 1\n");
+            fs::write(namespace.path(map), lines).expect("we are root");
+        }
+        namespace
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.0.id())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// mount_setattr(2): gives a detached mount the owners of `namespace`.
+fn map_owners(tree: &OwnedFd, namespace: &File) -> io::Result<()> {
+    // MOUNT_ATTR_IDMAP is set, nothing is cleared, no propagation, the namespace.
+    let attributes = [0x10_0000u64, 0, 0, namespace.as_raw_fd() as u64];
+    // SAFETY: both descriptors are open, and the memory has the size that is said.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of_val(&attributes),
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn owners(path: &Path) -> (u32, u32) {
+    let metadata = fs::metadata(path).expect("it is there");
+    (metadata.uid(), metadata.gid())
+}
+
+/// `program` in `dir`, as a user; says whether it did what it should.
+fn run_as(id: u32, program: &str, dir: &Path, argument: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg(dir.join(argument)).uid(id).gid(id);
+    command.output().expect("it runs").status.success()
+}
+
+#[test]
+fn mounted_volumes_map_owners() {
+    if !can_mount() {
+        return;
+    }
+    if transport() == "fuser" {
+        return eprintln!("skipped: fuser cannot agree on ALLOW_IDMAP");
+    }
+    let volumes = [Some(Volume::new("64M")), Volume::on_loop("64M")];
+    for volume in volumes.iter().flatten() {
+        let mount = volume.mount("");
+        let kept = mount.dir.join("dir");
+        fs::create_dir(&kept).expect("a directory");
+        fs::write(kept.join("file"), b"content").expect("writing");
+        for path in [&kept, &kept.join("file")] {
+            chown(path, Some(KEPT), Some(KEPT)).expect("we are root");
+        }
+
+        let namespace = Namespace::new();
+        let of = File::open(namespace.path("ns/user")).expect("it is there");
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let tree = open_tree(CWD, &mount.dir, flags).expect("a mount");
+        if let Err(error) = map_owners(&tree, &of) {
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{error}");
+            mount.unmount();
+            eprintln!("skipped: the kernel maps no owners of FUSE filesystems");
+            continue;
+        }
+        let second = volume.scratch.path().join("second");
+        fs::create_dir(&second).expect("a directory");
+        let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        move_mount(&tree, "", CWD, &second, whole).expect("it has a place");
+
+        let seen = second.join("dir");
+        assert_eq!(owners(&seen.join("file")), (SEEN, SEEN));
+        for program in ["touch", "mkdir"] {
+            assert!(run_as(SEEN, program, &seen, program));
+            assert_eq!(owners(&seen.join(program)), (SEEN, SEEN));
+            assert_eq!(owners(&kept.join(program)), (KEPT, KEPT));
+            // Who the owner is on the volume counts for nothing here.
+            assert!(!run_as(KEPT, program, &seen, "refused"));
+        }
+        assert!(run_as(SEEN, "rm", &seen, "touch"));
+        fs::write(seen.join("of-root"), b"content").expect("root is himself");
+        chown(seen.join("of-root"), Some(SEEN), None).expect("we are root");
+        assert_eq!(owners(&kept.join("of-root")), (KEPT, 0));
+        let unmapped = chown(seen.join("of-root"), Some(3000), None).expect_err("nobody's");
+        assert_eq!(unmapped.raw_os_error(), Some(libc::EOVERFLOW));
+
+        drop(tree);
+        unmount(&second, UnmountFlags::empty()).expect("nobody uses it");
+        mount.unmount();
+        volume.check();
+    }
+}
