@@ -5,6 +5,7 @@
 //! what prepares a row.
 
 mod buffer;
+mod counts;
 mod cpu;
 mod data;
 mod names;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 
+pub use counts::Counts;
 pub use cpu::{Cpu, Watch};
 pub use place::Place;
 
@@ -108,18 +110,22 @@ pub struct Sample {
     pub wall: Duration,
     /// CPU time of the client, the daemon and the kernel workers.
     pub cpu: Cpu,
+    /// What the daemon executed, where it was counted, which takes time itself.
+    pub counts: Option<Counts>,
 }
 
 /// Prepares `row` at `place` and measures it.
 pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<Sample> {
     prepare(row, place, scale)?;
     place.sync()?;
+    let counter = watch.counts.then(|| counts::Counter::begin(&watch.pids)).transpose()?;
     let before = watch.read()?;
     let start = Instant::now();
     let done = run(row, place, scale, start + scale.time_max)?;
     let wall = start.elapsed();
     let cpu = watch.read()?.since(&before);
-    Ok(Sample { done, wall, cpu })
+    let counts = counter.map(counts::Counter::end).transpose()?;
+    Ok(Sample { done, wall, cpu, counts })
 }
 
 fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {

@@ -4,6 +4,7 @@
 //! targets are mounted at once and take turns within every row of every round, so that what else the
 //! machine does hits all alike. What is missing is named in the table.
 
+pub(crate) mod counts;
 pub(crate) mod pacing;
 mod table;
 
@@ -215,7 +216,8 @@ impl Target {
         Ok(Self { contestant, mount, device, workers })
     }
 
-    fn measure(&self, load: &PathBuf, row: &str, quick: bool) -> Result<Sample> {
+    /// The load generator, with one row on this target.
+    fn cmd(&self, load: &PathBuf, row: &str, quick: bool) -> Cmd {
         let mut cmd = Cmd::new(load).arg(&self.mount.dir).arg(row);
         cmd = cmd.args(["--seed", &SEED.to_string()]).arg("--device").arg(&self.device.path);
         if quick {
@@ -227,7 +229,11 @@ impl Target {
         for worker in &self.workers {
             cmd = cmd.args(["--worker", worker]);
         }
-        let line = cmd.read()?;
+        cmd
+    }
+
+    fn measure(&self, load: &PathBuf, row: &str, quick: bool) -> Result<Sample> {
+        let line = self.cmd(load, row, quick).read()?;
         let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
         let [ops, bytes, wall, client, daemon, workers] = numbers[..] else {
             bail!("fuse-load said: {line}");

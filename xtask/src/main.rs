@@ -122,6 +122,9 @@ enum Command {
 enum Bench {
     /// SFS beside the null filesystem, ext4, fuse2fs and ntfs-3g; writes `docs/benchmarks.md`.
     Fuse(bench::Options),
+    /// What the daemon executes for a call: instructions and system calls, by perf(1); writes
+    /// `docs/benchmarks.md`.
+    Counts(bench::counts::Options),
     /// How long requests take while the volume is cleaned: yielding to them, and not.
     Pacing(bench::pacing::Options),
 }
@@ -163,6 +166,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Recovery { log } => test::recovery(&workspace, log, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Counts(options)) => {
+            return bench::counts::run(&workspace, &options).map(|()| true);
         }
         Command::Bench(Bench::Pacing(options)) => {
             return bench::pacing::run(&workspace, &options).map(|()| true);

@@ -1,7 +1,8 @@
 //! Runs one row of the benchmark on a mounted filesystem and prints what it took.
 //!
 //! The line is: operations, bytes, then nanoseconds of wall time and of the client's, the daemon's
-//! and the kernel workers' CPU time.
+//! and the kernel workers' CPU time; with `--count` the daemon's own instructions, those of the kernel for
+//! it, and its system calls.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -31,6 +32,9 @@ struct Arguments {
     /// End of the names of kernel workers whose CPU time counts.
     #[arg(long = "worker")]
     workers: Vec<String>,
+    /// Count what the processes of the filesystem execute, by perf(1).
+    #[arg(long)]
+    count: bool,
 }
 
 fn main() -> ExitCode {
@@ -46,11 +50,16 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<()> {
     let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
     let place = Place::new(arguments.dir, arguments.device, arguments.seed);
-    let watch = Watch { pids: arguments.pids, workers: arguments.workers };
+    let (pids, workers) = (arguments.pids, arguments.workers);
+    let watch = Watch { pids, workers, counts: arguments.count };
     let sample = measure(arguments.row, &place, &scale, &watch)?;
     let cpu = sample.cpu;
     let times = [sample.wall, cpu.client, cpu.daemon, cpu.workers].map(|time| time.as_nanos());
     let [wall, client, daemon, workers] = times;
-    println!("{} {} {wall} {client} {daemon} {workers}", sample.done.ops, sample.done.bytes);
+    print!("{} {} {wall} {client} {daemon} {workers}", sample.done.ops, sample.done.bytes);
+    if let Some(counts) = sample.counts {
+        print!(" {} {} {}", counts.user, counts.kernel, counts.calls);
+    }
+    println!();
     Ok(())
 }

@@ -37,6 +37,8 @@ pub struct Watch {
     pub pids: Vec<u32>,
     /// Ends of the names of kernel workers: `loop3`, `flush-7:3`, `jbd2/loop3-8`.
     pub workers: Vec<String>,
+    /// Whether what the processes execute is counted.
+    pub counts: bool,
 }
 
 impl Watch {
