@@ -45,8 +45,12 @@ const JOBS: u32 = 10;
 const JOB_LEN: u64 = 700 << 20;
 const JOB_UTILIZATIONS: [u8; 3] = [30, 50, 70];
 
-/// The paper's devices are 32 GiB and more; ours, and what is done there, are smaller.
+/// The paper's devices have 32 GiB and more; ours, and what is done there, are smaller.
 const DEVICES: [&str; 3] = ["sandisk", "samsung", "mtron"];
+const PAPER_SIZE: u64 = 32 << 30;
+
+/// Among the models: Mtron's device as it was.
+const MTRON: usize = DEVICES.len() - 1;
 
 /// Erase blocks are smaller by this, or the device would have too few.
 const ERASE_BLOCK_DIVISOR: u32 = 4;
@@ -169,7 +173,8 @@ impl Arguments {
             figures.push((name.into(), 0, self.scaled(postmark)));
         }
         for full in JOB_UTILIZATIONS {
-            let job = Job { count: JOBS, len: JOB_LEN / u64::from(self.scale) };
+            // Whatever the scale: all of them have to fit beside what is there.
+            let job = Job { count: JOBS, len: JOB_LEN * (self.size >> 20) / (PAPER_SIZE >> 20) };
             let name = format!("figure 8: random writes and reads, {full}% full");
             figures.push((name, full, Load::Jobs(job)));
         }
@@ -261,7 +266,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (filesystems, models) = (arguments.filesystems(segment_size), arguments.models()?);
     let figures = arguments.figures();
     let total = (figures.len() * filesystems.len()) as u64;
-    let (mut done, mut text) = (0, String::new());
+    let (mut done, mut text, mut rows) = (0, String::new(), Vec::new());
     let mut series: Vec<(&str, Vec<Series>)> = AGED.map(|(name, _)| (name, Vec::new())).into();
     with_bar(|progress| {
         for (name, full, load) in &figures {
@@ -275,6 +280,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 progress(done, total);
             }
             text += &format!("{}\n", by_model(name, &models, &runs));
+            rows.push(summary_row(name, &filesystems, &runs));
             if matches!(load, Load::Jobs(_)) {
                 text += &format!("{}\n", by_class(*full, &runs));
             }
@@ -294,8 +300,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Human(arguments.size),
         Human(segment_size),
     );
-    print!("{text}");
+    let mut heading = vec!["Mtron, hybrid: s (f)".to_owned()];
+    heading.extend(filesystems.iter().map(Filesystem::name));
+    let summary = table(&heading, &rows);
+    print!("{text}{summary}");
     let Some(docs) = &arguments.docs else { return Ok(()) };
+    Document::new(docs).section("fast09-schemes", &summary)?;
     let document = Document::flash(docs);
     for (figure, curves) in &series {
         let number = figure.chars().filter(char::is_ascii_digit).collect::<String>();
@@ -325,6 +335,19 @@ fn by_model(name: &str, models: &[Model], runs: &[Run]) -> String {
     table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
+/// Time on the Mtron as it was, and the focal factor, of every filesystem.
+fn summary_row(name: &str, filesystems: &[Filesystem], runs: &[Run]) -> Vec<String> {
+    let cell = |filesystem: &Filesystem| {
+        let run = runs.iter().find(|run| run.filesystem == filesystem.name());
+        let shown = |run: &Run| {
+            let seconds = run.on[MTRON].elapsed_ns as f64 / 1e9;
+            format!("{seconds:.1} ({:.3})", run.statistics.focal_factor)
+        };
+        run.map_or(String::new(), shown)
+    };
+    std::iter::once(name.to_owned()).chain(filesystems.iter().map(cell)).collect()
+}
+
 fn by_class(full: u8, runs: &[Run]) -> String {
     let mut heading = vec![format!("figure 9: writes by response, Mtron, {full}% full")];
     heading.extend(CLASSES_US.map(|us| format!("≤ {us} us")));
@@ -339,9 +362,8 @@ fn by_class(full: u8, runs: &[Run]) -> String {
 }
 
 fn add_points(curves: &mut Vec<Series>, full: f64, runs: &[Run]) {
-    let mtron = DEVICES.len() - 1;
     for run in runs {
-        let point = (full, run.on[mtron].elapsed_ns as f64 / 1e9);
+        let point = (full, run.on[MTRON].elapsed_ns as f64 / 1e9);
         match curves.iter_mut().find(|(name, _)| *name == run.filesystem) {
             Some((_, points)) => points.push(point),
             None => curves.push((run.filesystem.clone(), vec![point])),
