@@ -3,6 +3,7 @@
 //! Owns its mount and the options of it, which are those of SFS's own shell. Promises to do for each
 //! request the least that a right answer needs. Never persists anything, never checks permissions.
 
+mod below;
 mod filesystem;
 mod own;
 mod store;
@@ -27,21 +28,26 @@ pub enum Transport {
     Fuser,
 }
 
-/// Mounts at `dir` and serves until it is unmounted. `writeback` asks for the kernel's writeback cache.
+/// Mounts at `dir` and serves until it is unmounted. `writeback` asks for the kernel's writeback cache; what
+/// files hold is on `below` then, not in RAM, as far as the transport is our own.
 pub fn serve(
     dir: &Path,
     transport: Transport,
     writeback: bool,
     threads: Option<usize>,
+    below: Option<&Path>,
 ) -> io::Result<()> {
     let cores = || thread::available_parallelism().map_or(2, usize::from).clamp(2, 16);
     let threads = threads.unwrap_or_else(cores);
     let mounted = dir.to_owned();
     if transport != Transport::Fuser {
         let rings = transport == Transport::Uring;
-        return own::serve(dir, writeback, rings, threads, || {
+        return own::serve(dir, writeback, rings, threads, below, || {
             thread::spawn(move || tune(&mounted));
         });
+    }
+    if below.is_some() {
+        return Err(io::Error::other("with fuser there is no device below"));
     }
     let mut config = Config::default();
     config.mount_options = vec![

@@ -23,13 +23,14 @@ use crate::{
     workspace::{Profile, Programs, Workspace},
 };
 
-const CONTESTANTS: [Contestant; 11] = [
+const CONTESTANTS: [Contestant; 12] = [
     Contestant(Kind::Sfs, Some("uring")),
     Contestant(Kind::Sfs, Some("dev")),
     Contestant(Kind::Sfs, Some("fuser")),
     Contestant(Kind::Null, Some("uring")),
     Contestant(Kind::Null, Some("dev")),
     Contestant(Kind::Null, Some("fuser")),
+    Contestant(Kind::NullDevice, Some("uring")),
     Contestant(Kind::Ext4, None),
     Contestant(Kind::Xfs, None),
     Contestant(Kind::Btrfs, None),
@@ -197,7 +198,7 @@ impl Target {
         if let Some(transport) = transport {
             programs = programs.over(transport);
         }
-        let name = contestant.name().replace(", ", "-");
+        let name = contestant.name().replace([',', ' '], "-");
         let image = scratch.dir.join(format!("{name}.img"));
         let device = match kind {
             Kind::Null => Device::image(&image, DEVICE_LEN)?,

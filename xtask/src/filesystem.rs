@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Sfs,
     /// The null filesystem of `benches/`: RAM behind FUSE.
     Null,
+    /// The same over a device: what FUSE and a device cost together.
+    NullDevice,
     /// The kernel's ext4.
     Ext4,
     /// The kernel's XFS.
@@ -110,6 +112,7 @@ impl Kind {
         match self {
             Self::Sfs => "SFS",
             Self::Null => "null",
+            Self::NullDevice => "null on a device",
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
@@ -121,7 +124,7 @@ impl Kind {
     /// Everything to make and mount one is here, or is installed now.
     pub(crate) fn need(self) -> Result<()> {
         match self {
-            Self::Sfs | Self::Null => machine::need_fuse(),
+            Self::Sfs | Self::Null | Self::NullDevice => machine::need_fuse(),
             Self::Ext4 => {
                 machine::need_loop().and_then(|()| machine::need("mkfs.ext4", "e2fsprogs"))
             }
@@ -142,7 +145,7 @@ impl Kind {
     pub(crate) fn build(self, workspace: &Workspace, profile: Profile) -> Result<Programs> {
         match self {
             Self::Sfs => workspace.build(profile, &["sfs", "sfs-mkfs", "sfs-fsck"]),
-            Self::Null => workspace.build(profile, &["sfs-bench"]),
+            Self::Null | Self::NullDevice => workspace.build(profile, &["sfs-bench"]),
             // Nothing of ours; the directory is not asked for anything.
             Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Fuse2fs | Self::Ntfs3g => {
                 workspace.build(profile, &["xtask"])
@@ -159,7 +162,7 @@ impl Kind {
             ext4 += ",nodiscard";
         }
         let cmd = match self {
-            Self::Null => return Ok(()),
+            Self::Null | Self::NullDevice => return Ok(()),
             Self::Sfs => programs.mkfs_cmd().arg("--force").args(keep.then_some("--keep-blocks")),
             Self::Ext4 | Self::Fuse2fs => {
                 Cmd::new(tool("mkfs.ext4")).args(["-q", "-F", "-E", &ext4])
@@ -191,6 +194,7 @@ impl Kind {
             (Self::Null, Cache::Through) => {
                 programs.mount_cmd("nullfs").arg(dir).arg("--no-writeback")
             }
+            (Self::NullDevice, _) => programs.mount_cmd("nullfs").arg(dir).arg("--device").arg(dev),
             (Self::Ext4 | Self::Xfs | Self::Btrfs, _) => {
                 Cmd::new("mount").args(["-t", self.name()]).arg(dev).arg(dir)
             }
@@ -208,7 +212,7 @@ impl Kind {
 
     /// The mounting command is the filesystem, and runs until it is unmounted.
     pub(crate) fn stays(self) -> bool {
-        matches!(self, Self::Null | Self::Fuse2fs | Self::Ntfs3g)
+        matches!(self, Self::Null | Self::NullDevice | Self::Fuse2fs | Self::Ntfs3g)
     }
 
     /// The name of the daemon that the mounting command leaves behind.
@@ -227,7 +231,7 @@ impl Kind {
     /// Checks the unmounted volume, data included, and changes nothing; an error is what was found.
     pub(crate) fn check(self, programs: &Programs, device: &Device) -> Result<()> {
         let cmd = match self {
-            Self::Null => return Ok(()),
+            Self::Null | Self::NullDevice => return Ok(()),
             Self::Sfs => programs.cmd("sfs-fsck").args(["-n", "--data"]),
             Self::Ext4 | Self::Fuse2fs => Cmd::new(tool("e2fsck")).args(["-f", "-n"]),
             Self::Xfs => Cmd::new(tool("xfs_repair")).arg("-n"),

@@ -19,12 +19,15 @@ struct Arguments {
     /// Threads that serve.
     #[arg(long)]
     threads: Option<usize>,
+    /// Keep what files hold on this device, which is overwritten: what FUSE and a device cost.
+    #[arg(long)]
+    device: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let Arguments { dir, no_writeback, transport, threads } = &arguments;
-    match null::serve(dir, *transport, !no_writeback, *threads) {
+    let Arguments { dir, no_writeback, transport, threads, device } = &arguments;
+    match null::serve(dir, *transport, !no_writeback, *threads, device.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("nullfs: {}: {error}", arguments.dir.display());

@@ -11,6 +11,7 @@ use std::{
     ops::Range,
     os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::Path,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -22,20 +23,26 @@ use sfs_fuse::{
     OpenedFlags, Operation, Request, Session, SetTime, Setattr, Statfs, Time,
 };
 
+use super::below::{Below, Lent};
 use super::filesystem::{STATFS_BLOCKS, STATFS_FILES, TTL, entries};
 use super::store::{Node, Store};
 
 const WRITE_MAX: u32 = 1 << 20;
 
-/// A part of a file's content, which stays as it is meanwhile.
-pub(super) struct Content {
-    data: ArcRwLockReadGuard<RawRwLock, Vec<u8>>,
-    range: Range<usize>,
+/// A part of a file's content.
+pub(super) enum Content {
+    /// Which stays as it is meanwhile.
+    Stored(ArcRwLockReadGuard<RawRwLock, Vec<u8>>, Range<usize>),
+    /// From the device.
+    Read(Lent),
 }
 
 impl AsRef<[u8]> for Content {
     fn as_ref(&self) -> &[u8] {
-        &self.data[self.range.clone()]
+        match self {
+            Self::Stored(data, range) => &data[range.clone()],
+            Self::Read(lent) => lent.as_ref(),
+        }
     }
 }
 
@@ -45,8 +52,10 @@ pub(super) fn serve(
     writeback: bool,
     rings: bool,
     threads: usize,
+    below: Option<&Path>,
     mounted: impl FnOnce(),
 ) -> io::Result<()> {
+    let below = below.map(|path| Below::open(path).map(Arc::new)).transpose()?;
     let door = door(dir)?;
     let flags = flags(writeback);
     let config = Config {
@@ -64,7 +73,14 @@ pub(super) fn serve(
     }
     let store = Store::new();
     mounted();
-    session.run(|request| answer(&store, request), |error| eprintln!("nullfs: {error}"))
+    let answer = |request: &Request<'_>| match &below {
+        Some(below) => match answer_below(&store, below, request)? {
+            Some(answer) => Ok(answer),
+            None => answer(&store, request),
+        },
+        None => answer(&store, request),
+    };
+    session.run(answer, |error| eprintln!("nullfs: {error}"))
 }
 
 fn door(dir: &Path) -> io::Result<File> {
@@ -90,6 +106,47 @@ fn flags(writeback: bool) -> InitFlags {
         | InitFlags::CACHE_SYMLINKS;
     flags.set(InitFlags::WRITEBACK_CACHE, writeback);
     flags
+}
+
+/// What goes to the device, if `request` is one of that.
+fn answer_below(
+    store: &Store,
+    below: &Arc<Below>,
+    request: &Request<'_>,
+) -> Result<Option<Answer<Content>>, Errno> {
+    let node = || store.node(INodeNo(request.node)).map_err(errno);
+    let failed = |error: io::Error| {
+        eprintln!("nullfs: {error}");
+        Errno::new(rustix::io::Errno::IO.raw_os_error())
+    };
+    match &request.operation {
+        Operation::Read(read) => {
+            let left = node()?.attr().size.saturating_sub(read.offset);
+            let len = left.min(read.size.into()) as usize;
+            let lent = below.read(read.offset, len).map_err(failed)?;
+            Ok(Some(Answer::Data(Content::Read(lent))))
+        }
+        Operation::Write(write) => {
+            below.write(write.offset, write.data).map_err(failed)?;
+            let end = write.offset + write.data.len() as u64;
+            node()?.change(|attr| attr.size = attr.size.max(end));
+            Ok(Some(Answer::Written(write.data.len() as u32)))
+        }
+        // Sizes count, not bytes in memory.
+        Operation::Setattr(set) => {
+            let without = Setattr { size: None, ..*set };
+            let node = node()?;
+            if let Some(size) = set.size {
+                node.change(|attr| attr.size = size);
+            }
+            Ok(Some(setattr(&node, &without)))
+        }
+        Operation::Fsync { .. } | Operation::Syncfs => {
+            below.flush().map_err(failed)?;
+            Ok(Some(Answer::Done))
+        }
+        _ => Ok(None),
+    }
 }
 
 fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno> {
@@ -150,7 +207,7 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
             let data = node()?.data.read_arc();
             let start = (read.offset as usize).min(data.len());
             let end = start.saturating_add(read.size as usize).min(data.len());
-            Ok(Answer::Data(Content { data, range: start..end }))
+            Ok(Answer::Data(Content::Stored(data, start..end)))
         }
         Operation::Write(write) => {
             store.write(parent, write.offset, write.data).map_err(errno)?;

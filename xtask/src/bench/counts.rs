@@ -16,8 +16,9 @@ use crate::{
     workspace::{Profile, Workspace},
 };
 
-const CONTESTANTS: [Contestant; 4] = [
+const CONTESTANTS: [Contestant; 5] = [
     Contestant(Kind::Sfs, Some("uring")),
+    Contestant(Kind::NullDevice, Some("uring")),
     Contestant(Kind::Null, Some("uring")),
     Contestant(Kind::Sfs, Some("dev")),
     Contestant(Kind::Null, Some("dev")),

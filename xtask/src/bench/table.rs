@@ -50,12 +50,13 @@ pub(super) fn markdown(
     text += &format!(
         "Cells: {scale}median of {rounds} rounds, all filesystems mounted at once and taking turns; \
          in parentheses CPU time per call, and for SFS the ratio to the null filesystem with the same \
-         transport. Each is on a loop device of {gib} GiB over an allocated file {place}; the null \
-         filesystem has no device. CPU time is the client's, the daemon's, and that of the kernel \
+         transport; for uring also to the null filesystem on a device. Each is on a loop device of {gib} GiB over an allocated file {place}; the null \
+         filesystem has none, but where it says so. CPU time is the client's, the daemon's, and that of the kernel \
          workers which bear the loop device's or the write-back's name at the end: for a kernel \
          filesystem that is a lower bound. ext4 starts with initialized tables.\n\n"
     );
-    let is_ours = |contestant: &Contestant| matches!(contestant.0, Kind::Sfs | Kind::Null);
+    let is_ours =
+        |contestant: &Contestant| matches!(contestant.0, Kind::Sfs | Kind::Null | Kind::NullDevice);
     let is_best = |contestant: &Contestant| *contestant == Contestant(Kind::Sfs, Some("uring"));
     let ours: Vec<_> = columns.iter().filter(|(c, _)| is_ours(c)).collect();
     let others: Vec<_> = columns.iter().filter(|(c, _)| is_best(c) || !is_ours(c)).collect();
@@ -82,12 +83,18 @@ fn table(shown: &[&(Contestant, Column)], all: &[(Contestant, Column)]) -> Strin
         let cells: Vec<String> = shown
             .iter()
             .map(|(contestant, column)| {
-                let ceiling = match contestant {
-                    Contestant(Kind::Sfs, transport) => Contestant(Kind::Null, *transport),
-                    _ => return cell(column, row, unit, None),
+                let Contestant(Kind::Sfs, transport) = contestant else {
+                    return cell(column, row, unit, &[]);
                 };
-                let null = all.iter().find(|(contestant, _)| *contestant == ceiling);
-                cell(column, row, unit, null.and_then(|(_, column)| rate(column, row, unit)))
+                let ceilings: Vec<f64> = [Kind::Null, Kind::NullDevice]
+                    .iter()
+                    .filter_map(|kind| {
+                        let ceiling = Contestant(*kind, *transport);
+                        let (_, column) = all.iter().find(|(c, _)| *c == ceiling)?;
+                        rate(column, row, unit)
+                    })
+                    .collect();
+                cell(column, row, unit, &ceilings)
             })
             .collect();
         if cells.iter().all(String::is_empty) {
@@ -99,9 +106,9 @@ fn table(shown: &[&(Contestant, Column)], all: &[(Contestant, Column)]) -> Strin
     text
 }
 
-fn cell(column: &Column, row: &str, unit: Unit, null: Option<f64>) -> String {
+fn cell(column: &Column, row: &str, unit: Unit, ceilings: &[f64]) -> String {
     let Some(rate) = rate(column, row, unit) else { return String::new() };
-    let ratio = null.map_or(String::new(), |null| format!("{:.2}, ", rate / null));
+    let ratio: String = ceilings.iter().map(|null| format!("{:.2}, ", rate / null)).collect();
     let samples = column.as_ref().ok().and_then(|rows| rows.get(row));
     let cpu = median(samples.into_iter().flatten().map(Sample::cpu_us));
     format!("{rate:.0} ({ratio}{:.1} us)", cpu.unwrap_or_default())

@@ -1,0 +1,110 @@
+//! A device below the null filesystem: what FUSE and a device cost together, and nothing else.
+//!
+//! Owns the device, and memory for requests to it. Promises one request to the device for each of the
+//! kernel's, and one copy of what is written, as the device wants it aligned. Never remembers where
+//! anything is: every file lies at its own offset, so that files overwrite each other.
+
+use std::{io, ops::Range, path::Path, sync::Arc};
+
+use parking_lot::Mutex;
+use sfs_device::{Access, BLOCK_SIZE, Block, Device, FileDevice, Stream};
+
+/// Blocks of the longest request, and one for what is not aligned.
+const REQUEST_MAX: usize = (1 << 20) / BLOCK_SIZE + 1;
+
+pub(super) struct Below {
+    device: FileDevice,
+    spare: Mutex<Vec<Box<[Block]>>>,
+}
+
+/// Memory of a request, until it is answered.
+pub(super) struct Lent {
+    below: Arc<Below>,
+    memory: Box<[Block]>,
+    range: Range<usize>,
+}
+
+impl Below {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let device = FileDevice::open(path, Access::ReadWrite).map_err(io::Error::other)?;
+        if device.geometry().block_count <= REQUEST_MAX as u64 {
+            return Err(io::Error::other(format!("{}: too small", path.display())));
+        }
+        Ok(Self { device, spare: Mutex::default() })
+    }
+
+    /// `len` bytes at `offset` of any file.
+    pub(super) fn read(self: &Arc<Self>, offset: u64, len: usize) -> io::Result<Lent> {
+        let mut lent = self.lend(offset, len);
+        let blocks = lent.blocks();
+        self.device
+            .read(self.address(offset), &mut lent.memory[blocks])
+            .map_err(io::Error::other)?;
+        Ok(lent)
+    }
+
+    pub(super) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut lent = self.lend(offset, bytes.len());
+        let range = lent.range.clone();
+        Block::bytes_of_mut(&mut lent.memory)[range].copy_from_slice(bytes);
+        let blocks = &lent.memory[lent.blocks()];
+        let written = self.device.write(self.address(offset), &[blocks], Stream(0));
+        written.map_err(io::Error::other)
+    }
+
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.device.flush().map_err(io::Error::other)
+    }
+
+    fn address(&self, offset: u64) -> u64 {
+        let blocks = self.device.geometry().block_count;
+        offset / BLOCK_SIZE as u64 % (blocks - REQUEST_MAX as u64)
+    }
+
+    fn lend(self: &Arc<Self>, offset: u64, len: usize) -> Lent {
+        let memory = self.spare.lock().pop().unwrap_or_else(|| Block::zeroed(REQUEST_MAX));
+        let first = offset as usize % BLOCK_SIZE;
+        Lent { below: self.clone(), memory, range: first..first + len }
+    }
+}
+
+impl Lent {
+    /// Those that its bytes lie in.
+    fn blocks(&self) -> Range<usize> {
+        0..self.range.end.div_ceil(BLOCK_SIZE)
+    }
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &Block::bytes_of(&self.memory)[self.range.clone()]
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let memory = std::mem::take(&mut self.memory);
+        self.below.spare.lock().push(memory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read() {
+        let path = std::env::temp_dir().join(format!("nullfs-below-{}", std::process::id()));
+        drop(FileDevice::create(&path, 4 << 20).expect("an image"));
+        let below = Arc::new(Below::open(&path).expect("it is large enough"));
+        let bytes: Vec<u8> = (0..1 << 20).map(|n| (n % 251) as u8).collect();
+        for offset in [0, 4096, 12_345, 2 << 20] {
+            below.write(offset, &bytes).expect("writing");
+            assert_eq!(below.read(offset, bytes.len()).expect("reading").as_ref(), bytes);
+            assert_eq!(below.read(offset + 7, 5).expect("reading").as_ref(), &bytes[7..12]);
+        }
+        below.flush().expect("flushing");
+        assert!(below.spare.lock().len() <= 2, "memory is used again");
+        std::fs::remove_file(&path).expect("it is ours");
+    }
+}
