@@ -47,6 +47,12 @@ impl Pool {
         self.keep(KEPT_BLOCKS);
     }
 
+    /// Blocks that are kept for the next use.
+    #[cfg(test)]
+    pub(crate) fn kept(&self) -> usize {
+        self.0.kept.load(Ordering::Relaxed)
+    }
+
     /// Bytes that buffers of dirty blocks hold now.
     pub(crate) fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_serves_the_last_use() {
         let pool = Pool::default();
-        let kept = || pool.0.kept.load(Ordering::Relaxed);
+        let kept = || pool.kept();
         for count in [1, 100, 3, 256, 1] {
             let used: Vec<Memory> =
                 (0..3 * KEPT_BLOCKS / count).map(|_| Memory::new(count, &pool)).collect();
@@ -220,7 +226,7 @@ mod tests {
         let budget = 4 * KEPT_BLOCKS;
         let pool = Pool::new(budget * BLOCK_SIZE);
         let buffers = |count| (0..count).map(|_| Buffer::new(1, &pool)).collect::<Vec<_>>();
-        let kept = || pool.0.kept.load(Ordering::Relaxed);
+        let kept = || pool.kept();
         let all = buffers(budget);
         let some = buffers(100);
         drop(all);

@@ -24,6 +24,10 @@ use crate::request::Work;
 /// Writing that has paused for this long is made durable.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// After so many milliseconds without a change the memory of the write buffer is given back: who writes
+/// again soon would only pay for it anew.
+const REST_AFTER_MS: i64 = 10_000;
+
 /// A checkpoint is due when so many blocks of log have been written since the last: 512 MiB, or
 /// more if it has many nodes to write.
 const CHECKPOINT_BLOCKS: u64 = 512 << 20 >> 12;
@@ -177,8 +181,12 @@ impl Volume {
             return Ok(work);
         }
         self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
-        let waits = self.clock.due.lock().waiting.is_some();
-        if !waits {
+        let (waits, active) = {
+            let due = self.clock.due.lock();
+            (due.waiting.is_some(), due.active)
+        };
+        let idle = millis(now).saturating_sub(active);
+        if !waits && !(0..REST_AFTER_MS).contains(&idle) {
             self.pool.rest();
         }
         Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
@@ -247,5 +255,33 @@ impl Volume {
             return unless_full(self.commit(&mut log, &selection));
         }
         self.keep_room()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sfs_device::RamDevice;
+
+    use super::super::rig::{BLOCKS, NOW, create, new_volume, write};
+    use super::*;
+    use crate::buffer::Buffer;
+
+    #[test]
+    fn memory_is_kept_for_who_writes_again_soon() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let rest_at = |secs: i64| {
+            let now = Timestamp { secs: NOW.secs + secs, ..NOW };
+            while volume.work(now).expect("it works") == Work::More {}
+            volume.pool.kept()
+        };
+        write(&volume, create(&volume, "file"), &[1; 5000]);
+        rest_at(1);
+        let used: Vec<Buffer> = (0..4096).map(|_| Buffer::new(1, &volume.pool)).collect();
+        drop(used);
+        assert!(rest_at(2) >= 4096);
+        assert!(rest_at(9) >= 4096);
+        assert!(rest_at(12) <= 2048);
     }
 }

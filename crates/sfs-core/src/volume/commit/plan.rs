@@ -57,7 +57,7 @@ impl Chosen {
 /// A dirty block of a plan.
 pub(super) struct PlannedBlock {
     pub(super) block: u32,
-    dirty: DirtyBlock,
+    checksum: u32,
     /// What it was mapped to.
     old: Option<Mapping>,
     group: u8,
@@ -140,20 +140,19 @@ impl Volume {
         let mut chosen = Vec::new();
         for file in files {
             file.finish(now);
+            let mut dirty = file.data.dirty.iter();
             for planned in &file.blocks {
+                let (_, dirty) =
+                    dirty.find(|(block, _)| **block == planned.block).expect("its data is locked");
                 let now = meta.usage.clock.after(chosen.len() as u64);
                 let before = planned.old.map(|old| old.history);
                 let history = meta.placement.history(before, now);
                 chosen.push(Chosen {
                     ino: file.ino,
                     block: planned.block,
-                    memory: planned.dirty.memory.clone(),
+                    memory: dirty.memory.clone(),
                     old: planned.old,
-                    mapping: Mapping {
-                        address: 0,
-                        checksum: Some(planned.dirty.checksum),
-                        history,
-                    },
+                    mapping: Mapping { address: 0, checksum: Some(planned.checksum), history },
                     group: planned.group,
                     cleaning: false,
                 });
@@ -333,6 +332,10 @@ fn plan_blocks<'a>(
     let now = meta.usage.clock.now();
     let mut run: Option<(Key, MappingRun)> = None;
     let mut planned = Vec::with_capacity(blocks.size_hint().0);
+    // What is appended cannot be written before the last block that was there: see `finish`. All of it
+    // goes where its last block belongs.
+    let end = inode.size / BLOCK_SIZE as u64;
+    let (mut appended, mut last) = (0, None);
     for (&block, dirty) in blocks {
         let key = run_key(ino, block);
         if run.as_ref().is_none_or(|(at, _)| *at != key) {
@@ -348,15 +351,18 @@ fn plan_blocks<'a>(
             file_write_count: inode.write_count,
             file_modified: inode.modified,
         };
-        let group = meta.placement.group(&candidate, now);
-        planned.push(PlannedBlock { block, dirty: dirty.clone(), old, group });
+        let group = if u64::from(block) < end {
+            meta.placement.group(&candidate, now)
+        } else {
+            (appended, last) = (appended + 1, Some(candidate));
+            0
+        };
+        planned.push(PlannedBlock { block, checksum: dirty.checksum, old, group });
     }
-    // What is appended cannot be written before the last block that was there: see `finish`.
-    let end = inode.size / BLOCK_SIZE as u64;
-    if let Some(PlannedBlock { group, .. }) = planned.last() {
-        let group = *group;
-        let appended = planned.iter_mut().rev().take_while(|p| u64::from(p.block) >= end);
-        appended.for_each(|planned| planned.group = group);
+    if let Some(candidate) = last {
+        let group = meta.placement.group(&candidate, now);
+        let first = planned.len() - appended;
+        planned[first..].iter_mut().for_each(|planned| planned.group = group);
     }
     Ok(planned)
 }
