@@ -76,14 +76,18 @@ impl Session {
     /// the kernel could not keep of a READDIRPLUS.
     ///
     /// `lost` is told when the kernel does not take a ring, or the answer in it, or nobody reads the device
-    /// file any more though there are rings: who waits for what is lost waits until the mount is taken
-    /// away by force.
+    /// file any more though there are rings, or `handler` panics: who waits for what is lost waits until the
+    /// mount is taken away by force.
     ///
     /// # Errors
     ///
     /// That there are not so many threads, before any serves. The first error that the system gave a
     /// thread; the others have served on. `ConnectionAborted`, with [`InitFlags::ABORT_ERROR`], when the
     /// connection was cut off while something is mounted.
+    ///
+    /// # Panics
+    ///
+    /// When `handler` has, and the others have ended.
     pub fn run<B, F, L>(self, handler: F, lost: L) -> io::Result<()>
     where
         B: AsRef<[u8]>,
@@ -102,19 +106,24 @@ impl Session {
             let mut gate = may_begin.write().unwrap_or_else(PoisonError::into_inner);
             let mut others = Vec::new();
             for (number, door) in (1..).zip(doors) {
-                let serve = move || if begins() { worker.read(&door) } else { Ok(()) };
+                let lost = &lost;
+                let serve = move || {
+                    let _tells = Unanswered(lost);
+                    if begins() { worker.read(&door) } else { Ok(()) }
+                };
                 others.push(named(format!("fuse-{number}")).spawn_scoped(scope, serve)?);
             }
             for (number, entry) in entries.into_iter().enumerate() {
                 let lost = &lost;
-                let serve = move || match begins() {
-                    true => worker.exchange(entry).inspect_err(lost),
-                    false => Ok(()),
+                let serve = move || {
+                    let _tells = Unanswered(lost);
+                    if begins() { worker.exchange(entry).inspect_err(lost) } else { Ok(()) }
                 };
                 others.push(named(format!("fuse-ring-{number}")).spawn_scoped(scope, serve)?);
             }
             *gate = true;
             drop(gate);
+            let _tells = Unanswered(&lost);
             let mut outcome = worker.read(&self.door);
             if let Err(error) = &outcome
                 && has_rings
@@ -129,6 +138,17 @@ impl Session {
             }
             outcome
         })
+    }
+}
+
+/// Tells, where a thread panics, that a request stays without an answer.
+struct Unanswered<'a, L: Fn(&io::Error)>(&'a L);
+
+impl<L: Fn(&io::Error)> Drop for Unanswered<'_, L> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            (self.0)(&io::Error::other("a thread has panicked"));
+        }
     }
 }
 

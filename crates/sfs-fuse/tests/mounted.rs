@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -96,18 +97,60 @@ fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
     Ok(())
 }
 
-#[test]
-fn mounted_references_that_the_kernel_cannot_keep_come_back() {
+/// A handler that panics at the first listing.
+fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
+    let Some(door) = door(dir) else { return Ok(()) };
+    let flags = InitFlags::BIG_WRITES | InitFlags::DO_READDIRPLUS;
+    let config = Config { flags, threads: 2, rings, ..Config::default() };
+    let session = Session::new(door.into(), &config)?;
+    let lister = Lister { references: AtomicU64::new(0) };
+    let told = AtomicU64::new(0);
+    let serve = || {
+        let lost = |_: &io::Error| {
+            told.fetch_add(1, Ordering::Relaxed);
+            let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
+        };
+        let handler = |request: &Request<'_>| match request.operation {
+            Operation::Readdirplus(_) => panic!("as it should"),
+            _ => lister.answer(request),
+        };
+        session.run(handler, lost)
+    };
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(serve);
+        let listed = fs::read_dir(dir).map(|entries| entries.map(|entry| entry.map(drop)));
+        let listed = listed.and_then(|entries| entries.collect::<io::Result<Vec<()>>>());
+        assert!(listed.is_err(), "nobody has answered");
+        assert!(serving.join().is_err(), "the panic goes on");
+    });
+    assert!(told.into_inner() > 0);
+    Ok(())
+}
+
+/// What `test` says of both ways that requests come.
+fn on_both(test: fn(&Path, bool) -> io::Result<()>) {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let scratch = tempfile::tempdir().expect("a directory");
     let before = fs::read_to_string(RINGS);
     for rings in [false, true] {
         if rings {
             let _ = fs::write(RINGS, "Y");
         }
-        let outcome = expect_references_to_return(scratch.path(), rings);
+        let outcome = test(scratch.path(), rings);
         if let Ok(before) = &before {
             let _ = fs::write(RINGS, before.trim());
         }
         outcome.expect("it was unmounted");
     }
+}
+
+#[test]
+fn mounted_requests_do_not_wait_for_a_handler_that_panicked() {
+    on_both(expect_no_wait_for_a_panic);
+}
+
+#[test]
+fn mounted_references_that_the_kernel_cannot_keep_come_back() {
+    on_both(expect_references_to_return);
 }
