@@ -206,7 +206,7 @@ impl Target {
         };
         kind.make(&programs, &device, Blocks::Keep)?;
         let dir = scratch.dir.join(name);
-        let mount = Mount::new(kind, &programs, &device, &dir, Cache::Writeback)?;
+        let mount = Mount::new(kind, &programs, &device, &dir, Cache::WritebackKeep)?;
         let mut workers = vec![format!("flush-{}", mount.dev()?)];
         if let Some(name) = device.loop_name() {
             // A fuseblk mount's write-back, the loop device itself, and ext4's journal.

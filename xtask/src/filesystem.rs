@@ -103,6 +103,9 @@ pub(crate) enum Blocks {
 pub(crate) enum Cache {
     /// The kernel keeps written pages for a while, where the filesystem allows it.
     Writeback,
+    /// The same, and nothing is discarded: below a loop device a discard takes memory away that the next
+    /// write has to ask for again, which flash does not know.
+    WritebackKeep,
     /// Every write(2) reaches the filesystem at once, where it can be told so.
     Through,
 }
@@ -190,11 +193,19 @@ impl Kind {
             (Self::Sfs, Cache::Through) => {
                 programs.mount_cmd("sfs-mount").arg(dev).arg(dir).args(["-o", "nowriteback"])
             }
-            (Self::Null, Cache::Writeback) => programs.mount_cmd("nullfs").arg(dir),
+            (Self::Sfs, Cache::WritebackKeep) => {
+                programs.mount_cmd("sfs-mount").arg(dev).arg(dir).args(["-o", "nodiscard"])
+            }
+            (Self::Null, Cache::Writeback | Cache::WritebackKeep) => {
+                programs.mount_cmd("nullfs").arg(dir)
+            }
             (Self::Null, Cache::Through) => {
                 programs.mount_cmd("nullfs").arg(dir).arg("--no-writeback")
             }
             (Self::NullDevice, _) => programs.mount_cmd("nullfs").arg(dir).arg("--device").arg(dev),
+            (Self::Btrfs, Cache::WritebackKeep) => {
+                Cmd::new("mount").args(["-t", "btrfs", "-o", "nodiscard"]).arg(dev).arg(dir)
+            }
             (Self::Ext4 | Self::Xfs | Self::Btrfs, _) => {
                 Cmd::new("mount").args(["-t", self.name()]).arg(dev).arg(dir)
             }

@@ -59,7 +59,7 @@ pub(crate) fn run(
     let seed = seed.unwrap_or(clock);
     for cache in [Cache::Writeback, Cache::Through] {
         let how = match cache {
-            Cache::Writeback => "writeback cache",
+            Cache::Writeback | Cache::WritebackKeep => "writeback cache",
             Cache::Through => "write-through",
         };
         let name = format!("fsx on {}, {how}", on.name());

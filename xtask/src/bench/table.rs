@@ -53,7 +53,8 @@ pub(super) fn markdown(
          transport; for uring also to the null filesystem on a device. Each is on a loop device of {gib} GiB over an allocated file {place}; the null \
          filesystem has none, but where it says so. CPU time is the client's, the daemon's, and that of the kernel \
          workers which bear the loop device's or the write-back's name at the end: for a kernel \
-         filesystem that is a lower bound. ext4 starts with initialized tables.\n\n"
+         filesystem that is a lower bound. ext4 starts with initialized tables, and nobody discards, which \
+         would take the file's memory away.\n\n"
     );
     let is_ours =
         |contestant: &Contestant| matches!(contestant.0, Kind::Sfs | Kind::Null | Kind::NullDevice);
