@@ -60,7 +60,9 @@ impl Methods {
 
 impl Filesystem for Methods {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        let wished = InitFlags::from_bits_truncate(self.0.wished().bits());
+        // Who truncates is told by the user alone, which the kernel then says no more.
+        let wished = self.0.wished() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        let wished = InitFlags::from_bits_truncate(wished.bits());
         let unknown = config.add_capabilities(wished).err().unwrap_or(InitFlags::empty());
         let agreed = wished & !unknown;
         let _ = config.add_capabilities(agreed);
