@@ -137,9 +137,16 @@ impl Volume {
         }
     }
 
-    /// Mounts.
+    /// Mounts, when nobody uses the device: see [`sfs_umount_unused`].
     pub(crate) fn mount(&self, options: &str) -> Mount {
-        let output = sfs_mount(&self.device, &self.dir, options);
+        let mut output = sfs_mount(&self.device, &self.dir, options);
+        wait_until("nobody uses the device", || {
+            let is_used = stderr(&output).contains(": is mounted or in use");
+            if is_used {
+                output = sfs_mount(&self.device, &self.dir, options);
+            }
+            !is_used
+        });
         assert!(output.status.success(), "sfs-mount -o {options}: {}", stderr(&output));
         let daemon = daemon_of(&self.device).expect("the daemon runs");
         Mount { dir: self.dir.clone(), device: self.device.clone(), daemon, is_over: false }
