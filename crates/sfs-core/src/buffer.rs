@@ -186,6 +186,11 @@ impl BlockRef {
         &self.run(1)[0]
     }
 
+    /// Whether both are the same memory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) && self.index == other.index
+    }
+
     /// Whether `next` follows this block in memory, so that both are one part of a request.
     pub(crate) fn precedes(&self, next: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &next.shared) && self.index + 1 == next.index

@@ -365,12 +365,13 @@ impl Meta {
             debug_assert_eq!(run_key(ino, *block), key);
             let old = run.set(*block, Some(*mapping));
             self.note_mapped(old.as_ref(), mapping);
+            // First, or a segment would be empty in between if a forged delta maps what is mapped.
+            self.usage.add(mapping);
             if let Some(old) = old
                 && !mutated(Mutant::DeathUncounted)
             {
                 self.usage.remove(&old, sequence);
             }
-            self.usage.add(mapping);
         }
         let mut value = Vec::new();
         run.encode(&mut value);

@@ -221,8 +221,8 @@ impl Places {
 
     fn free(&mut self, freed: &Freed) {
         let Freed { segment, first, count, .. } = *freed;
-        self.bitmap.clear(segment, first, count);
-        self.free_blocks += u64::from(count);
+        // Of a forged volume two may have owned a block.
+        self.free_blocks += u64::from(self.bitmap.clear(segment, first, count));
         self.scheme.note_free(segment, self.bitmap.free(segment));
     }
 

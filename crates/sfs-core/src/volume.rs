@@ -20,6 +20,8 @@ mod handles;
 mod make;
 mod namespace;
 mod orphans;
+#[cfg(test)]
+mod overwriting;
 mod pacing;
 mod placing;
 mod read;

@@ -57,12 +57,16 @@ impl Bitmap {
         })
     }
 
-    /// Frees `count` blocks from `first` on.
-    pub(crate) fn clear(&mut self, segment: u32, first: u32, count: u32) {
+    /// Frees `count` blocks from `first` on; gives how many of them were taken.
+    pub(crate) fn clear(&mut self, segment: u32, first: u32, count: u32) -> u32 {
         let words = self.range(segment);
+        let mut taken = 0;
         for (index, mask) in masks(first, count) {
-            self.words[words.start + index] &= !mask;
+            let word = &mut self.words[words.start + index];
+            taken += (*word & mask).count_ones();
+            *word &= !mask;
         }
+        taken
     }
 
     fn range(&self, segment: u32) -> Range<usize> {

@@ -23,7 +23,7 @@ impl Volume {
     pub(super) fn find_places(&self) -> Result<()> {
         let places = Places::new(self.superblock.placement, self.superblock.layout);
         let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
-        let mut from = Some(Key::new(crate::format::FIRST_INO, ItemKind::Inode, 0));
+        let mut from = Some(Key::new(1, ItemKind::Inode, 0));
         while let Some(key) = from {
             let (addresses, next) = self.consult(|txn| mapped_from(txn.tree(), key))?;
             self.mark_places(&mut places, &addresses)?;

@@ -13,9 +13,9 @@ use super::Volume;
 use super::policies;
 use crate::buffer::BlockRef;
 use crate::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataPlacement, History, ItemKind, Key, Mapping,
-    MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock, UsageEntry,
-    usage_key,
+    CheckpointRecord, Corruption, CorruptionKind, DataPlacement, FIRST_INO, History, ItemKind, Key,
+    Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock,
+    UsageEntry, usage_key,
 };
 use crate::log::{Append, Batch, FIRST_GROUP_HEAD, Heads, Log, METADATA_HEAD};
 use crate::meta::{Fault, Meta};
@@ -159,8 +159,9 @@ impl Rebuild {
             return Err(Error::NoSpace);
         }
         let mut share = Share { log: 0, data: clean };
+        // Of one file, or each might open a segment of its own.
         let mut place = |moved: &Moved| {
-            let extents = meta.usage.allocate(moved.ino, 1, &mut share, log.next_sequence);
+            let extents = meta.usage.allocate(FIRST_INO, 1, &mut share, log.next_sequence);
             let address = extents[0].address;
             let stream = Stream(FIRST_GROUP_HEAD);
             self.volume.device.write(address, &[std::slice::from_ref(&moved.content)], stream)?;

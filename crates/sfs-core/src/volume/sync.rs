@@ -161,7 +161,12 @@ impl Volume {
             let bytes = (len * BLOCK_SIZE) as u64;
             self.counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
             let mut writing = self.writing.write();
-            (address..address + len as u64).for_each(|at| drop(writing.remove(&at)));
+            for (at, memory) in run {
+                // A later batch that is built already may write the block once more.
+                if writing.get(at).is_some_and(|waiting| waiting.is(memory)) {
+                    writing.remove(at);
+                }
+            }
         }
         if data.is_ordered() && !mutated(Mutant::PlacedUnflushed) {
             // No flush of the log: its chunks are still to come.
