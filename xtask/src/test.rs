@@ -85,7 +85,8 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     });
     for placement in crash::OVERWRITING {
         tally.step(&format!("{placement}: model"), || {
-            let model = ["test", "--package", "sfs-core", "--test", "model"];
+            // Of the workspace, as above.
+            let model = ["test", "--workspace", "--test", "model"];
             cargo::test(cargo(workspace).args(model).env("SFS_PLACEMENT", placement))
         });
         tally.step(&format!("{placement}: crash states"), || {
