@@ -149,6 +149,11 @@ mod tests {
         assert!(!waiting.is_empty());
         assert!(matches!(trouble(&path), Trouble::Silent(_)));
         drop(listener);
-        assert!(matches!(trouble(&path), Trouble::Dead));
+        // A process that a test beside this one forks holds the socket until it executes.
+        let dies = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            matches!(trouble(&path), Trouble::Dead)
+        };
+        assert!((0..1000).any(dies));
     }
 }

@@ -28,7 +28,18 @@ const BYTES_SHORT: u64 = 40_000_000;
 
 /// On a loop device, and on an image file.
 pub(crate) fn run(workspace: &Workspace, on: Subject, long: bool, tally: &mut Tally) {
-    for over_loop in [true, false] {
+    run_over(workspace, on, &[true, false], long, tally);
+}
+
+/// On a loop device or not, each of `places`.
+pub(crate) fn run_over(
+    workspace: &Workspace,
+    on: Subject,
+    places: &[bool],
+    long: bool,
+    tally: &mut Tally,
+) {
+    for &over_loop in places {
         let what = if over_loop { "a loop device" } else { "an image file" };
         let name = format!("programs on {}, {what}", on.name());
         match need(on.kind, over_loop) {

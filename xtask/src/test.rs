@@ -105,9 +105,8 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     for on in [fuser].into_iter().chain(crash::OVERWRITING.map(Subject::placing)) {
         suites(workspace, on, if long { fsx::OPS_LONG } else { fsx::OPS_OTHERS }, tally);
     }
-    for on in [best, fuser] {
-        apps::run(workspace, on, long, tally);
-    }
+    apps::run(workspace, best, long, tally);
+    apps::run_over(workspace, fuser, &[true], long, tally);
 }
 
 /// What others have written to try filesystems with.
