@@ -118,7 +118,8 @@ fn superblock_of_placed_data() {
         created: Timestamp::default(),
     };
     let bytes = superblock.encode();
-    assert_eq!((bytes[16], bytes[180]), (1, 4));
+    assert_eq!((bytes[16], bytes[180]), (2, 4));
+    assert_eq!(superblock.volume(), 0xb7f4_7f18_355c_aefb);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock));
 }
 

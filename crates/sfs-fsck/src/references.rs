@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sfs_core::format::{ItemKind, Key, NodePointer, RUN_BLOCKS, SummaryEntry};
+use sfs_core::format::{ItemKind, Key, NodePointer, RUN_BLOCKS, SegmentState, SummaryEntry};
 use sfs_device::Block;
 
 use crate::bits::Bits;
 use crate::log;
 use crate::progress::{Listener, Stage, tell};
-use crate::usage::decode_run;
+use crate::usage::{Usage, decode_run};
 use crate::view::{View, Visitor};
 use crate::volume::Volume;
 use crate::{Finding, Findings, FsckError};
@@ -193,17 +193,24 @@ fn check_one_by_one(
     found.sort_by_key(|referred| (referred.address, referred.owner == Owner::Node));
     find_shared(&mut found, findings);
     let segment_of = |referred: &Referred| view.volume.layout().segment_of(referred.address);
+    let usage = Usage::read(view, &mut Findings::default());
     for group in found.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
         let Some(segment) = segment_of(&group[0]) else { continue };
-        let is_placed = group.iter().all(|referred| referred.checksum.is_none());
-        let mut known = vec![is_placed; group.len()];
+        let is_placed = |referred: &Referred| referred.checksum.is_none();
+        let all_placed = group.iter().all(is_placed);
+        let says_placed = usage.get(segment).is_some_and(|e| e.state == SegmentState::Placed);
+        // No summary says whose placed blocks are. One of the log beside them is wrong, not they.
+        let mut known: Vec<bool> =
+            group.iter().map(|r| is_placed(r) && (all_placed || says_placed)).collect();
         let compare = |address, entry: &SummaryEntry| {
             let place = group.binary_search_by_key(&address, |referred| referred.address);
-            if let Ok(index) = place {
+            if let Ok(index) = place
+                && !is_placed(&group[index])
+            {
                 known[index] = group[index].hash() == Referred::described(address, entry).hash();
             }
         };
-        if !is_placed {
+        if !all_placed {
             log::walk(view.volume, segment, compare);
         }
         for (referred, _) in group.iter().zip(known).filter(|(_, known)| !known) {

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, CorruptionKind, DataPlacement, Label,
-    Layout, Mapping, MappingRun, NodeHeader, ROOT_INO, SegmentState, Structure, SummaryEntry,
-    Superblock, Timestamp, UsageEntry,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkHeader, ChunkSummary, CorruptionKind,
+    DataPlacement, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO, SegmentState,
+    Structure, SummaryEntry, Superblock, Timestamp, UsageEntry,
 };
 use sfs_core::request::{Caller, Options, WriteMode};
 use sfs_core::{Error, Volume, make, root_directory};
@@ -138,6 +138,10 @@ impl Forge {
 
     /// Changes the mapping of `block` of `ino` to `address`.
     fn remap(&self, ino: u64, block: u32, address: u64) {
+        self.map(ino, block, Mapping::placed(address));
+    }
+
+    fn map(&self, ino: u64, block: u32, mapping: Mapping) {
         let encode = |run: &MappingRun| {
             let mut bytes = Vec::new();
             run.encode(&mut bytes);
@@ -145,7 +149,7 @@ impl Forge {
         };
         let mut run = self.run(ino);
         let old = encode(&run);
-        run.set(block, Some(Mapping::placed(address)));
+        run.set(block, Some(mapping));
         self.replace(&old, &encode(&run));
     }
 
@@ -284,5 +288,59 @@ fn data_that_is_said_to_be_in_the_log_is_given_up() {
     expect_refused(&forge, Structure::Data, CorruptionKind::Dangling);
     let (_, volume) = forge.mend();
     (0..3).for_each(|block| expect_file(&volume, A, block, A as u8));
+    (0..FILE_BLOCKS).for_each(|block| expect_file(&volume, B, block, B as u8));
+}
+
+/// Users know the UUID, where their blocks are, and how a chunk looks. They do not know the volume's number.
+#[test]
+fn what_users_write_is_not_taken_for_a_later_checkpoint() {
+    let forge = Forge::new();
+    let (slot, record) = forge.record();
+    let leaf = forge.leaf();
+    let older = forge.superblock.layout.slots.into_iter().find(|at| *at != slot).expect("two");
+    forge.device.write(older, &[&[Block::ZERO]], Stream::default()).expect("RAM");
+    let before = forge.findings();
+    let told = u64::from_le_bytes(forge.superblock.uuid[..8].try_into().expect("eight bytes"));
+    let address = forge.address(A);
+    let layout = forge.superblock.layout;
+    let segment = layout.segment_of(address).expect("in one");
+    assert_eq!(layout.segment_address(segment), address, "it begins the segment");
+    let lies = |volume: u64| {
+        let mut node = leaf.clone();
+        let header = NodeHeader::verify(&node.0, forge.superblock.volume(), record.root());
+        let header = header.expect("a sound leaf");
+        let checksum = header.seal(&mut node.0, volume, address + 1, record.number + 7);
+        let header = ChunkHeader {
+            volume,
+            sequence: 1 << 40,
+            address,
+            previous: 0,
+            time: 1,
+            head: 0,
+            end: true,
+        };
+        let mut chunk = Block::ZERO;
+        ChunkSummary::encode(&header, &[SummaryEntry::Node { checksum }], &[], &mut chunk.0);
+        // In place, as by a user who writes to the file.
+        forge.device.write(address, &[&[chunk, node]], Stream::default()).expect("RAM");
+        forge.findings()
+    };
+    assert_eq!(lies(told), before);
+    let number = record.number + 7;
+    let misled = lies(forge.superblock.volume());
+    assert!(misled.contains(&Finding::CheckpointLost { number }), "nobody can do this: {misled:?}");
+}
+
+/// A mapping that says it is of the log, in a segment of placed data, is wrong or lost: its neighbours are not.
+#[test]
+fn one_block_of_the_log_does_not_cost_the_others_of_its_segment() {
+    let forge = Forge::new();
+    let address = forge.address(A) + 1;
+    let history = History::default();
+    forge.map(A, 1, Mapping { address, checksum: Some(7), history });
+    let found = forge.findings();
+    assert!(found.contains(&Finding::MappingUnknown { ino: A, block: 1, address }), "{found:?}");
+    let (_, volume) = forge.mend();
+    [0, 2, 3].into_iter().for_each(|block| expect_file(&volume, A, block, A as u8));
     (0..FILE_BLOCKS).for_each(|block| expect_file(&volume, B, block, B as u8));
 }

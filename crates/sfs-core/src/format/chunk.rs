@@ -119,7 +119,7 @@ impl SummaryEntry {
 /// What the header of a chunk says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// First eight bytes of the volume's UUID.
+    /// [`Superblock::volume`](super::Superblock::volume).
     pub volume: u64,
     /// Position in the log; consecutive over all heads.
     pub sequence: u64,

@@ -1,8 +1,10 @@
 //! The superblock: what never changes after `sfs-mkfs`, in two copies.
 
 use std::fmt;
+use std::hash::Hasher as _;
 
 use sfs_device::BLOCK_SIZE;
+use siphasher::sip::SipHasher13;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -12,7 +14,8 @@ use super::{
 };
 
 /// Data may be placed outside the log: an SFS that does not know of it must not touch the volume.
-const FEATURE_PLACED: u64 = 1;
+/// With 1 instead, volumes were told apart by the UUID alone.
+const FEATURE_PLACED: u64 = 2;
 
 const MAGIC: [u8; 8] = *b"SFS-log\n";
 
@@ -201,9 +204,19 @@ const _: () = assert!(size_of::<RawSuperblock>() == RAW_LEN);
 const UNSUMMED: usize = 12;
 
 impl Superblock {
-    /// First eight bytes of the UUID: what every structure of the volume repeats.
+    /// What every structure of the volume repeats. Where users' blocks can begin a segment it is no
+    /// number that they can know, or they could write what looks like a chunk.
     pub fn volume(&self) -> u64 {
-        u64::from_le_bytes(self.uuid[..8].try_into().expect("eight bytes"))
+        match self.placement {
+            DataPlacement::Log => {
+                u64::from_le_bytes(self.uuid[..8].try_into().expect("eight bytes"))
+            }
+            _ => {
+                let mut hasher = SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]);
+                hasher.write(&self.uuid);
+                hasher.finish()
+            }
+        }
     }
 
     /// The block that holds it.
