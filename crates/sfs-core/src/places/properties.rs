@@ -26,7 +26,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0u64..200, prop_oneof![1u32..90, 90u32..600]).prop_map(|(ino, most)| Step::Take { ino, most }),
+        4 => (0u64..200, prop_oneof![1u32..90, 90u32..600])
+            .prop_map(|(ino, most)| Step::Take { ino, most }),
         3 => (0usize..4000, 1usize..70).prop_map(|(nth, count)| Step::Free { nth, count }),
         2 => Just(Step::Flush),
         1 => (0usize..64).prop_map(|nth| Step::Leave { nth }),
@@ -151,7 +152,10 @@ proptest! {
     /// With gaps at the edges of words, where a run goes on or ends.
     #[test]
     fn the_first_free_blocks_are_a_run(
-        taken in prop::collection::vec((0u32..8, prop_oneof![0u32..4, 60u32..64, 0u32..64], 1u32..130), 0..12),
+        taken in prop::collection::vec(
+            (0u32..8, prop_oneof![0u32..4, 60u32..64, 0u32..64], 1u32..130),
+            0..12,
+        ),
         most in prop_oneof![1u32..600, Just(u32::MAX)],
     ) {
         let mut bitmap = Bitmap::new(3, 512);
@@ -222,4 +226,17 @@ fn block_groups_follow_the_inode() {
     assert_eq!(world.free(4), 32);
     world.take(16 * 3, 1, 12);
     assert_eq!(world.free(4), 31, "onward");
+}
+
+/// As on a forged volume, where two mappings lead to one block.
+#[test]
+fn a_block_that_dies_twice_is_free_once() {
+    let mut world = World::new(DataPlacement::GreedySpace, 32);
+    world.take(16, 5, 12);
+    let first = *world.blocks.keys().next().expect("it was taken");
+    for sequence in 1..3 {
+        world.places.free_later(first, sequence);
+        world.places.settle(sequence + 1, |_| true);
+        assert_eq!(world.places.free_blocks(), 28);
+    }
 }

@@ -44,6 +44,9 @@ impl Volume {
         caller: &Caller,
     ) -> Result<Inode> {
         let handle = self.handles.get(ino);
+        if let Some(size) = changes.size {
+            self.admit_size(ino, size)?;
+        }
         let _io = handle.io.write();
         if let Some(size) = changes.size {
             self.set_size(&handle, size)?;

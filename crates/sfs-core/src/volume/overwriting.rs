@@ -2,45 +2,18 @@
 
 use std::sync::Arc;
 
-use sfs_device::{Device, RamDevice};
+use sfs_device::Device;
 
 use super::Volume;
 use super::commit::Request;
-use super::rig::{CALLER, NOW, create, write};
-use crate::Error;
-use crate::format::{Change, DataPlacement, Key, Label, Layout, Superblock, run_key};
+use super::rig::{CALLER, NOW, create, new_placed, put, set_size, write};
+use crate::format::{Change, DataPlacement, Key, run_key};
 use crate::log::{Batch, METADATA_HEAD};
-use crate::request::{AttributeChanges, Options};
+use crate::request::Options;
+use crate::{Error, Result};
 
-const SEGMENTS: u64 = 48;
-
-fn device(placement: DataPlacement, segment_blocks: u64) -> Arc<RamDevice> {
-    let blocks = SEGMENTS * segment_blocks + 100;
-    let superblock = Superblock {
-        uuid: *b"0123456789abcdef",
-        label: Label::NONE,
-        layout: Layout::new(blocks, segment_blocks, 0).expect("it fits"),
-        hash_key: [1, 2],
-        placement,
-        created: NOW,
-    };
-    let device = Arc::new(RamDevice::new(blocks));
-    let root = crate::root_directory(0, 0, NOW);
-    crate::make(device.clone(), &superblock, &root).expect("a volume is made");
-    device
-}
-
-fn open(device: Arc<dyn Device>, options: Options) -> Volume {
-    Volume::open(device, options, NOW).expect("it opens")
-}
-
-fn put(volume: &Volume, ino: u64, block: u64, count: usize, byte: u8) -> crate::Result<()> {
-    volume.write(ino, block * 4096, &vec![byte; count * 4096], Default::default(), &CALLER)
-}
-
-fn set_size(volume: &Volume, ino: u64, size: u64) {
-    let changes = AttributeChanges { size: Some(size), ..AttributeChanges::default() };
-    volume.set_attributes(ino, &changes, &CALLER).expect("a size");
+fn open(device: Arc<dyn Device>) -> Result<Volume> {
+    Volume::open(device, Options::default(), NOW)
 }
 
 fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
@@ -48,10 +21,10 @@ fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
 }
 
 /// A checkpoint that lacks a node builds what has to go ahead of it once more; both batches overwrite one
-/// block where it is. When the first has been written the second still waits: its block is read from the
-/// device, which has the older.
-fn built_twice() -> (Volume, u64) {
-    let volume = open(device(DataPlacement::GreedySpace, 32), Options::default());
+/// block where it is. When the first has been written the second still waits.
+#[test]
+fn a_block_built_twice_is_read_as_it_is() {
+    let (_, volume) = new_placed(DataPlacement::GreedySpace);
     let file = create(&volume, "f");
     write(&volume, file, &[1; 4096]);
     volume.sync_all().expect("RAM");
@@ -66,30 +39,21 @@ fn built_twice() -> (Volume, u64) {
         }
     };
     let (first, second) = (build(2), build(3));
-    assert_eq!(byte(&volume, file, 0), 3);
     volume.write_built(&mut log, &first).expect("RAM");
-    // A write of a part, between the two.
-    volume.write(file, 4000, &[4; 4], Default::default(), &CALLER).expect("a write");
+    assert_eq!(byte(&volume, file, 0), 3, "the device has what is older");
+    volume.write(file, 4000, &[4; 4], Default::default(), &CALLER).expect("a write of a part");
     volume.write_built(&mut log, &second).expect("RAM");
     drop(log);
     volume.sync_all().expect("RAM");
-    (volume, file)
-}
-
-#[test]
-fn a_block_built_twice_is_read_as_it_is() {
-    let (volume, file) = built_twice();
     assert_eq!(byte(&volume, file, 0), 3, "what was written last, after a write of another part");
 }
 
 /// Mappings of an inode below the first are not looked at by the walk that marks what is taken.
-fn with_a_hidden_owner() -> (Arc<RamDevice>, u64, u64) {
-    let device = device(DataPlacement::GreedySpace, 32);
-    let volume = open(device.clone(), Options::default());
-    let (a, b) = (create(&volume, "a"), create(&volume, "b"));
+#[test]
+fn a_block_with_a_hidden_owner_is_refused() {
+    let (device, volume) = new_placed(DataPlacement::GreedySpace);
+    let a = create(&volume, "a");
     put(&volume, a, 0, 40, 1).expect("there is room");
-    volume.sync_all().expect("RAM");
-    put(&volume, b, 0, 24, 2).expect("there is room");
     volume.sync_all().expect("RAM");
     {
         let mut meta = volume.meta.write();
@@ -101,42 +65,15 @@ fn with_a_hidden_owner() -> (Arc<RamDevice>, u64, u64) {
         }
     }
     volume.close().expect("RAM");
-    (device, a, b)
-}
-
-#[test]
-fn a_block_with_a_hidden_owner_is_refused() {
-    let (device, _, _) = with_a_hidden_owner();
-    let refused = Volume::open(device, Options::default(), NOW).err();
+    drop(volume);
+    let refused = open(device).err();
     assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
-}
-
-#[test]
-fn a_block_with_a_hidden_owner_causes_no_panic() {
-    let (device, a, _) = with_a_hidden_owner();
-    let Ok(volume) = Volume::open(device, Options::default(), NOW) else { return };
-    set_size(&volume, 5, 0);
-    volume.sync_all().expect("RAM");
-    let c = create(&volume, "c");
-    put(&volume, c, 0, 1, 3).expect("there is room");
-    volume.sync_all().expect("RAM");
-    set_size(&volume, a, 0);
-    volume.sync_all().expect("RAM");
-    let mut at = 1;
-    while put(&volume, c, at, 1, 3).is_ok() {
-        at += 1;
-        if at % 16 == 0 {
-            volume.sync_all().expect("admitted");
-        }
-    }
-    volume.sync_all().ok();
 }
 
 /// A forged delta maps the only block of a segment where it is, and says that the segment is Clean.
 #[test]
 fn a_forged_map_of_what_is_mapped_causes_no_panic() {
-    let device = device(DataPlacement::GreedySpace, 32);
-    let volume = open(device.clone(), Options::default());
+    let (device, volume) = new_placed(DataPlacement::GreedySpace);
     let f = create(&volume, "f");
     put(&volume, f, 0, 1, 1).expect("there is room");
     volume.sync_all().expect("RAM");
@@ -165,16 +102,18 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
         }
     }
     drop(volume);
-    let refused = Volume::open(device, Options::default(), NOW).err();
+    let refused = open(device).err();
     assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
 }
+
+/// One for each segment.
+const FILES: u64 = 64;
 
 /// A repair moves a block of each of some files: there is room for the tree, however few blocks they are.
 #[test]
 fn what_a_repair_moves_leaves_room_for_the_tree() {
     for placement in DataPlacement::ALL {
-        let device = device(placement, 32);
-        let volume = open(device.clone(), Options::default());
+        let (device, volume) = new_placed(placement);
         volume.close().expect("RAM");
         let superblock = volume.superblock().clone();
         let (record, _) = super::recovery::read_checkpoints(&*device, &superblock).expect("RAM");
@@ -182,14 +121,14 @@ fn what_a_repair_moves_leaves_room_for_the_tree() {
         drop(volume);
         let basis = super::Basis { record, usage, time: 0 };
         let rebuild = super::Rebuild::begin(device, &superblock, &basis).expect("it begins");
-        let moved = (1..=SEGMENTS).map(|no| super::Moved {
+        let moved = (1..=FILES).map(|no| super::Moved {
             ino: no * 16,
             block: 0,
             history: crate::format::History::default(),
             content: sfs_device::Block([1; 4096]),
         });
         rebuild.move_blocks(moved.collect()).expect("there is room");
-        let committed = rebuild.commit(SEGMENTS * 16 + 1);
+        let committed = rebuild.commit(FILES * 16 + 1);
         assert!(committed.is_ok(), "{placement:?}: {committed:?}");
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sfs_device::Device;
+use sfs_device::{Device, RamDevice};
 
 use super::Volume;
-use crate::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
-use crate::request::{Caller, Options};
+use crate::Result;
+use crate::format::{DataPlacement, Label, Layout, ROOT_INO, Superblock, Timestamp};
+use crate::request::{AttributeChanges, Caller, Options};
 
 pub(super) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 pub(super) const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
@@ -16,17 +17,44 @@ pub(super) const BLOCKS: u64 = 2100;
 
 /// A volume is made on `device`, and opened.
 pub(super) fn new_volume(device: Arc<dyn Device>) -> Volume {
+    make(&device, DataPlacement::Log);
+    Volume::open(device, Options::default(), NOW).expect("it opens")
+}
+
+/// The same on a device of its own, its data placed as `placement` says.
+pub(super) fn new_placed(placement: DataPlacement) -> (Arc<RamDevice>, Volume) {
+    let device = Arc::new(RamDevice::new(BLOCKS));
+    let shared: Arc<dyn Device> = device.clone();
+    make(&shared, placement);
+    let volume = Volume::open(shared, Options::default(), NOW).expect("it opens");
+    (device, volume)
+}
+
+fn make(device: &Arc<dyn Device>, placement: DataPlacement) {
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
         layout: Layout::new(BLOCKS, 32, 0).expect("it fits"),
         hash_key: [1, 2],
-        placement: Default::default(),
+        placement,
         created: NOW,
     };
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &superblock, &root).expect("a volume is made");
-    Volume::open(device, Options::default(), NOW).expect("it opens")
+}
+
+/// Fills blocks of a file with a byte.
+pub(super) fn put(volume: &Volume, ino: u64, block: u64, count: usize, byte: u8) -> Result<()> {
+    volume.write(ino, block * 4096, &vec![byte; count * 4096], Default::default(), &CALLER)
+}
+
+pub(super) fn resize(volume: &Volume, ino: u64, size: u64) -> Result<()> {
+    let changes = AttributeChanges { size: Some(size), ..AttributeChanges::default() };
+    volume.set_attributes(ino, &changes, &CALLER).map(drop)
+}
+
+pub(super) fn set_size(volume: &Volume, ino: u64, size: u64) {
+    resize(volume, ino, size).expect("a size");
 }
 
 pub(super) fn create(volume: &Volume, name: &str) -> u64 {

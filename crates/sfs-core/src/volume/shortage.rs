@@ -6,22 +6,15 @@ use sfs_device::RamDevice;
 
 use super::Volume;
 use super::commit::{Progress, Request, Selection};
-use super::rig::{BLOCKS, CALLER, NOW, create, new_volume};
-use crate::format::{INLINE_LEN_MAX, ROOT_INO};
-use crate::request::{AttributeChanges, RenameMode};
+use super::rig::{
+    BLOCKS, CALLER, NOW, create, new_placed, new_volume, put, resize, set_size, write,
+};
+use crate::format::{DataPlacement, INLINE_LEN_MAX, ROOT_INO};
+use crate::request::RenameMode;
 use crate::{Error, Result};
 
 fn some(volume: &Volume, selection: &Selection) -> Result<Progress> {
     volume.commit_some(&mut volume.log.lock(), &Request::of(selection))
-}
-
-fn put(volume: &Volume, ino: u64, block: u64, count: usize, byte: u8) -> Result<()> {
-    volume.write(ino, block * 4096, &vec![byte; count * 4096], Default::default(), &CALLER)
-}
-
-fn set_size(volume: &Volume, ino: u64, size: u64) {
-    let changes = AttributeChanges { size: Some(size), ..AttributeChanges::default() };
-    volume.set_attributes(ino, &changes, &CALLER).expect("a size");
 }
 
 /// A file that was cut has to go with the next delta, but is among those of which so many blocks are
@@ -229,4 +222,34 @@ fn a_small_write_buffer_is_not_run_over() {
         most = most.max(volume.pool.held());
     }
     assert!(most <= 4 << 20, "{most} bytes held by a buffer of 1 MiB");
+}
+
+/// What tree items hold takes blocks when it grows out of them: on a full volume that was not asked for,
+/// and no sync went through any more.
+#[test]
+fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
+    for placement in DataPlacement::ALL {
+        let (_, volume) = new_placed(placement);
+        let small: Vec<u64> = (0..900).map(|no| create(&volume, &format!("f{no}"))).collect();
+        small.iter().for_each(|ino| write(&volume, *ino, &[1; 100]));
+        volume.sync_all().expect("there is room");
+        let large = create(&volume, "large");
+        let full = (0..BLOCKS).find(|block| {
+            let refused = put(&volume, large, *block, 1, 1).is_err();
+            volume.sync_all().expect("admitted");
+            refused
+        });
+        assert!(full.is_some(), "{placement:?}");
+        for (no, ino) in (0u64..).zip(&small) {
+            // By truncating, and by writing beyond the first block.
+            let grown = match no % 2 {
+                0 => resize(&volume, *ino, 5000),
+                _ => put(&volume, *ino, 9, 1, 2),
+            };
+            assert!(grown.is_ok() || matches!(grown, Err(Error::NoSpace)), "{grown:?}");
+        }
+        let synced = volume.sync_all();
+        assert!(synced.is_ok(), "{placement:?}: {synced:?}");
+        assert_eq!(volume.audit().expect("it counts"), [], "{placement:?}");
+    }
 }

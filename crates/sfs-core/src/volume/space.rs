@@ -54,16 +54,17 @@ impl Volume {
     pub(super) fn admit_write(&self, handle: &Handle, offset: u64, end: u64) -> Result<()> {
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        if self.admit(last - first + 1).is_ok() {
+        // One more for what leaves the tree item.
+        if self.admit(last - first + 2).is_ok() {
             return Ok(());
         }
         self.writable()?;
         let inode = self.attributes(handle.ino)?;
-        let inline = inode.size.min(INLINE_LEN_MAX as u64);
-        if inode.flags.contains(InodeFlags::INLINE) && end <= inline {
+        let is_inline = inode.flags.contains(InodeFlags::INLINE);
+        if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
             return Ok(());
         }
-        let mut new_blocks = 0;
+        let mut new_blocks = u64::from(is_inline && first > 0);
         for block in first..=last {
             let block = block as u32;
             if !handle.data().dirty.contains_key(&block) {
@@ -73,6 +74,13 @@ impl Volume {
             }
         }
         if new_blocks == 0 { Ok(()) } else { self.admit(new_blocks) }
+    }
+
+    /// Whether a file may get the length `size`: what its tree item held takes a block beyond that.
+    pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<()> {
+        let inode = self.attributes(ino)?;
+        let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
+        if outgrows { self.admit(1) } else { Ok(()) }
     }
 
     /// Segments that a commit leaves Clean which changes `more` leaves, so that there is always room

@@ -30,6 +30,13 @@ struct Base {
     state: State,
 }
 
+impl Base {
+    /// Whether there is content: a hole that is not written stays one.
+    fn holds_data(&self) -> bool {
+        !matches!(self.state, State::Hole(_))
+    }
+}
+
 /// What tells whether the content of a block is still the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -145,13 +152,12 @@ impl Volume {
         // The tail of the last block becomes visible: it has to be zero, and so be written.
         let partial = partial_blocks(&inode, size, size);
         let bases = self.read_bases(handle, &partial)?;
-        let holds_data = |base: &Base| !matches!(base.state, State::Hole(_));
         let meta = self.meta.read();
         if !has_form_of(&meta, handle.ino, &inode) {
             return Ok(false);
         }
         let mut data = handle.data();
-        for base in bases.iter().filter(|base| holds_data(base)) {
+        for base in bases.iter().filter(|base| base.holds_data()) {
             self.insert_base(&mut data, base, inode.size);
         }
         let times = data.pending.and_then(|pending| pending.times);
@@ -236,7 +242,8 @@ impl Volume {
             return false;
         }
         let mut data = handle.data();
-        for base in bases.iter().filter(|base| !(first..=last).contains(&base.block.into())) {
+        let is_beside = |base: &&Base| !(first..=last).contains(&base.block.into());
+        for base in bases.iter().filter(is_beside).filter(|base| base.holds_data()) {
             self.insert_base(&mut data, base, inode.size);
         }
         for ((block, memory), checksum) in (first..).zip(buffer.share()).zip(checksums) {
