@@ -26,45 +26,48 @@ const BYTES_LONG: u64 = 300_000_000;
 const FILES_SHORT: u64 = 3_000;
 const BYTES_SHORT: u64 = 40_000_000;
 
-/// On a loop device, and on an image file.
-pub(crate) fn run(workspace: &Workspace, on: Subject, long: bool, tally: &mut Tally) {
-    run_over(workspace, on, &[true, false], long, tally);
+/// What a volume is on.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    Loop,
+    Image,
 }
 
-/// On a loop device or not, each of `places`.
-pub(crate) fn run_over(
+/// On a loop device, and on an image file.
+pub(crate) fn run(workspace: &Workspace, on: Subject, long: bool, tally: &mut Tally) {
+    run_on(workspace, on, Place::Loop, long, tally);
+    run_on(workspace, on, Place::Image, long, tally);
+}
+
+pub(crate) fn run_on(
     workspace: &Workspace,
     on: Subject,
-    places: &[bool],
+    place: Place,
     long: bool,
     tally: &mut Tally,
 ) {
-    for &over_loop in places {
-        let what = if over_loop { "a loop device" } else { "an image file" };
-        let name = format!("programs on {}, {what}", on.name());
-        match need(on.kind, over_loop) {
-            Err(reason) => tally.skip(&name, &reason),
-            Ok(()) => tally.step(&name, || try_programs(workspace, on, over_loop, long)),
-        }
+    let what = match place {
+        Place::Loop => "a loop device",
+        Place::Image => "an image file",
+    };
+    let name = format!("programs on {}, {what}", on.name());
+    match need(on.kind, place) {
+        Err(reason) => tally.skip(&name, &reason),
+        Ok(()) => tally.step(&name, || try_programs(workspace, on, place, long)),
     }
 }
 
-fn need(on: Kind, over_loop: bool) -> Result<()> {
+fn need(on: Kind, place: Place) -> Result<()> {
     on.need()?;
     machine::need("git", "git")?;
-    match (over_loop, on) {
-        (true, _) => machine::need_loop(),
-        (false, Kind::Sfs | Kind::Fuse2fs) => Ok(()),
-        (false, _) => bail!("{} is not mounted from an image file", on.name()),
+    match (place, on) {
+        (Place::Loop, _) => machine::need_loop(),
+        (Place::Image, Kind::Sfs | Kind::Fuse2fs) => Ok(()),
+        (Place::Image, _) => bail!("{} is not mounted from an image file", on.name()),
     }
 }
 
-fn try_programs(
-    workspace: &Workspace,
-    on: Subject,
-    over_loop: bool,
-    long: bool,
-) -> Result<Outcome> {
+fn try_programs(workspace: &Workspace, on: Subject, place: Place, long: bool) -> Result<Outcome> {
     let programs = on.build(workspace, Profile::Dev)?;
     let scratch = Scratch::new()?;
     let source = scratch.dir.join("source");
@@ -72,10 +75,9 @@ fn try_programs(
     let census = tree::plant(&source, files, bytes)?;
     println!("source: {census}");
     let image = scratch.dir.join("image");
-    let device = if over_loop {
-        Device::over_loop(&image, DEVICE_LEN)?
-    } else {
-        Device::image(&image, DEVICE_LEN)?
+    let device = match place {
+        Place::Loop => Device::over_loop(&image, DEVICE_LEN)?,
+        Place::Image => Device::image(&image, DEVICE_LEN)?,
     };
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;

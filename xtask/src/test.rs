@@ -106,7 +106,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         suites(workspace, on, if long { fsx::OPS_LONG } else { fsx::OPS_OTHERS }, tally);
     }
     apps::run(workspace, best, long, tally);
-    apps::run_over(workspace, fuser, &[true], long, tally);
+    apps::run_on(workspace, fuser, apps::Place::Loop, long, tally);
 }
 
 /// What others have written to try filesystems with.
