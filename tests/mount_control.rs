@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use harness::{Mount, Random, Volume, can_mount, sfs_ctl_stat, stderr, wait_until};
+use harness::{Mount, Random, Volume, can_mount, copy_program, sfs_ctl_stat, stderr, wait_until};
 use serde_json::Value;
 
 const SIZE: &str = "64M";
@@ -164,7 +164,7 @@ fn mounted_numbers_are_not_for_everybody() {
     assert_eq!(own.mode() & 0o777, 0o600);
     // Where anybody can run it, and may read the device.
     let program = volume.scratch.path().join("sfs-ctl");
-    fs::copy(env!("CARGO_BIN_EXE_sfs-ctl"), &program).expect("a copy");
+    copy_program(env!("CARGO_BIN_EXE_sfs-ctl").as_ref(), &program);
     fs::set_permissions(&volume.device, Permissions::from_mode(0o644)).expect("its mode");
     let ask = |path: &Path| {
         let mut command = Command::new(&program);
@@ -251,7 +251,7 @@ fn mounted_numbers_are_for_the_user_who_mounted() {
         (env!("CARGO_BIN_EXE_sfs-umount"), "sfs-umount"),
         (env!("CARGO_BIN_EXE_sfs-ctl"), "sfs-ctl"),
     ] {
-        fs::copy(program, volume.scratch.path().join(name)).expect("a copy");
+        copy_program(program.as_ref(), &volume.scratch.path().join(name));
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", AS_USER, "sh"]).arg(volume.scratch.path());

@@ -12,7 +12,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, ptr};
 
-use harness::{Random, Volume, can_mount, sfs_ctl_stat, sfs_umount_unused, stderr, transport};
+use harness::{
+    Random, Volume, can_mount, copy_program, sfs_ctl_stat, sfs_umount_unused, stderr, transport,
+};
 
 const SHUTDOWN: libc::Ioctl = 0x8004_587d;
 
@@ -132,6 +134,6 @@ fn scratch_copy(volume: &Volume, own: &Path) -> std::path::PathBuf {
     let dir = volume.scratch.path();
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let copy = dir.join("test");
-    fs::copy(own, &copy).expect("copying");
+    copy_program(own, &copy);
     copy
 }

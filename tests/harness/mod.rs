@@ -282,6 +282,13 @@ pub(crate) fn sfs_ctl_stat(path: &Path, arguments: &[&str]) -> Output {
     command.arg("stat").args(arguments).arg(path).output().expect("sfs-ctl runs")
 }
 
+/// A copy that can be executed at once. Another process writes it: what this one has open for writing,
+/// every process has that a test beside this one forks, and until it has let go the copy is busy.
+pub(crate) fn copy_program(program: &Path, copy: &Path) {
+    let copied = Command::new("cp").args([program, copy]).status().expect("it runs");
+    assert!(copied.success());
+}
+
 /// What a program said.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
