@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use sfs_device::{Access, FileDevice};
@@ -274,6 +275,14 @@ pub(crate) fn sfs_umount_unused(dir: &Path) -> Output {
         !is_used
     });
     output
+}
+
+/// What umount(8) asks of the kernel, in the same way.
+pub(crate) fn unmount_unused(dir: &Path) {
+    wait_until("nobody uses the mount", || match unmount(dir, UnmountFlags::empty()) {
+        Err(Errno::BUSY) => false,
+        unmounted => unmounted.map(|()| true).expect("it is mounted"),
+    });
 }
 
 /// Runs `sfs-ctl stat`.
