@@ -30,9 +30,6 @@ const TRACES: [&str; 6] = [
     "msr-mds_0-first1000w",
 ];
 
-/// Traces of more different blocks than this are warmed up with one volume and measured with two.
-const LARGE: u32 = 1_000_000;
-
 /// Placement, victim selection, and how a buffer is written.
 type Policy = (&'static str, &'static str, Writing);
 
@@ -210,8 +207,6 @@ fn experiment<'a>(
 ) -> Experiment<'a> {
     // A small trace has fewer segments: a head of each group must not be a great part of them.
     let live_segments = source.block_count().map_or(512, |blocks| (blocks / 16).clamp(128, 512));
-    let large = source.block_count().is_some_and(|count| count > LARGE);
-    let (warm_up, measure) = if large { (1.0, 2.0) } else { (3.0, 5.0) };
     Experiment {
         source,
         workload: name.to_owned(),
@@ -230,8 +225,8 @@ fn experiment<'a>(
         placement: placement.to_owned(),
         victims: Some(victims.to_owned()),
         groups: None,
-        warm_up,
-        measure,
+        warm_up: 3.0,
+        measure: 5.0,
         seed: 1,
     }
 }

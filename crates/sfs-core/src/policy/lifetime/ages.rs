@@ -70,10 +70,16 @@ impl Ages {
         match level {
             0 => Some(if cell == 0 { ticks / 2.0 } else { ticks }),
             _ => {
-                let half = (level - 1).min(6);
-                (epoch + 1).is_multiple_of(1 << half).then(|| ticks * f64::from(half).exp2())
+                let epochs = epochs_between(level);
+                (epoch + 1).is_multiple_of(epochs).then(|| ticks * f64::from(epochs))
             }
         }
+    }
+
+    /// Ticks for which what is in `cell` now has been there when `epoch` begins, and that [`Self::stay`]
+    /// has not counted: not little of all where nothing has been so old before.
+    pub(super) fn uncounted(&self, cell: usize, epoch: u32) -> f64 {
+        f64::from(epoch % epochs_between(level(cell))) * f64::from(self.shift).exp2()
     }
 
     /// Mean age at which a cell is entered, in ticks.
@@ -85,6 +91,11 @@ impl Ages {
         };
         epochs * f64::from(self.shift).exp2()
     }
+}
+
+/// Epochs between two looks at the cells of a level.
+fn epochs_between(level: u32) -> u32 {
+    1 << level.saturating_sub(1).min(6)
 }
 
 fn level(cell: usize) -> u32 {

@@ -117,7 +117,8 @@ impl Hazard {
     /// what has lived long will live long.
     fn hazard(&self, cell: usize, row: usize) -> f64 {
         let expected = interval(row, self.size) + self.ages.start(cell);
-        (self.deaths[cell][row] + 1.0) / (self.exposure[cell][row] + expected)
+        let uncounted = self.population[cell][row] * self.ages.uncounted(cell, self.epoch);
+        (self.deaths[cell][row] + 1.0) / (self.exposure[cell][row] + uncounted + expected)
     }
 }
 
@@ -191,7 +192,25 @@ fn mean(hazard: f64, width: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::digest::ONCE;
     use super::*;
+
+    /// The first deaths at an age that nobody had before are not many for the time that went with them.
+    #[test]
+    fn time_at_risk_counts_from_the_first_tick_of_an_age() {
+        let mut hazard = Hazard::new(f64::from(1 << 18), 1.0);
+        let born = History::digested(1, 0, 0);
+        let (count, deaths) = (10_000, 4);
+        (0..count).for_each(|_| hazard.note(None, Some(born), 0));
+        let entered = hazard.ages.time(3 << 12);
+        let now = hazard.ages.time((3 << 12) + 40);
+        (0..deaths).for_each(|_| hazard.note(Some(born), None, now));
+        let cell = hazard.ages.cell(0, now);
+        assert!(cell != hazard.ages.cell(0, entered - 1) && hazard.deaths[cell][ONCE] == 4.0);
+        let expected = f64::from(deaths) / (f64::from(count) * f64::from(now - entered));
+        let found = hazard.hazard(cell, ONCE);
+        assert!((0.5..2.0).contains(&(found / expected)), "{found}, not {expected}");
+    }
 
     #[test]
     fn a_constant_hazard_has_no_memory() {
