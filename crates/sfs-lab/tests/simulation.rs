@@ -105,6 +105,49 @@ fn knowing_the_future_is_best() {
     }
 }
 
+/// Log write amplification at 85%, without a buffer: what docs/lab.md says, with a little room for a seed.
+#[test]
+fn lifetime_moves_no_more_than_it_did() {
+    let of = |workload, placement, victims| {
+        outcome(workload, placement, victims, |experiment| {
+            let space =
+                SpaceRequest { live_segments: 512, segment_blocks: 256, reserve: 0.02, ..SMALL };
+            (experiment.space, experiment.measure) = (space, 5.0);
+        })
+        .amplification_log
+    };
+    for (workload, limit) in [
+        ("uniform", 4.15),
+        ("zipf:0.99", 2.13),
+        ("hotcold:90/10", 2.0),
+        ("shift", 2.74),
+        ("tpcc", 1.82),
+    ] {
+        let found = of(workload, "lifetime", None);
+        assert!(found <= limit, "{workload}: {found}");
+        let sepbit = of(workload, "sepbit", Some("cost-benefit-sqrt"));
+        assert!(workload == "uniform" || found < sepbit, "{workload}: {found}, {sepbit}");
+    }
+}
+
+/// What is written once a round of the volume dies in the order of its writing, the rest sooner.
+#[test]
+fn lifetime_sees_what_comes_once_a_round() {
+    let trace =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/disksim-postmark.csv.zst");
+    if !std::path::Path::new(trace).exists() {
+        return eprintln!("skipped: {trace} is not here");
+    }
+    let of = |placement, victims| {
+        outcome(&format!("trace:{trace}"), placement, Some(victims), |experiment| {
+            experiment.space = SpaceRequest { live_segments: 512, reserve: 0.02, ..SMALL };
+        })
+        .amplification_log
+    };
+    let (lifetime, sepbit) = (of("lifetime", "index"), of("sepbit", "greedy"));
+    assert!(lifetime < 1.06 && lifetime < sepbit, "{lifetime}, {sepbit}");
+}
+
 #[test]
 fn what_waits_for_being_overwritten_is() {
     let of = |writing| {
