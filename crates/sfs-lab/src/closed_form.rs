@@ -72,4 +72,29 @@ mod tests {
         let skewed = known_rates(&[(0.1, 0.9), (0.9, 0.1)], within_reserve);
         assert!((skewed - 1.91).abs() < 0.01, "{skewed}");
     }
+
+    /// The peers' job: 192 Ki blocks, Zipf 0.99, a sync for every 1,024 writes, of which each writes a block
+    /// once. What docs/lab.md says of it.
+    #[test]
+    fn the_peers_job_cannot_be_done_with_one_byte_each() {
+        const BLOCKS: u32 = 192 << 10;
+        const WRITES: f64 = 1024.0;
+        let weight = |rank: u32| f64::from(rank).powf(-0.99);
+        let all: f64 = (1..=BLOCKS).map(weight).sum();
+        // Blocks of about one rate are a class.
+        let class = |rank: u32| (f64::from(rank).log2() * 16.0) as usize;
+        let mut classes = vec![(0.0, 0.0); class(BLOCKS) + 1];
+        for rank in 1..=BLOCKS {
+            let (blocks, writes) = &mut classes[class(rank)];
+            *blocks += 1.0;
+            *writes += -(WRITES * (-weight(rank) / all).ln_1p()).exp_m1();
+        }
+        classes.retain(|(blocks, _)| *blocks > 0.0);
+        let written: f64 = classes.iter().map(|(_, writes)| writes).sum();
+        let coalesced = written / WRITES;
+        assert!((coalesced - 0.65).abs() < 0.02, "{coalesced}");
+        let least = |utilization| 0.649 * known_rates(&classes, utilization);
+        assert!((least(0.751) - 0.98).abs() < 0.01, "{}", least(0.751));
+        assert!((least(0.79) - 1.08).abs() < 0.01, "{}", least(0.79));
+    }
 }
