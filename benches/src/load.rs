@@ -9,9 +9,12 @@ mod counts;
 mod cpu;
 mod data;
 mod names;
+mod perf;
 mod place;
 mod random;
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -52,6 +55,10 @@ pub enum Row {
     Unlink,
     /// Create a file, write 4 KiB, close.
     Create4k,
+    /// Create empty files, four threads, each in a directory of its own.
+    CreateParallel,
+    /// Unlink those, in the same way.
+    UnlinkParallel,
 }
 
 /// How much of each row is done.
@@ -119,13 +126,21 @@ pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<
     prepare(row, place, scale)?;
     place.sync()?;
     let counter = watch.counts.then(|| counts::Counter::begin(&watch.pids)).transpose()?;
+    let profile = watch.profile.as_deref().map(profile).transpose()?;
     let before = watch.read()?;
     let start = Instant::now();
     let done = run(row, place, scale, start + scale.time_max)?;
     let wall = start.elapsed();
     let cpu = watch.read()?.since(&before);
     let counts = counter.map(counts::Counter::end).transpose()?;
+    profile.map(|mut profile| profile.end()).transpose()?;
     Ok(Sample { done, wall, cpu, counts })
+}
+
+/// Samples of all that runs, into `file`.
+fn profile(file: &Path) -> Result<perf::Perf> {
+    const RECORD: [&str; 5] = ["record", "--all-cpus", "--freq", "4000", "--output"];
+    perf::Perf::begin(|_| RECORD.iter().map(OsStr::new).chain([file.as_os_str()]).collect())
 }
 
 fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {
@@ -144,7 +159,11 @@ fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {
             place.sync()?;
             place.forget_names()
         }
-        Row::Rename | Row::Unlink => Ok(()),
+        Row::CreateParallel => {
+            place.empty_directory()?;
+            names::make_directories(place)
+        }
+        Row::Rename | Row::Unlink | Row::UnlinkParallel => Ok(()),
     }
 }
 
@@ -164,5 +183,7 @@ fn run(row: Row, place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
         Row::Rename => names::rename(place, scale, end),
         Row::Unlink => names::unlink(place, end),
         Row::Create4k => names::create(place, scale, 4096, end),
+        Row::CreateParallel => names::create_parallel(place, scale, end),
+        Row::UnlinkParallel => names::unlink_parallel(place, end),
     }
 }

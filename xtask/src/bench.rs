@@ -6,6 +6,7 @@
 
 pub(crate) mod counts;
 pub(crate) mod pacing;
+pub(crate) mod profile;
 mod table;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -42,7 +43,7 @@ const SEED: u64 = 20_120_214;
 const ROUNDS_QUICK: u32 = 3;
 
 /// The rows, as `fuse-load` calls them, and as a reader does.
-pub(crate) const ROWS: [(&str, &str, Unit); 14] = [
+pub(crate) const ROWS: [(&str, &str, Unit); 16] = [
     ("seq-write1m", "sequential write, 1 MiB, fsync at the end", Unit::Bytes),
     ("seq-read1m", "sequential read, 1 MiB, cold", Unit::Bytes),
     ("seq-write4k", "sequential write, 4 KiB, fsync at the end", Unit::Bytes),
@@ -57,6 +58,8 @@ pub(crate) const ROWS: [(&str, &str, Unit); 14] = [
     ("rename", "rename", Unit::Ops),
     ("unlink", "unlink", Unit::Ops),
     ("create4k", "create, write 4 KiB, close", Unit::Ops),
+    ("create-parallel", "create, four threads", Unit::Ops),
+    ("unlink-parallel", "unlink, four threads", Unit::Ops),
 ];
 
 /// What a row is told in.

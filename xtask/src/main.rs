@@ -125,6 +125,8 @@ enum Bench {
     /// What the daemon executes for a call: instructions and system calls, by perf(1); writes
     /// `docs/benchmarks.md`.
     Counts(bench::counts::Options),
+    /// Where the processor time of a call goes, by perf(1); writes `docs/benchmarks.md`.
+    Profile(bench::profile::Options),
     /// How long requests take while the volume is cleaned: yielding to them, and not.
     Pacing(bench::pacing::Options),
 }
@@ -169,6 +171,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Counts(options)) => {
             return bench::counts::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Profile(options)) => {
+            return bench::profile::run(&workspace, &options).map(|()| true);
         }
         Command::Bench(Bench::Pacing(options)) => {
             return bench::pacing::run(&workspace, &options).map(|()| true);

@@ -2,7 +2,7 @@
 //!
 //! The line is: operations, bytes, then nanoseconds of wall time and of the client's, the daemon's
 //! and the kernel workers' CPU time; with `--count` the daemon's own instructions, those of the kernel for
-//! it, and its system calls.
+//! it (or `-`), and its system calls.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -35,6 +35,9 @@ struct Arguments {
     /// Count what the processes of the filesystem execute, by perf(1).
     #[arg(long)]
     count: bool,
+    /// Write to this file where all processors spend the time of the row, by perf(1).
+    #[arg(long, conflicts_with = "count")]
+    profile: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -51,14 +54,16 @@ fn run(arguments: Arguments) -> Result<()> {
     let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
     let place = Place::new(arguments.dir, arguments.device, arguments.seed);
     let (pids, workers) = (arguments.pids, arguments.workers);
-    let watch = Watch { pids, workers, counts: arguments.count };
+    let watch = Watch { pids, workers, counts: arguments.count, profile: arguments.profile };
     let sample = measure(arguments.row, &place, &scale, &watch)?;
     let cpu = sample.cpu;
     let times = [sample.wall, cpu.client, cpu.daemon, cpu.workers].map(|time| time.as_nanos());
     let [wall, client, daemon, workers] = times;
     print!("{} {} {wall} {client} {daemon} {workers}", sample.done.ops, sample.done.bytes);
     if let Some(counts) = sample.counts {
-        print!(" {} {} {}", counts.user, counts.kernel, counts.calls);
+        let number =
+            |count: Option<u64>| count.map_or_else(|| "-".into(), |count| count.to_string());
+        print!(" {} {} {}", number(counts.user), number(counts.kernel), counts.calls);
     }
     println!();
     Ok(())

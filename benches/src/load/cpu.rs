@@ -5,7 +5,7 @@
 //! or the mount's write-back: work that a worker did before it was given another name is not seen,
 //! so for a kernel filesystem the sum is a lower bound.
 
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
@@ -39,6 +39,8 @@ pub struct Watch {
     pub workers: Vec<String>,
     /// Whether what the processes execute is counted.
     pub counts: bool,
+    /// Where it is written what the processors do meanwhile, if it is.
+    pub profile: Option<PathBuf>,
 }
 
 impl Watch {

@@ -3,7 +3,8 @@
 use std::{
     fs::{self, File},
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    thread,
     time::Instant,
 };
 
@@ -12,6 +13,9 @@ use rustix::fs::{AtFlags, lstat, statat};
 use rustix::io::Errno;
 
 use super::{Done, Place, Scale, random::Random};
+
+/// Of the rows that do it in parallel.
+const THREADS: u64 = 4;
 
 pub(super) fn create(place: &Place, scale: &Scale, len: usize, end: Instant) -> Result<Done> {
     let mut bytes = vec![0; len];
@@ -67,8 +71,12 @@ pub(super) fn rename(place: &Place, scale: &Scale, end: Instant) -> Result<Done>
 
 /// Whatever is there, in the directory's order.
 pub(super) fn unlink(place: &Place, end: Instant) -> Result<Done> {
+    remove_all(&place.directory(), end).map(|ops| Done { ops, bytes: 0 })
+}
+
+fn remove_all(directory: &Path, end: Instant) -> Result<u64> {
     let names: Vec<PathBuf> =
-        fs::read_dir(place.directory())?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let mut ops = 0;
     for name in names {
         fs::remove_file(name)?;
@@ -77,7 +85,39 @@ pub(super) fn unlink(place: &Place, end: Instant) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { ops, bytes: 0 })
+    Ok(ops)
+}
+
+/// One for each thread.
+pub(super) fn make_directories(place: &Place) -> Result<()> {
+    (0..THREADS).try_for_each(|no| Ok(fs::create_dir(directory(place, no))?))
+}
+
+/// Each thread creates as many files as one does in the other rows.
+pub(super) fn create_parallel(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
+    parallel(place, |directory| {
+        each(scale, end, |no| {
+            Ok(File::create_new(directory.join(format!("file-{no:06}"))).map(drop)?)
+        })
+    })
+}
+
+pub(super) fn unlink_parallel(place: &Place, end: Instant) -> Result<Done> {
+    parallel(place, |directory| remove_all(directory, end))
+}
+
+fn parallel(place: &Place, work: impl Fn(&Path) -> Result<u64> + Sync) -> Result<Done> {
+    let work = &work;
+    let ops: Result<u64> = thread::scope(|scope| {
+        let spawn = |no| scope.spawn(move || work(&directory(place, no)));
+        let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).sum()
+    });
+    Ok(Done { ops: ops?, bytes: 0 })
+}
+
+fn directory(place: &Place, thread: u64) -> PathBuf {
+    place.directory().join(format!("{thread}"))
 }
 
 fn name(place: &Place, no: u64) -> PathBuf {

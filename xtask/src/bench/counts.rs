@@ -37,8 +37,8 @@ pub(crate) struct Options {
 /// For one call.
 #[derive(Clone, Copy, Default)]
 struct Counts {
-    user: f64,
-    kernel: f64,
+    /// Of itself, and of the kernel; none where the machine does not count them.
+    instructions: Option<(f64, f64)>,
     calls: f64,
 }
 
@@ -72,22 +72,31 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 /// Out of what the load generator prints.
 fn counts(line: &str) -> Option<Counts> {
-    let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
-    let [ops, _, _, _, _, _, user, kernel, calls] = numbers[..] else { return None };
+    let numbers: Vec<Option<u64>> = line.split(' ').map(|number| number.parse().ok()).collect();
+    let [Some(ops @ 1..), _, _, _, _, _, user, kernel, Some(calls)] = numbers[..] else {
+        return None;
+    };
     let each = |count: u64| count as f64 / ops as f64;
-    (ops > 0).then(|| Counts { user: each(user), kernel: each(kernel), calls: each(calls) })
+    let instructions = user.zip(kernel).map(|(user, kernel)| (each(user), each(kernel)));
+    Some(Counts { instructions, calls: each(calls) })
 }
 
 fn median(samples: &[Counts]) -> Counts {
-    let of =
-        |count: fn(&Counts) -> f64| table::median(samples.iter().map(count)).unwrap_or_default();
-    Counts { user: of(|c| c.user), kernel: of(|c| c.kernel), calls: of(|c| c.calls) }
+    let instructions = || samples.iter().filter_map(|counts| counts.instructions);
+    let user = table::median(instructions().map(|(user, _)| user));
+    let kernel = table::median(instructions().map(|(_, kernel)| kernel));
+    let calls = table::median(samples.iter().map(|counts| counts.calls)).unwrap_or_default();
+    Counts { instructions: user.zip(kernel), calls }
 }
 
 fn markdown(columns: &[(Contestant, Vec<Counts>)], rounds: u32) -> String {
+    let cells = columns.iter().flat_map(|(_, rows)| rows);
+    let what = match cells.into_iter().any(|counts| counts.instructions.is_some()) {
+        true => "thousands of its own instructions + of the kernel's for it, and system calls",
+        false => "system calls (the machine does not count instructions)",
+    };
     let mut text = format!(
-        "{}. What the daemon executes for a call, median of {rounds} rounds: thousands of its own \
-         instructions + of the kernel's for it, and system calls.\n\n| |",
+        "{}. What the daemon executes for a call, median of {rounds} rounds: {what}.\n\n| |",
         machine::description()
     );
     columns.iter().for_each(|(contestant, _)| text += &format!(" {} |", contestant.name()));
@@ -97,8 +106,11 @@ fn markdown(columns: &[(Contestant, Vec<Counts>)], rounds: u32) -> String {
     for (no, (_, title, _)) in ROWS.iter().enumerate() {
         let _ = write!(text, "| {title} |");
         for (_, rows) in columns {
-            let Counts { user, kernel, calls } = rows[no];
-            let _ = write!(text, " {:.1} + {:.1}, {calls:.2} |", user / 1e3, kernel / 1e3);
+            let Counts { instructions, calls } = rows[no];
+            if let Some((user, kernel)) = instructions {
+                let _ = write!(text, " {:.1} + {:.1},", user / 1e3, kernel / 1e3);
+            }
+            let _ = write!(text, " {calls:.2} |");
         }
         text += "\n";
     }
@@ -111,9 +123,10 @@ mod tests {
 
     #[test]
     fn counts_are_for_one_call() {
-        let found = counts("10 0 1 2 3 4 50 100 20").expect("nine numbers");
-        assert_eq!((found.user, found.kernel, found.calls), (5.0, 10.0, 2.0));
-        assert!(counts("10 0 1 2 3 4").is_none());
-        assert!(counts("0 0 1 2 3 4 50 100 20").is_none());
+        let of = |line| counts(line).map(|counts| (counts.instructions, counts.calls));
+        assert_eq!(of("10 0 1 2 3 4 50 100 20"), Some((Some((5.0, 10.0)), 2.0)));
+        assert_eq!(of("10 0 1 2 3 4 - - 20"), Some((None, 2.0)));
+        assert_eq!(of("10 0 1 2 3 4"), None);
+        assert_eq!(of("0 0 1 2 3 4 50 100 20"), None);
     }
 }
