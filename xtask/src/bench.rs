@@ -95,6 +95,19 @@ pub(crate) struct Sample {
     pub(crate) cpu: Duration,
 }
 
+impl Sample {
+    /// Out of what the load generator prints.
+    fn read(line: &str) -> Result<Self> {
+        let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
+        let [ops, bytes, wall, client, daemon, workers] = numbers[..] else {
+            bail!("fuse-load said: {line}");
+        };
+        let cpu = Duration::from_nanos(client + daemon + workers);
+        let sample = Self { ops, bytes, wall: Duration::from_nanos(wall), cpu };
+        (ops > 0).then_some(sample).context("nothing was done in time")
+    }
+}
+
 /// A filesystem, and for ours the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contestant(Kind, Option<&'static str>);
@@ -237,13 +250,6 @@ impl Target {
     }
 
     fn measure(&self, load: &PathBuf, row: &str, quick: bool) -> Result<Sample> {
-        let line = self.cmd(load, row, quick).read()?;
-        let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
-        let [ops, bytes, wall, client, daemon, workers] = numbers[..] else {
-            bail!("fuse-load said: {line}");
-        };
-        let cpu = Duration::from_nanos(client + daemon + workers);
-        let sample = Sample { ops, bytes, wall: Duration::from_nanos(wall), cpu };
-        (ops > 0).then_some(sample).context("nothing was done in time")
+        Sample::read(&self.cmd(load, row, quick).read()?)
     }
 }

@@ -90,10 +90,11 @@ fn median(samples: &[Counts]) -> Counts {
 }
 
 fn markdown(columns: &[(Contestant, Vec<Counts>)], rounds: u32) -> String {
-    let cells = columns.iter().flat_map(|(_, rows)| rows);
-    let what = match cells.into_iter().any(|counts| counts.instructions.is_some()) {
-        true => "thousands of its own instructions + of the kernel's for it, and system calls",
-        false => "system calls (the machine does not count instructions)",
+    let mut cells = columns.iter().flat_map(|(_, rows)| rows);
+    let what = if cells.any(|counts| counts.instructions.is_some()) {
+        "thousands of its own instructions + of the kernel's for it, and system calls"
+    } else {
+        "system calls (the machine does not count instructions)"
     };
     let mut text = format!(
         "{}. What the daemon executes for a call, median of {rounds} rounds: {what}.\n\n| |",

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::{Contestant, DEVICE_LEN, Target, table};
+use super::{Contestant, DEVICE_LEN, Sample, Target, table};
 use crate::{
     filesystem::Kind,
     machine::{self, Rings},
@@ -88,9 +88,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut rows = Vec::new();
     for (row, title) in ROWS {
         println!("{title}");
-        let cmd = target.cmd(&load, row, options.quick).arg("--profile").arg(&file);
-        let line = cmd.read()?;
-        rows.push(explain(&line, &file).with_context(|| format!("fuse-load said: {line}"))?);
+        let line = target.cmd(&load, row, options.quick).arg("--profile").arg(&file).read()?;
+        rows.push(explain(&Sample::read(&line)?, &file)?);
     }
     target.mount.unmount()?;
     drop(target.device);
@@ -102,30 +101,27 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table::publish(&workspace.root.join("docs/benchmarks.md"), "profile", &text)
 }
 
-/// `line` is what the load generator printed, `file` what perf recorded meanwhile.
-fn explain(line: &str, file: &Path) -> Result<Row> {
-    let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
-    let [ops, _, wall, client, daemon, workers] = numbers[..] else {
-        anyhow::bail!("not six numbers");
-    };
-    let each = |nanos: u64| Duration::from_nanos(nanos / ops.max(1));
-    let processors = each(client + daemon + workers);
+/// `file` is what perf recorded of it.
+fn explain(sample: &Sample, file: &Path) -> Result<Row> {
+    let each = |time: Duration| time.div_f64(sample.ops as f64);
+    let processors = each(sample.cpu);
     let report = Cmd::new("perf")
         .args(["report", "--stdio", "--quiet", "--no-children", "--field-separator", ";"])
         .args(["--fields", "period,comm,dso,sym", "--input"])
         .arg(file)
         .read()?;
     let mut periods: BTreeMap<Part, f64> = BTreeMap::new();
-    for (part, period) in report.lines().filter_map(sample) {
+    for (part, period) in report.lines().filter_map(period) {
         *periods.entry(part).or_default() += period;
     }
     let all: f64 = periods.values().sum();
+    ensure!(all > 0.0, "perf found nobody running");
     let parts = periods.into_iter().map(|(part, p)| (part, processors.mul_f64(p / all))).collect();
-    Ok(Row { parts, processors, wall: each(wall) })
+    Ok(Row { parts, processors, wall: each(sample.wall) })
 }
 
-/// The part that a line of perf's report is of, and its cycles; none if it has nothing to do with the row.
-fn sample(line: &str) -> Option<(Part, f64)> {
+/// The part that a line of perf's report is of, and its weight; none if it has nothing to do with the row.
+fn period(line: &str) -> Option<(Part, f64)> {
     let mut fields = line.splitn(4, ';').map(str::trim);
     let period = fields.next()?.parse().ok()?;
     let (comm, _, symbol) = (fields.next()?, fields.next()?, fields.next()?);
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn functions_belong_to_parts() {
-        let of = |line: &str| sample(line).map(|(part, period)| (part, period as u64));
+        let of = |line: &str| period(line).map(|(part, period)| (part, period as u64));
         assert_eq!(
             of("120;fuse-load;[kernel.kallsyms];[k] fuse_simple_request"),
             Some((Part::Fuse, 120))
