@@ -65,13 +65,11 @@ impl Ages {
     /// counted now. Cells are looked at twice in their epoch, and every 64 epochs: deaths are told at
     /// once, and the time that goes with them must not come much later.
     pub(super) fn stay(&self, cell: usize, epoch: u32) -> Option<f64> {
-        let level = level(cell);
-        let ticks = f64::from(self.shift).exp2();
-        match level {
-            0 => Some(if cell == 0 { ticks / 2.0 } else { ticks }),
-            _ => {
+        match level(cell) {
+            0 => Some(if cell == 0 { self.ticks() / 2.0 } else { self.ticks() }),
+            level => {
                 let epochs = epochs_between(level);
-                (epoch + 1).is_multiple_of(epochs).then(|| ticks * f64::from(epochs))
+                (epoch + 1).is_multiple_of(epochs).then(|| self.ticks() * f64::from(epochs))
             }
         }
     }
@@ -79,7 +77,7 @@ impl Ages {
     /// Ticks for which what is in `cell` now has been there when `epoch` begins, and that [`Self::stay`]
     /// has not counted: not little of all where nothing has been so old before.
     pub(super) fn uncounted(&self, cell: usize, epoch: u32) -> f64 {
-        f64::from(epoch % epochs_between(level(cell))) * f64::from(self.shift).exp2()
+        f64::from(epoch % epochs_between(level(cell))) * self.ticks()
     }
 
     /// Mean age at which a cell is entered, in ticks.
@@ -89,7 +87,12 @@ impl Ages {
             1..4 => cell as f64 - 0.5,
             _ => f64::from(level(cell)).exp2() * if cell.is_multiple_of(2) { 1.75 } else { 2.5 },
         };
-        epochs * f64::from(self.shift).exp2()
+        epochs * self.ticks()
+    }
+
+    /// Of the shortest epoch.
+    fn ticks(&self) -> f64 {
+        f64::from(self.shift).exp2()
     }
 }
 
