@@ -53,12 +53,12 @@ fn mounted_volumes_are_shut_down() {
     }
     for (flags, is_flushed) in [(0u32, true), (1, true), (2, false)] {
         // A machine that pauses is asked again.
-        assert!((0..20).any(|_| is_shut_down(flags, is_flushed)), "the machine is too busy");
+        assert!((0..20).any(|_| shuts_down_in_time(flags, is_flushed)), "the machine is too busy");
     }
 }
 
-/// Tells whether the machine was quick enough to say anything.
-fn is_shut_down(flags: u32, is_flushed: bool) -> bool {
+/// Shuts a volume down, and looks at what is left; false if the machine paused, so that this says nothing.
+fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
     let volume = Volume::new("64M");
     let mount = volume.mount(LAZY);
     let (first, second) = (mount.dir.join("first"), mount.dir.join("second"));

@@ -106,9 +106,6 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
     assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
 }
 
-/// One for each segment.
-const FILES: u64 = 64;
-
 /// A repair moves a block of each of some files: there is room for the tree, however few blocks they are.
 #[test]
 fn what_a_repair_moves_leaves_room_for_the_tree() {
@@ -121,14 +118,15 @@ fn what_a_repair_moves_leaves_room_for_the_tree() {
         drop(volume);
         let basis = super::Basis { record, usage, time: 0 };
         let rebuild = super::Rebuild::begin(device, &superblock, &basis).expect("it begins");
-        let moved = (1..=FILES).map(|no| super::Moved {
+        let files = u64::from(superblock.layout.segment_count);
+        let moved = (1..=files).map(|no| super::Moved {
             ino: no * 16,
             block: 0,
             history: crate::format::History::default(),
             content: sfs_device::Block([1; 4096]),
         });
         rebuild.move_blocks(moved.collect()).expect("there is room");
-        let committed = rebuild.commit(FILES * 16 + 1);
+        let committed = rebuild.commit(files * 16 + 1);
         assert!(committed.is_ok(), "{placement:?}: {committed:?}");
     }
 }
