@@ -12,11 +12,11 @@ mod shutdown;
 
 use sfs_core::Error;
 use sfs_core::request::ReadBuffer;
-use sfs_fuse::{Answer, Errno, InitFlags, Opened, OpenedFlags, Operation, Request};
+use sfs_fuse::{Answer, Errno, InitFlags, Operation, Request};
 
 use crate::attributes;
 pub(crate) use shell::Shell;
-use shell::{HANDLE, TTL};
+use shell::TTL;
 
 /// Bytes in a write request.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
@@ -58,7 +58,6 @@ impl Shell {
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
-            | InitFlags::ATOMIC_O_TRUNC
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::ALLOW_IDMAP
             | InitFlags::ABORT_ERROR;
@@ -104,13 +103,6 @@ impl Shell {
             Operation::Link { target, name } => self.link(request, *target, name),
             Operation::Create(create) => self.create(request, create),
             Operation::Tmpfile(create) => self.make_unnamed(request, create),
-            Operation::Open { open_flags, kill_privileges } => {
-                self.open(request, *open_flags, *kill_privileges)
-            }
-            Operation::Opendir { .. } => {
-                let flags = OpenedFlags::KEEP_CACHE | OpenedFlags::CACHE_DIR;
-                Ok(Answer::Opened(Opened { handle: HANDLE, flags }))
-            }
             Operation::Release(_) | Operation::Releasedir(_) => Ok(Answer::Done),
             Operation::Read(read) => self.read(node, read),
             Operation::Write(write) => self.write(request, write),
@@ -128,10 +120,13 @@ impl Shell {
             Operation::Removexattr { name } => self.removexattr(request, name),
             Operation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             Operation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
-            // The kernel does not ask again. There is nothing to do at close(2); the kernel checks
-            // permissions and keeps locks; a log has no places to reserve, for which the C library
-            // writes zeros instead; what is copied the kernel takes from its cache, not from flash.
-            Operation::Flush { .. }
+            // The kernel does not ask again. There is nothing to do at open(2) and close(2): the kernel
+            // checks permissions, truncates, keeps locks, and holds the inode; a log has no places to
+            // reserve, for which the C library writes zeros instead; what is copied the kernel takes
+            // from its cache, not from flash.
+            Operation::Open { .. }
+            | Operation::Opendir { .. }
+            | Operation::Flush { .. }
             | Operation::Access { .. }
             | Operation::Getlk(_)
             | Operation::Setlk(_)

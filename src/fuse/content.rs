@@ -5,11 +5,11 @@
 //! Never: keeps state of an open file.
 
 use sfs_core::format::NAME_LEN_MAX;
-use sfs_core::request::{AttributeChanges, Seek, WriteMode};
+use sfs_core::request::{Seek, WriteMode};
 use sfs_device::BLOCK_SIZE;
-use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Request, Statfs, Write};
+use sfs_fuse::{Answer, Read, Request, Statfs, Write};
 
-use super::shell::{HANDLE, Shell, caller};
+use super::shell::{Shell, caller};
 use super::{Bytes, Refusal, Served};
 use crate::options::Sync;
 
@@ -17,25 +17,6 @@ use crate::options::Sync;
 const FILES_FREE: u64 = 1 << 32;
 
 impl Shell {
-    pub(super) fn open(
-        &self,
-        request: &Request<'_>,
-        open_flags: u32,
-        kill_privileges: bool,
-    ) -> Served {
-        if open_flags.cast_signed() & libc::O_TRUNC != 0 {
-            let changes = AttributeChanges {
-                size: Some(0),
-                kill_privileges,
-                keep_times: self.writeback,
-                ..AttributeChanges::default()
-            };
-            self.volume.set_attributes(request.node, &changes, &caller(request))?;
-            self.names_changed(request.node)?;
-        }
-        Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
-    }
-
     pub(super) fn read(&self, ino: u64, read: &Read) -> Served {
         let buffer = self.volume.read(ino, read.offset, read.size as usize)?;
         Ok(Answer::Data(Bytes::Content(buffer)))

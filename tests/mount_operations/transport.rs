@@ -7,8 +7,11 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+use rustix::process::Pid;
 
-use super::harness::{Volume, can_mount, sfs_ctl_stat, stderr, transport, transport_used};
+use super::harness::{
+    Volume, can_mount, daemon_of, sfs_ctl_stat, stderr, transport, transport_used,
+};
 use super::{SIZE, expect_errno, on_volumes};
 
 /// The user "nobody".
@@ -32,6 +35,45 @@ fn mounted_transports_are_named() {
     assert_eq!(numbers["transport"]["name"], transport_used());
     assert!(numbers["transport"]["reason"].is_string());
     mount.unmount();
+}
+
+/// What the kernel holds is opened, read and closed without a word to the daemon.
+#[test]
+fn mounted_files_are_opened_by_the_kernel() {
+    if !can_mount() {
+        return;
+    }
+    const TIMES: u64 = 2000;
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let path = mount.dir.join("file");
+    fs::write(&path, "content").expect("writing");
+    // Without asking for its attributes: every close(2) makes the kernel doubt the number of blocks.
+    let use_it = || {
+        let mut content = [0; 7];
+        File::open(&path).expect("it is there").read_exact_at(&mut content, 0).expect("reading");
+        assert_eq!(&content, b"content");
+        assert_eq!(fs::read_dir(&mount.dir).expect("a directory").count(), 1);
+    };
+    use_it();
+    let daemon = daemon_of(&volume.device).expect("it runs");
+    let before = waits(daemon);
+    (0..TIMES).for_each(|_| use_it());
+    let meanwhile = waits(daemon) - before;
+    assert!(meanwhile < TIMES / 2, "the daemon has waited {meanwhile} times for the next request");
+    mount.unmount();
+}
+
+/// How often the threads of a process have gone to sleep: once for each request, at least.
+fn waits(process: Pid) -> u64 {
+    let tasks =
+        fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("a process");
+    let status = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).ok();
+    let switches = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse::<u64>().ok()).expect("a count")
+    };
+    tasks.flatten().filter_map(status).map(switches).sum()
 }
 
 #[test]

@@ -56,7 +56,6 @@ fn flags(writeback: bool) -> InitFlags {
         | InitFlags::FUSE_HANDLE_KILLPRIV_V2
         | InitFlags::FUSE_DO_READDIRPLUS
         | InitFlags::FUSE_READDIRPLUS_AUTO
-        | InitFlags::FUSE_ATOMIC_O_TRUNC
         | InitFlags::FUSE_CACHE_SYMLINKS;
     flags.set(InitFlags::FUSE_WRITEBACK_CACHE, writeback);
     flags
@@ -201,12 +200,9 @@ impl Filesystem for NullFs {
         done(reply, self.store.rename((parent, name), (newparent, newname)));
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let Ok(node) = self.store.node(ino) else { return reply.error(Errno::ENOENT) };
-        if flags.0 & rustix::fs::OFlags::TRUNC.bits() as i32 != 0 {
-            node.resize(0);
-        }
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+    // The kernel does not ask again.
+    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
     }
 
     fn create(
@@ -299,8 +295,7 @@ impl Filesystem for NullFs {
     }
 
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let flags = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
-        reply.opened(FileHandle(0), flags);
+        reply.error(Errno::ENOSYS);
     }
 
     fn readdir(
