@@ -14,9 +14,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sfs_device::{Access, FileDevice};
 use sfs_fsck::Report;
 use tempfile::TempDir;
@@ -309,15 +310,12 @@ pub(crate) fn is_mounted(dir: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(4) == dir.to_str())
 }
 
-/// Whether a thread of `process` is left: it is the last that lets go of the device.
+/// Whether a thread of `process` is left: it is the last that lets go of the device. A directory of its threads does
+/// not say: who reads it while they end may miss some that have not.
 fn is_alive(process: Pid) -> bool {
-    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())) else {
-        return false;
-    };
-    threads.flatten().any(|thread| {
-        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-    })
+    let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return false };
+    let mut polled = [PollFd::new(&process, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).expect("polling a process") == 0
 }
 
 /// The live process that serves `device`.
