@@ -70,17 +70,17 @@ impl Shell {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
     }
 
-    /// The answer to `request`.
-    pub(crate) fn answer(&self, request: &Request<'_>) -> Outcome {
+    /// The answer to `request`; what is read may be put into `room`, if there is any.
+    pub(crate) fn answer(&self, request: &Request<'_>, room: &mut [u8]) -> Outcome {
         let node = request.node;
-        match self.serve(request) {
+        match self.serve(request, room) {
             Ok(answer) => Ok(answer),
             Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
             Err(Refusal::Errno(code)) => Err(Errno::new(code)),
         }
     }
 
-    fn serve(&self, request: &Request<'_>) -> Served {
+    fn serve(&self, request: &Request<'_>, room: &mut [u8]) -> Served {
         let node = request.node;
         match &request.operation {
             Operation::Lookup { name } => self.lookup(node, name),
@@ -104,7 +104,7 @@ impl Shell {
             Operation::Create(create) => self.create(request, create),
             Operation::Tmpfile(create) => self.make_unnamed(request, create),
             Operation::Release(_) | Operation::Releasedir(_) => Ok(Answer::Done),
-            Operation::Read(read) => self.read(node, read),
+            Operation::Read(read) => self.read(node, read, room),
             Operation::Write(write) => self.write(request, write),
             Operation::Fsync { .. } | Operation::Fsyncdir { .. } => self.sync_file(node),
             Operation::Syncfs => self.sync_all(),

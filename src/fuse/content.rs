@@ -6,7 +6,7 @@
 
 use sfs_core::format::NAME_LEN_MAX;
 use sfs_core::request::{Seek, WriteMode};
-use sfs_device::BLOCK_SIZE;
+use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{Answer, Read, Request, Statfs, Write};
 
 use super::shell::{Shell, caller};
@@ -17,9 +17,14 @@ use crate::options::Sync;
 const FILES_FREE: u64 = 1 << 32;
 
 impl Shell {
-    pub(super) fn read(&self, ino: u64, read: &Read) -> Served {
-        let buffer = self.volume.read(ino, read.offset, read.size as usize)?;
-        Ok(Answer::Data(Bytes::Content(buffer)))
+    pub(super) fn read(&self, ino: u64, read: &Read, room: &mut [u8]) -> Served {
+        let (offset, len) = (read.offset, read.size as usize);
+        let whole = room.get_mut(..len.next_multiple_of(BLOCK_SIZE));
+        let blocks = whole.and_then(Block::in_bytes_mut);
+        match blocks.filter(|_| offset.is_multiple_of(BLOCK_SIZE as u64)) {
+            Some(blocks) => Ok(Answer::Filled(self.volume.read_into(ino, offset, len, blocks)?)),
+            None => Ok(Answer::Data(Bytes::Content(self.volume.read(ino, offset, len)?))),
+        }
     }
 
     pub(super) fn write(&self, request: &Request<'_>, write: &Write<'_>) -> Served {

@@ -43,6 +43,6 @@ impl Serving {
     }
 
     pub(super) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
-        self.session.run(|request| self.shell.answer(request), lost)
+        self.session.run(|request, room| self.shell.answer(request, room), lost)
     }
 }

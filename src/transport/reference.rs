@@ -46,7 +46,7 @@ struct Methods(Shell);
 
 impl Methods {
     fn answer(&self, from: &fuser::Request, node: INodeNo, operation: Operation<'_>) -> Outcome {
-        self.0.answer(&Request {
+        let request = Request {
             unique: from.unique().0,
             node: node.0,
             uid: from.uid(),
@@ -54,7 +54,8 @@ impl Methods {
             pid: from.pid(),
             extensions: Extensions::default(),
             operation,
-        })
+        };
+        self.0.answer(&request, &mut [])
     }
 }
 

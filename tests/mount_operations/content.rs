@@ -130,6 +130,13 @@ fn direct_io(dir: &Path) {
     model[10_000..10_006].copy_from_slice(b"cached");
     direct.read_exact_at(Block::bytes_of_mut(&mut blocks), 0).expect("reading");
     assert!(Block::bytes_of(&blocks) == model);
+    // FUSE asks for no alignment, neither in the file nor in memory.
+    let mut part = [0; 10_001];
+    for (offset, len) in [(1, 1), (4095, 2), (4097, 10_001), (8192, 100), (12_345, 4096)] {
+        direct.read_exact_at(&mut part[..len], offset).expect("reading");
+        assert!(part[..len] == model[offset as usize..][..len], "{len} bytes at {offset}");
+    }
+    assert_eq!(direct.read_at(&mut part, model.len() as u64 - 10).expect("reading"), 10);
     Block::bytes_of_mut(&mut blocks)[..BLOCK].fill(9);
     direct.write_all_at(&Block::bytes_of(&blocks)[..BLOCK], 8192).expect("writing");
     model[8192..8192 + BLOCK].fill(9);

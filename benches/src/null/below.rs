@@ -43,6 +43,20 @@ impl Below {
         Ok(lent)
     }
 
+    /// As [`Below::read`], into `room`; false if the device cannot.
+    pub(super) fn read_into(&self, offset: u64, len: usize, room: &mut [u8]) -> io::Result<bool> {
+        let whole = room.get_mut(..len.next_multiple_of(BLOCK_SIZE));
+        let blocks = whole.and_then(Block::in_bytes_mut);
+        match blocks.filter(|_| offset.is_multiple_of(BLOCK_SIZE as u64)) {
+            Some([]) => Ok(true),
+            Some(blocks) => {
+                let read = self.device.read(self.address(offset), blocks);
+                read.map(|()| true).map_err(io::Error::other)
+            }
+            None => Ok(false),
+        }
+    }
+
     pub(super) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut lent = self.lend(offset, bytes.len());
         let range = lent.range.clone();
@@ -101,6 +115,11 @@ mod tests {
         for offset in [0, 4096, 12_345, 2 << 20] {
             below.write(offset, &bytes).expect("writing");
             assert_eq!(below.read(offset, bytes.len()).expect("reading").as_ref(), bytes);
+            let mut room = Block::zeroed(bytes.len() / BLOCK_SIZE);
+            let room = Block::bytes_of_mut(&mut room);
+            let is_read = below.read_into(offset, bytes.len(), room).expect("reading");
+            assert_eq!(is_read, offset != 12_345);
+            assert!(!is_read || room == bytes);
             assert_eq!(below.read(offset + 7, 5).expect("reading").as_ref(), &bytes[7..12]);
         }
         below.flush().expect("flushing");

@@ -73,8 +73,8 @@ pub(super) fn serve(
     }
     let store = Store::new();
     mounted();
-    let answer = |request: &Request<'_>| match &below {
-        Some(below) => match answer_below(&store, below, request)? {
+    let answer = |request: &Request<'_>, room: &mut [u8]| match &below {
+        Some(below) => match answer_below(&store, below, request, room)? {
             Some(answer) => Ok(answer),
             None => answer(&store, request),
         },
@@ -112,6 +112,7 @@ fn answer_below(
     store: &Store,
     below: &Arc<Below>,
     request: &Request<'_>,
+    room: &mut [u8],
 ) -> Result<Option<Answer<Content>>, Errno> {
     let node = || store.node(INodeNo(request.node)).map_err(errno);
     let failed = |error: io::Error| {
@@ -122,6 +123,9 @@ fn answer_below(
         Operation::Read(read) => {
             let left = node()?.attr().size.saturating_sub(read.offset);
             let len = left.min(read.size.into()) as usize;
+            if below.read_into(read.offset, len, room).map_err(failed)? {
+                return Ok(Some(Answer::Filled(len)));
+            }
             let lent = below.read(read.offset, len).map_err(failed)?;
             Ok(Some(Answer::Data(Content::Read(lent))))
         }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::{BLOCK_SIZE, Block};
 
@@ -31,6 +31,11 @@ impl Block {
     /// The bytes of `blocks`, one after the other, to be changed.
     pub fn bytes_of_mut(blocks: &mut [Block]) -> &mut [u8] {
         blocks.as_mut_bytes()
+    }
+
+    /// The blocks that `bytes` are; `None` if they are not whole ones, or not aligned.
+    pub fn in_bytes_mut(bytes: &mut [u8]) -> Option<&mut [Block]> {
+        <[Block]>::mut_from_bytes(bytes).ok()
     }
 }
 

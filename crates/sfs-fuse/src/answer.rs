@@ -32,6 +32,8 @@ pub enum Answer<B> {
     Opened(Opened),
     /// READ, READLINK, GETXATTR, LISTXATTR: no more bytes than were asked for.
     Data(B),
+    /// READ: so many bytes, which the handler has put to the beginning of the room that it was given.
+    Filled(usize),
     /// GETXATTR, LISTXATTR where only the length was asked for.
     Length(u32),
     /// WRITE, COPY_FILE_RANGE: bytes written.

@@ -33,13 +33,19 @@ impl Buffer {
         Page::several(1 + payload).map(Self)
     }
 
-    fn room(&mut self) -> &mut [u8] {
+    fn memory(&mut self) -> &mut [u8] {
         &mut self.0.as_mut_bytes()[PAGE_SIZE - FIXED_LEN..]
     }
 
-    /// The first `len` bytes of what was read.
-    pub(crate) fn message(&self, len: usize) -> &[u8] {
-        &self.0.as_bytes()[PAGE_SIZE - FIXED_LEN..][..len]
+    /// The first `len` bytes of what was read; and the pages behind them, for what a READ wants, where the
+    /// message does not take more than the first page.
+    pub(crate) fn message(&mut self, len: usize) -> (&[u8], &mut [u8]) {
+        let memory = self.memory();
+        if len > FIXED_LEN {
+            return (&memory[..len], &mut []);
+        }
+        let (front, room) = memory.split_at_mut(FIXED_LEN);
+        (&front[..len], room)
     }
 }
 
@@ -67,7 +73,7 @@ impl Door {
     /// Waits for a message; gives its length, or `None` when nothing is mounted any more.
     pub(crate) fn read(&self, buffer: &mut Buffer) -> io::Result<Option<usize>> {
         loop {
-            match (&self.0).read(buffer.room()) {
+            match (&self.0).read(buffer.memory()) {
                 Ok(0) => return Ok(None),
                 Ok(len) => return Ok(Some(len)),
                 Err(error) => match error.raw_os_error() {
@@ -102,12 +108,22 @@ impl Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::ReadIn;
 
     #[test]
     fn the_data_of_a_write_begins_a_page() {
         let mut buffer = Buffer::new(1).expect("memory");
-        assert!(buffer.room().len() >= FIXED_LEN + MESSAGE_LEN_MIN);
-        let message = buffer.message(FIXED_LEN + 1);
+        assert!(buffer.memory().len() >= FIXED_LEN + MESSAGE_LEN_MIN);
+        let (message, room) = buffer.message(FIXED_LEN + 1);
         assert_eq!(message[FIXED_LEN..].as_ptr().addr() % PAGE_SIZE, 0);
+        assert!(room.is_empty());
+    }
+
+    #[test]
+    fn what_a_read_wants_begins_a_page() {
+        let mut buffer = Buffer::new(1 << 20).expect("memory");
+        let (message, room) = buffer.message(size_of::<InHeader>() + size_of::<ReadIn>());
+        assert_eq!(message.len(), FIXED_LEN);
+        assert_eq!((room.as_ptr().addr() % PAGE_SIZE, room.len()), (0, 1 << 20));
     }
 }

@@ -50,8 +50,9 @@ impl Entry {
         Ok(true)
     }
 
-    /// The request that was fetched.
-    pub(crate) fn message(&mut self) -> Result<&[u8], Malformed> {
+    /// The request that was fetched; and the pages behind it, for what a READ wants, where the request
+    /// does not take more than the first page.
+    pub(crate) fn message(&mut self) -> Result<(&[u8], &mut [u8]), Malformed> {
         assemble(self.ring.memory().as_mut_bytes())
     }
 
@@ -67,10 +68,15 @@ impl Entry {
     pub(crate) fn put(&mut self, message: &mut Message<'_>) -> bool {
         put(self.ring.memory().as_mut_bytes(), message)
     }
+
+    /// Makes an answer of the first `len` bytes of the room, where they are.
+    pub(crate) fn keep(&mut self, unique: u64, len: usize) {
+        keep(self.ring.memory().as_mut_bytes(), unique, len);
+    }
 }
 
-/// Makes one piece of the parts of a request.
-fn assemble(memory: &mut [u8]) -> Result<&[u8], Malformed> {
+/// Makes one piece of the parts of a request, and gives what is left of the memory behind the first page.
+fn assemble(memory: &mut [u8]) -> Result<(&[u8], &mut [u8]), Malformed> {
     let UringHeader { in_out, op_in, payload_sz, .. } = header(memory);
     let (header, _) = InHeader::read_from_prefix(in_out.as_bytes()).expect("it is longer");
     let payload_len = payload_sz as usize;
@@ -78,13 +84,14 @@ fn assemble(memory: &mut [u8]) -> Result<&[u8], Malformed> {
         .checked_sub(size_of::<InHeader>() + payload_len)
         .filter(|len| *len <= FIXED_LEN_MAX)
         .ok_or(Malformed::Length)?;
-    let (front, _) =
+    let (front, behind) =
         memory.split_at_mut_checked(PAGE_SIZE + payload_len).ok_or(Malformed::Length)?;
     let fixed = PAGE_SIZE - fixed_len;
     let start = fixed - size_of::<InHeader>();
     front[start..fixed].copy_from_slice(header.as_bytes());
     front[fixed..PAGE_SIZE].copy_from_slice(&op_in.as_bytes()[..fixed_len]);
-    Ok(&front[start..])
+    let room = if payload_len == 0 { behind } else { &mut [] };
+    Ok((&front[start..], room))
 }
 
 fn put(memory: &mut [u8], message: &mut Message<'_>) -> bool {
@@ -95,10 +102,21 @@ fn put(memory: &mut [u8], message: &mut Message<'_>) -> bool {
     let Some(room) = room.get_mut(..len) else { return false };
     room[..fixed.len()].copy_from_slice(fixed);
     room[fixed.len()..].copy_from_slice(payload);
-    let (ours, _) = UringHeader::mut_from_prefix(front).expect("it is shorter than a page");
+    set_header(front, header, len);
+    true
+}
+
+fn keep(memory: &mut [u8], unique: u64, len: usize) {
+    assert!(len <= memory.len() - PAGE_SIZE, "it is in the room");
+    let header = OutHeader { len: (size_of::<OutHeader>() + len) as u32, error: 0, unique };
+    set_header(memory, header.as_bytes(), len);
+}
+
+/// Writes the header of an answer, with `len` bytes behind it.
+fn set_header(memory: &mut [u8], header: &[u8], len: usize) {
+    let (ours, _) = UringHeader::mut_from_prefix(memory).expect("it is shorter than a page");
     ours.in_out.as_mut_bytes()[..header.len()].copy_from_slice(header);
     ours.payload_sz = len as u32;
-    true
 }
 
 fn header(memory: &[u8]) -> UringHeader {
@@ -143,7 +161,10 @@ mod tests {
             let message = [header.as_bytes(), &arguments].concat();
             let mut memory = memory();
             lend(memory.as_mut_bytes(), &message, split.min(arguments.len()));
-            prop_assert_eq!(assemble(memory.as_mut_bytes()), Ok(&message[..]));
+            let (assembled, room) = assemble(memory.as_mut_bytes()).expect("a request");
+            prop_assert_eq!(assembled, message);
+            let left = if split >= arguments.len() { PAYLOAD_PAGES * PAGE_SIZE } else { 0 };
+            prop_assert_eq!(room.len(), left);
         }
 
         #[test]
@@ -158,7 +179,7 @@ mod tests {
             ours.in_out.as_mut_bytes()[..size_of::<InHeader>()].copy_from_slice(header.as_bytes());
             ours.payload_sz = payload_sz;
             match assemble(bytes) {
-                Ok(message) => prop_assert_eq!(message.len(), len as usize),
+                Ok((message, _)) => prop_assert_eq!(message.len(), len as usize),
                 Err(malformed) => prop_assert_eq!(malformed, Malformed::Length),
             }
         }
@@ -173,7 +194,7 @@ mod tests {
             (Ok(Answer::Written(3)), 0, vec![3, 0, 0, 0, 0, 0, 0, 0]),
             (Err(Errno::new(libc::ENOENT)), -libc::ENOENT, vec![]),
         ] {
-            assert!(put(bytes, &mut Message::reply(42, &outcome)));
+            assert!(put(bytes, &mut Message::reply(42, &outcome, &[])));
             let ours = header(bytes);
             let (out, _) = OutHeader::read_from_prefix(ours.in_out.as_bytes()).expect("a header");
             assert_eq!((out.unique, out.error), (42, error));
@@ -183,10 +204,26 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_in_the_room_is_kept_there() {
+        let mut memory = memory();
+        memory[1].as_mut_bytes().fill(7);
+        let bytes = memory.as_mut_bytes();
+        for len in [0, 5, PAYLOAD_PAGES * PAGE_SIZE] {
+            keep(bytes, 42, len);
+            let ours = header(bytes);
+            let (out, _) = OutHeader::read_from_prefix(ours.in_out.as_bytes()).expect("a header");
+            assert_eq!((out.unique, out.error), (42, 0));
+            assert_eq!(out.len as usize, size_of::<OutHeader>() + len);
+            assert_eq!(ours.payload_sz as usize, len);
+            assert_eq!(bytes[PAGE_SIZE..][..PAGE_SIZE], [7; PAGE_SIZE]);
+        }
+    }
+
+    #[test]
     fn an_answer_that_is_too_long_is_not_put() {
         let mut memory = memory();
         let outcome = Ok(Answer::Data(vec![7; PAYLOAD_PAGES * PAGE_SIZE + 1]));
-        assert!(!put(memory.as_mut_bytes(), &mut Message::reply(42, &outcome)));
+        assert!(!put(memory.as_mut_bytes(), &mut Message::reply(42, &outcome, &[])));
         assert_eq!(memory.as_bytes(), vec![0; (1 + PAYLOAD_PAGES) * PAGE_SIZE]);
     }
 }

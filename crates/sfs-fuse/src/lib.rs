@@ -5,7 +5,7 @@
 //! written is copied by nobody but the kernel.
 //! Never: mounts, keeps an inode, or decides what an operation does.
 //!
-//! A filesystem is one function from a [`Request`] to an [`Answer`]. Who has mounted something,
+//! A filesystem is one function from a [`Request`] to an [`Answer`], with room for what is read. Who has mounted something,
 //! by mount(2) or through `fusermount3`, has a descriptor of `/dev/fuse`; a [`Session`] serves it:
 //!
 //! ```no_run
@@ -15,7 +15,7 @@
 //! use sfs_fuse::{Answer, Attributes, Config, Errno, Operation, Request, Session};
 //!
 //! /// An empty directory.
-//! fn answer(request: &Request<'_>) -> Result<Answer<Vec<u8>>, Errno> {
+//! fn answer(request: &Request<'_>, _room: &mut [u8]) -> Result<Answer<Vec<u8>>, Errno> {
 //!     match request.operation {
 //!         Operation::Getattr { .. } => {
 //!             let root = Attributes { ino: 1, mode: 0o040_755, links: 2, ..Attributes::default() };

@@ -28,13 +28,18 @@ impl<'a> Message<'a> {
         message
     }
 
-    /// The reply to request `unique`.
+    /// The reply to request `unique`, whose handler was given `room`.
+    ///
+    /// # Panics
+    ///
+    /// When the answer is said to be in the room, and longer.
     pub(crate) fn reply<B: AsRef<[u8]>>(
         unique: u64,
         outcome: &'a Result<Answer<B>, Errno>,
+        room: &'a [u8],
     ) -> Self {
         match outcome {
-            Ok(answer) => Self::new(unique, 0).with(answer),
+            Ok(answer) => Self::new(unique, 0).with(answer, room),
             Err(errno) => Self::new(unique, -errno.code()),
         }
     }
@@ -60,7 +65,7 @@ impl<'a> Message<'a> {
         self
     }
 
-    fn with<B: AsRef<[u8]>>(self, answer: &'a Answer<B>) -> Self {
+    fn with<B: AsRef<[u8]>>(self, answer: &'a Answer<B>, room: &'a [u8]) -> Self {
         match answer {
             Answer::Done => self,
             Answer::Entry(entry) => self.with_fixed(&entry.to_wire()),
@@ -73,6 +78,7 @@ impl<'a> Message<'a> {
             }
             Answer::Opened(opened) => self.with_fixed(&opened.to_wire()),
             Answer::Data(data) => self.with_payload(data.as_ref()),
+            Answer::Filled(len) => self.with_payload(&room[..*len]),
             Answer::Length(size) => self.with_fixed(&abi::GetxattrOut { size: *size, padding: 0 }),
             Answer::Written(size) => self.with_fixed(&abi::WriteOut { size: *size, padding: 0 }),
             Answer::Copied(len) => self.with_fixed(&abi::CopyFileRangeOut { bytes_copied: *len }),

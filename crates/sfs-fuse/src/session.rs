@@ -70,6 +70,10 @@ impl Session {
     /// Serves until it is unmounted, from several threads at once. `handler` gives the answer to a
     /// request; what it gives for one that has none is dropped.
     ///
+    /// With a request it is given room, which begins a page and is whole pages: as many as a READ may ask for, none
+    /// where the request takes them. A READ that is answered with [`Answer::Filled`] is copied by nobody but
+    /// the kernel. What is in the room before is undefined.
+    ///
     /// Each ring has a thread, and memory for one request, of which only what a request has needed is
     /// taken. They are twice as many as [`Config::threads`] says, but at least two for each processor, whose
     /// requests go to no others. What has no answer comes through the device file, but for a FORGET of what
@@ -91,7 +95,7 @@ impl Session {
     pub fn run<B, F, L>(self, handler: F, lost: L) -> io::Result<()>
     where
         B: AsRef<[u8]>,
-        F: Fn(&Request<'_>) -> Result<Answer<B>, Errno> + Sync,
+        F: Fn(&Request<'_>, &mut [u8]) -> Result<Answer<B>, Errno> + Sync,
         L: Fn(&io::Error) + Sync,
     {
         let worker = Worker { agreed: &self.agreed, handler: &handler };
@@ -178,12 +182,13 @@ impl<F> Worker<'_, F> {
     fn read<B>(&self, door: &Door) -> io::Result<()>
     where
         B: AsRef<[u8]>,
-        F: Fn(&Request<'_>) -> Outcome<B>,
+        F: Fn(&Request<'_>, &mut [u8]) -> Outcome<B>,
     {
         let mut buffer = Buffer::new(self.agreed.max_write)?;
         while let Some(len) = door.read(&mut buffer)? {
-            if let Some((unique, outcome)) = self.answer(buffer.message(len))? {
-                let sent = door.send(&mut Message::reply(unique, &outcome));
+            let (bytes, room) = buffer.message(len);
+            if let Some((unique, outcome)) = self.answer(bytes, room)? {
+                let sent = door.send(&mut Message::reply(unique, &outcome, room));
                 sent.or_else(|_| door.send(&mut not_taken(unique)))?;
             }
         }
@@ -194,37 +199,44 @@ impl<F> Worker<'_, F> {
     fn exchange<B>(&self, mut entry: Entry) -> io::Result<()>
     where
         B: AsRef<[u8]>,
-        F: Fn(&Request<'_>) -> Outcome<B>,
+        F: Fn(&Request<'_>, &mut [u8]) -> Outcome<B>,
     {
         while entry.fetch()? {
             let answer = match entry.message() {
-                Ok(bytes) => self.answer(bytes)?,
+                Ok((bytes, room)) => self.answer(bytes, room)?,
                 Err(malformed) => return Err(garbage(malformed)),
             };
-            let Some((unique, outcome)) = answer else {
+            match answer {
+                Some((unique, Ok(Answer::Filled(len)))) => entry.keep(unique, len),
+                Some((unique, outcome)) => {
+                    if !entry.put(&mut Message::reply(unique, &outcome, &[])) {
+                        entry.put(&mut not_taken(unique));
+                    }
+                }
                 // A reference that the kernel could not keep: a FORGET for which a ring waits.
-                let unique = entry.unique();
-                entry.put(&mut Message::new(unique, 0));
-                continue;
-            };
-            if !entry.put(&mut Message::reply(unique, &outcome)) {
-                entry.put(&mut not_taken(unique));
+                None => {
+                    let unique = entry.unique();
+                    entry.put(&mut Message::new(unique, 0));
+                }
             }
         }
         Ok(())
     }
 
-    /// The answer to a message, and to whom. `None` if it has none.
-    fn answer<B>(&self, bytes: &[u8]) -> io::Result<Option<(u64, Outcome<B>)>>
+    /// The answer to a message, and to whom. `None` if it has none. What is in `room` is not more.
+    fn answer<B>(&self, bytes: &[u8], room: &mut [u8]) -> io::Result<Option<(u64, Outcome<B>)>>
     where
         B: AsRef<[u8]>,
-        F: Fn(&Request<'_>) -> Outcome<B>,
+        F: Fn(&Request<'_>, &mut [u8]) -> Outcome<B>,
     {
         let request = match Request::decode(bytes, self.agreed.flags) {
             Ok(request) => request,
             Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
         };
-        let outcome = (self.handler)(&request);
+        let outcome = match (self.handler)(&request, room) {
+            Ok(Answer::Filled(len)) if len > room.len() => Err(Errno::new(libc::EIO)),
+            outcome => outcome,
+        };
         // Only the refusal of an interrupt is an answer to it.
         let is_refused_interrupt =
             matches!(request.operation, Operation::Interrupt { .. }) && outcome.is_err();
@@ -259,7 +271,7 @@ fn shake_hands(door: &Door, config: &Config) -> io::Result<(Agreed, Result<Vec<E
     let mut buffer = Buffer::new(0)?;
     loop {
         let len = door.read(&mut buffer)?.ok_or(io::ErrorKind::NotConnected)?;
-        let (header, arguments) = split_header(buffer.message(len)).map_err(garbage)?;
+        let (header, arguments) = split_header(buffer.message(len).0).map_err(garbage)?;
         if header.opcode != opcode::INIT {
             door.send(&mut Message::new(header.unique, -libc::EIO))?;
             continue;

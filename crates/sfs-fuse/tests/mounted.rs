@@ -79,7 +79,7 @@ fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
             eprintln!("it was lost: {error}");
             let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
         };
-        session.run(|request| lister.answer(request), lost)
+        session.run(|request, _| lister.answer(request), lost)
     };
     std::thread::scope(|scope| {
         let serving = scope.spawn(serve);
@@ -110,7 +110,7 @@ fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
             told.fetch_add(1, Ordering::Relaxed);
             let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
         };
-        let handler = |request: &Request<'_>| match request.operation {
+        let handler = |request: &Request<'_>, _: &mut [u8]| match request.operation {
             Operation::Readdirplus(_) => panic!("as it should"),
             _ => lister.answer(request),
         };

@@ -25,6 +25,42 @@ const ATTEMPTS: usize = 8;
 impl Volume {
     /// Up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
     pub fn read(&self, ino: u64, offset: u64, len: usize) -> Result<ReadBuffer> {
+        self.content(ino, offset, len, |handle, len| {
+            let mut buffer = ReadBuffer::new(offset, len, &self.pool);
+            self.fill(handle, first_block(offset), buffer.blocks_mut())?;
+            Ok(buffer)
+        })
+    }
+
+    /// As [`Volume::read`], from a block's beginning on, into `blocks`; gives the number of bytes. What is behind
+    /// them in the last block is undefined.
+    ///
+    /// # Panics
+    ///
+    /// When `offset` does not begin a block, or `blocks` are fewer than `len` bytes.
+    pub fn read_into(
+        &self,
+        ino: u64,
+        offset: u64,
+        len: usize,
+        blocks: &mut [Block],
+    ) -> Result<usize> {
+        assert!(offset.is_multiple_of(BLOCK_SIZE as u64), "{offset} begins no block");
+        self.content(ino, offset, len, |handle, len| {
+            self.fill(handle, first_block(offset), &mut blocks[..len.div_ceil(BLOCK_SIZE)])?;
+            Ok(len)
+        })
+    }
+
+    /// What `take` makes of the bytes that there are from `offset` on, up to `len`; its default for none. The
+    /// file stays as long as it is meanwhile.
+    fn content<T: Default>(
+        &self,
+        ino: u64,
+        offset: u64,
+        len: usize,
+        take: impl FnOnce(&Handle, usize) -> Result<T>,
+    ) -> Result<T> {
         self.pace.note_request();
         let handle = self.handles.get(ino);
         let _io = handle.io.read();
@@ -35,13 +71,7 @@ impl Volume {
             _ => return Err(Error::Invalid),
         }
         let len = len.min(inode.size.saturating_sub(offset).min(usize::MAX as u64) as usize);
-        if len == 0 {
-            return Ok(ReadBuffer::default());
-        }
-        let mut buffer = ReadBuffer::new(offset, len, &self.pool);
-        let first = (offset / BLOCK_SIZE as u64) as u32;
-        self.fill(&handle, first, buffer.blocks_mut())?;
-        Ok(buffer)
+        if len == 0 { Ok(T::default()) } else { take(&handle, len) }
     }
 
     /// The target of a symbolic link.
@@ -152,6 +182,11 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// The block that `offset`, which is in a file, lies in.
+fn first_block(offset: u64) -> u32 {
+    (offset / BLOCK_SIZE as u64) as u32
 }
 
 /// The mappings of `wanted` blocks. Those that have none are filled in right here, from the inline

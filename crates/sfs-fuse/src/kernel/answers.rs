@@ -17,7 +17,7 @@ use crate::time::Time;
 
 /// The bytes of a reply behind its header, which is checked.
 fn reply(outcome: &Result<Answer<Vec<u8>>, Errno>) -> Vec<u8> {
-    let mut message = Message::reply(42, outcome);
+    let mut message = Message::reply(42, outcome, &[]);
     let bytes = message.parts().expect("a length").concat();
     let (header, body) = OutHeader::read_from_prefix(&bytes).expect("a header");
     let error = outcome.as_ref().err().map_or(0, |errno| -errno.code());
@@ -84,7 +84,7 @@ fn take(like: &Answer<Vec<u8>>, from: &mut Arguments<'_>) -> Answer<Vec<u8>> {
         }
         Answer::Statx(..) => statx(&fixed(from)),
         Answer::Opened(_) => Answer::Opened(opened(&fixed(from))),
-        Answer::Data(_) => Answer::Data(from.rest().to_vec()),
+        Answer::Data(_) | Answer::Filled(_) => Answer::Data(from.rest().to_vec()),
         Answer::Length(_) => Answer::Length(fixed::<abi::GetxattrOut>(from).size),
         Answer::Written(_) => Answer::Written(fixed::<abi::WriteOut>(from).size),
         Answer::Copied(_) => Answer::Copied(fixed(from)),

@@ -42,8 +42,14 @@ impl Kernel {
     }
 }
 
-fn answer(request: &Request<'_>) -> Result<Answer<Vec<u8>>, Errno> {
+fn answer(request: &Request<'_>, room: &mut [u8]) -> Result<Answer<Vec<u8>>, Errno> {
     match &request.operation {
+        // Into the room, as far as there is any, or more than that.
+        Operation::Read(read) if read.offset > 0 => {
+            let len = room.len().min(read.size as usize);
+            room[..len].fill(8);
+            Ok(Answer::Filled(read.size as usize))
+        }
         Operation::Read(read) => Ok(Answer::Data(vec![7; read.size as usize])),
         Operation::Write(write) => Ok(Answer::Written(write.data.len() as u32)),
         Operation::Destroy | Operation::Forget { .. } => Ok(Answer::Done),
@@ -79,6 +85,10 @@ fn a_conversation_from_init_to_destroy() {
 
     let read = abi::ReadIn { size: 5000, ..abi::ReadIn::default() };
     assert_eq!(kernel.ask(opcode::READ, read.as_bytes()), (0, vec![7; 5000]));
+    for (size, expected) in [(5000, (0, vec![8; 5000])), (u32::MAX, (-libc::EIO, vec![]))] {
+        let read = abi::ReadIn { offset: 1, size, ..abi::ReadIn::default() };
+        assert_eq!(kernel.ask(opcode::READ, read.as_bytes()), expected);
+    }
     let write = abi::WriteIn { size: 3, ..abi::WriteIn::default() };
     let (error, body) = kernel.ask(opcode::WRITE, &[write.as_bytes(), b"abc"].concat());
     assert_eq!((error, &body[..]), (0, abi::WriteOut { size: 3, padding: 0 }.as_bytes()));
