@@ -58,6 +58,7 @@ impl Shell {
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
+            | InitFlags::ATOMIC_O_TRUNC
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::ALLOW_IDMAP
             | InitFlags::ABORT_ERROR;
@@ -103,6 +104,9 @@ impl Shell {
             Operation::Link { target, name } => self.link(request, *target, name),
             Operation::Create(create) => self.create(request, create),
             Operation::Tmpfile(create) => self.make_unnamed(request, create),
+            Operation::Open { open_flags, kill_privileges } => {
+                self.open(request, *open_flags, *kill_privileges)
+            }
             Operation::Release(_) | Operation::Releasedir(_) => Ok(Answer::Done),
             Operation::Read(read) => self.read(node, read, room),
             Operation::Write(write) => self.write(request, write),
@@ -120,12 +124,11 @@ impl Shell {
             Operation::Removexattr { name } => self.removexattr(request, name),
             Operation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             Operation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
-            // The kernel does not ask again. There is nothing to do at open(2) and close(2): the kernel
-            // checks permissions, truncates, keeps locks, and holds the inode; a log has no places to
-            // reserve, for which the C library writes zeros instead; what is copied the kernel takes
-            // from its cache, not from flash.
-            Operation::Open { .. }
-            | Operation::Opendir { .. }
+            // The kernel does not ask again. There is nothing to do when a directory is opened, or at
+            // close(2); the kernel checks permissions and keeps locks; a log has no places to reserve, for
+            // which the C library writes zeros instead; what is copied the kernel takes from its cache,
+            // not from flash.
+            Operation::Opendir { .. }
             | Operation::Flush { .. }
             | Operation::Access { .. }
             | Operation::Getlk(_)

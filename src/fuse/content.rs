@@ -5,11 +5,11 @@
 //! Never: keeps state of an open file.
 
 use sfs_core::format::NAME_LEN_MAX;
-use sfs_core::request::{Seek, WriteMode};
+use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
-use sfs_fuse::{Answer, Read, Request, Statfs, Write};
+use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Request, Statfs, Write};
 
-use super::shell::{Shell, caller};
+use super::shell::{HANDLE, Shell, caller};
 use super::{Bytes, Refusal, Served};
 use crate::options::Sync;
 
@@ -17,9 +17,28 @@ use crate::options::Sync;
 const FILES_FREE: u64 = 1 << 32;
 
 impl Shell {
+    pub(super) fn open(
+        &self,
+        request: &Request<'_>,
+        open_flags: u32,
+        kill_privileges: bool,
+    ) -> Served {
+        if open_flags.cast_signed() & libc::O_TRUNC != 0 {
+            let changes = AttributeChanges {
+                size: Some(0),
+                kill_privileges,
+                keep_times: self.writeback,
+                ..AttributeChanges::default()
+            };
+            self.volume.set_attributes(request.node, &changes, &caller(request))?;
+            self.names_changed(request.node)?;
+        }
+        Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
+    }
+
     pub(super) fn read(&self, ino: u64, read: &Read, room: &mut [u8]) -> Served {
         let (offset, len) = (read.offset, read.size as usize);
-        let whole = room.get_mut(..len.next_multiple_of(BLOCK_SIZE));
+        let whole = len.checked_next_multiple_of(BLOCK_SIZE).and_then(|len| room.get_mut(..len));
         let blocks = whole.and_then(Block::in_bytes_mut);
         match blocks.filter(|_| offset.is_multiple_of(BLOCK_SIZE as u64)) {
             Some(blocks) => Ok(Answer::Filled(self.volume.read_into(ino, offset, len, blocks)?)),

@@ -37,31 +37,43 @@ fn mounted_transports_are_named() {
     mount.unmount();
 }
 
-/// What the kernel holds is opened, read and closed without a word to the daemon.
+/// A directory that the kernel knows is listed without a word to the daemon.
 #[test]
-fn mounted_files_are_opened_by_the_kernel() {
+fn mounted_directories_are_listed_by_the_kernel() {
     if !can_mount() {
         return;
     }
     const TIMES: u64 = 2000;
     let volume = Volume::new(SIZE);
     let mount = volume.mount("");
-    let path = mount.dir.join("file");
-    fs::write(&path, "content").expect("writing");
-    // Without asking for its attributes: every close(2) makes the kernel doubt the number of blocks.
-    let use_it = || {
-        let mut content = [0; 7];
-        File::open(&path).expect("it is there").read_exact_at(&mut content, 0).expect("reading");
-        assert_eq!(&content, b"content");
-        assert_eq!(fs::read_dir(&mount.dir).expect("a directory").count(), 1);
-    };
-    use_it();
+    fs::write(mount.dir.join("file"), "content").expect("writing");
+    let list = || assert_eq!(fs::read_dir(&mount.dir).expect("a directory").count(), 1);
+    list();
     let daemon = daemon_of(&volume.device).expect("it runs");
     let before = waits(daemon);
-    (0..TIMES).for_each(|_| use_it());
+    (0..TIMES).for_each(|_| list());
     let meanwhile = waits(daemon) - before;
     assert!(meanwhile < TIMES / 2, "the daemon has waited {meanwhile} times for the next request");
     mount.unmount();
+}
+
+/// What the kernel knows of a file must not be written to when nobody will ever store it.
+#[test]
+fn mounted_files_are_not_opened_when_the_daemon_has_died() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let path = mount.dir.join("file");
+    fs::write(&path, "content").expect("writing");
+    assert_eq!(fs::read(&path).expect("reading"), b"content");
+    mount.kill();
+    for options in [File::options().read(true), File::options().append(true)] {
+        let refused = options.open(&path).expect_err("nobody answers").raw_os_error();
+        assert!([Some(libc::ENOTCONN), Some(libc::ECONNABORTED)].contains(&refused), "{refused:?}");
+    }
+    mount.detach();
 }
 
 /// How often the threads of a process have gone to sleep: once for each request, at least.

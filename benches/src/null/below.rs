@@ -45,7 +45,7 @@ impl Below {
 
     /// As [`Below::read`], into `room`; false if the device cannot.
     pub(super) fn read_into(&self, offset: u64, len: usize, room: &mut [u8]) -> io::Result<bool> {
-        let whole = room.get_mut(..len.next_multiple_of(BLOCK_SIZE));
+        let whole = len.checked_next_multiple_of(BLOCK_SIZE).and_then(|len| room.get_mut(..len));
         let blocks = whole.and_then(Block::in_bytes_mut);
         match blocks.filter(|_| offset.is_multiple_of(BLOCK_SIZE as u64)) {
             Some([]) => Ok(true),

@@ -56,6 +56,7 @@ fn flags(writeback: bool) -> InitFlags {
         | InitFlags::FUSE_HANDLE_KILLPRIV_V2
         | InitFlags::FUSE_DO_READDIRPLUS
         | InitFlags::FUSE_READDIRPLUS_AUTO
+        | InitFlags::FUSE_ATOMIC_O_TRUNC
         | InitFlags::FUSE_CACHE_SYMLINKS;
     flags.set(InitFlags::FUSE_WRITEBACK_CACHE, writeback);
     flags
@@ -200,9 +201,12 @@ impl Filesystem for NullFs {
         done(reply, self.store.rename((parent, name), (newparent, newname)));
     }
 
-    // The kernel does not ask again.
-    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.error(Errno::ENOSYS);
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let Ok(node) = self.store.node(ino) else { return reply.error(Errno::ENOENT) };
+        if flags.0 & rustix::fs::OFlags::TRUNC.bits() as i32 != 0 {
+            node.resize(0);
+        }
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
     }
 
     fn create(
@@ -294,6 +298,7 @@ impl Filesystem for NullFs {
         reply.ok();
     }
 
+    // The kernel does not ask again.
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         reply.error(Errno::ENOSYS);
     }

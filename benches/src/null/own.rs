@@ -102,6 +102,7 @@ fn flags(writeback: bool) -> InitFlags {
         | InitFlags::HANDLE_KILLPRIV_V2
         | InitFlags::DO_READDIRPLUS
         | InitFlags::READDIRPLUS_AUTO
+        | InitFlags::ATOMIC_O_TRUNC
         | InitFlags::CACHE_SYMLINKS;
     flags.set(InitFlags::WRITEBACK_CACHE, writeback);
     flags
@@ -160,6 +161,7 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
         let perm = (mode & 0o7777) as u16;
         store.make(parent, OsStr::from_bytes(name), kind, perm, owner).map_err(errno)
     };
+    let opened = |flags| Opened { handle: 0, flags };
     match &request.operation {
         Operation::Lookup { name } => {
             Ok(Answer::Entry(match store.lookup(parent, OsStr::from_bytes(name)) {
@@ -186,8 +188,7 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
         }
         Operation::Create(create) => {
             let node = make(create.name, FileType::RegularFile, create.mode)?;
-            let opened = Opened { handle: 0, flags: OpenedFlags::KEEP_CACHE };
-            Ok(Answer::Created(entry(&node.attr()), opened))
+            Ok(Answer::Created(entry(&node.attr()), opened(OpenedFlags::KEEP_CACHE)))
         }
         Operation::Unlink { name } | Operation::Rmdir { name } => {
             store.remove(parent, OsStr::from_bytes(name)).map_err(errno).map(|()| Answer::Done)
@@ -196,6 +197,12 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
             let from = (parent, OsStr::from_bytes(name));
             let to = (INodeNo(*new_parent), OsStr::from_bytes(new_name));
             store.rename(from, to).map_err(errno).map(|()| Answer::Done)
+        }
+        Operation::Open { open_flags, .. } => {
+            if open_flags & rustix::fs::OFlags::TRUNC.bits() != 0 {
+                node()?.resize(0);
+            }
+            Ok(Answer::Opened(opened(OpenedFlags::KEEP_CACHE)))
         }
         Operation::Read(read) => {
             let data = node()?.data.read_arc();
@@ -227,7 +234,7 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
         | Operation::Fsync { .. }
         | Operation::Fsyncdir { .. }
         | Operation::Destroy => Ok(Answer::Done),
-        // Open and Opendir, too: the kernel does not ask again.
+        // Opendir, too: the kernel does not ask again.
         _ => Err(Errno::NOT_IMPLEMENTED),
     }
 }

@@ -5,8 +5,9 @@
 //! written is copied by nobody but the kernel.
 //! Never: mounts, keeps an inode, or decides what an operation does.
 //!
-//! A filesystem is one function from a [`Request`] to an [`Answer`], with room for what is read. Who has mounted something,
-//! by mount(2) or through `fusermount3`, has a descriptor of `/dev/fuse`; a [`Session`] serves it:
+//! A filesystem is one function from a [`Request`] to an [`Answer`], with room for what is read. Who has
+//! mounted something, by mount(2) or through `fusermount3`, has a descriptor of `/dev/fuse`; a [`Session`]
+//! serves it:
 //!
 //! ```no_run
 //! use std::os::fd::OwnedFd;
