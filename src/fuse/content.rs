@@ -38,9 +38,7 @@ impl Shell {
 
     pub(super) fn read(&self, ino: u64, read: &Read, room: &mut [u8]) -> Served {
         let (offset, len) = (read.offset, read.size as usize);
-        let whole = len.checked_next_multiple_of(BLOCK_SIZE).and_then(|len| room.get_mut(..len));
-        let blocks = whole.and_then(Block::in_bytes_mut);
-        match blocks.filter(|_| offset.is_multiple_of(BLOCK_SIZE as u64)) {
+        match Block::room_for(offset, len, room) {
             Some(blocks) => Ok(Answer::Filled(self.volume.read_into(ino, offset, len, blocks)?)),
             None => Ok(Answer::Data(Bytes::Content(self.volume.read(ino, offset, len)?))),
         }

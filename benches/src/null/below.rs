@@ -45,16 +45,11 @@ impl Below {
 
     /// As [`Below::read`], into `room`; false if the device cannot.
     pub(super) fn read_into(&self, offset: u64, len: usize, room: &mut [u8]) -> io::Result<bool> {
-        let whole = len.checked_next_multiple_of(BLOCK_SIZE).and_then(|len| room.get_mut(..len));
-        let blocks = whole.and_then(Block::in_bytes_mut);
-        match blocks.filter(|_| offset.is_multiple_of(BLOCK_SIZE as u64)) {
-            Some([]) => Ok(true),
-            Some(blocks) => {
-                let read = self.device.read(self.address(offset), blocks);
-                read.map(|()| true).map_err(io::Error::other)
-            }
-            None => Ok(false),
+        let Some(blocks) = Block::room_for(offset, len, room) else { return Ok(false) };
+        if !blocks.is_empty() {
+            self.device.read(self.address(offset), blocks).map_err(io::Error::other)?;
         }
+        Ok(true)
     }
 
     pub(super) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> io::Result<()> {

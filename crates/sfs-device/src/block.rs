@@ -33,9 +33,14 @@ impl Block {
         blocks.as_mut_bytes()
     }
 
-    /// The blocks that `bytes` are; `None` if they are not whole ones, or not aligned.
-    pub fn in_bytes_mut(bytes: &mut [u8]) -> Option<&mut [Block]> {
-        <[Block]>::mut_from_bytes(bytes).ok()
+    /// The blocks at the beginning of `memory` that `len` bytes from `offset` of a file on go to as they are;
+    /// `None` if no block begins there, or the memory is too short or not aligned.
+    pub fn room_for(offset: u64, len: usize, memory: &mut [u8]) -> Option<&mut [Block]> {
+        if !offset.is_multiple_of(BLOCK_SIZE as u64) {
+            return None;
+        }
+        let whole = memory.get_mut(..len.checked_next_multiple_of(BLOCK_SIZE)?)?;
+        <[Block]>::mut_from_bytes(whole).ok()
     }
 }
 
@@ -71,6 +76,33 @@ mod tests {
         assert_eq!(&blocks[..], &[Block::ZERO, Block::ZERO, Block::ZERO]);
         assert_eq!(Block::bytes_of(&blocks).len(), 3 * BLOCK_SIZE);
         assert!(Block::zeroed(0).is_empty());
+    }
+
+    #[test]
+    fn room_is_whole_blocks_at_its_beginning() {
+        let mut memory = Block::zeroed(3);
+        let memory = Block::bytes_of_mut(&mut memory);
+        let room = |offset, len, memory: &mut [u8]| {
+            Block::room_for(offset, len, memory).map(|room| room.len())
+        };
+        assert_eq!(room(0, 0, memory), Some(0));
+        assert_eq!(room(0, 1, memory), Some(1));
+        assert_eq!(room(4096, 4096, memory), Some(1));
+        assert_eq!(room(u64::MAX - 4095, 4097, memory), Some(2));
+        assert_eq!(room(0, 3 * BLOCK_SIZE, memory), Some(3));
+
+        assert_eq!(room(1, 1, memory), None, "no block begins at 1");
+        assert_eq!(room(0, 3 * BLOCK_SIZE + 1, memory), None, "the memory is too short");
+        assert_eq!(room(0, usize::MAX, memory), None, "the length has no whole number of blocks");
+        assert_eq!(
+            room(0, 1, &mut memory[..BLOCK_SIZE - 1]),
+            None,
+            "the block does not end in the memory"
+        );
+        assert_eq!(room(0, 1, &mut memory[8..]), None, "the memory is not aligned");
+
+        Block::room_for(4096, 1, memory).unwrap()[0].0.fill(7);
+        assert_eq!((memory[0], memory[BLOCK_SIZE - 1], memory[BLOCK_SIZE]), (7, 7, 0));
     }
 
     #[test]
