@@ -1,7 +1,7 @@
 //! The descriptor that requests come out of and answers go into.
 //!
 //! Owns: reading and writing whole messages, and what the kernel says instead of one.
-//! Promises: a message is in one piece, and the data of a WRITE begins a page.
+//! Promises: a message is in one piece; the data of a WRITE, and the room for what a READ wants, begins a page.
 //! Never: looks into a message.
 
 use std::fs::{File, OpenOptions};

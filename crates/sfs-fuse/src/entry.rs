@@ -1,7 +1,8 @@
 //! An entry of a ring: one request at a time, and its answer.
 //!
 //! Owns: where the parts of a request and of an answer are in an entry's memory.
-//! Promises: a request is one piece, as from the device file, and the data of a WRITE begins a page.
+//! Promises: a request is one piece, as from the device file; the data of a WRITE, and the room for what a READ
+//! wants, begins a page.
 //! Never: looks into a request.
 
 use zerocopy::{FromBytes, IntoBytes};

@@ -1,8 +1,8 @@
 //! The protocol between Linux and a filesystem in user space, and a transport over `/dev/fuse` and io_uring.
 //!
 //! Owns: the messages, by the kernel's own definitions, and the threads that read and answer them.
-//! Promises: no bytes make it panic, or take more memory than they are long; what is read or
-//! written is copied by nobody but the kernel.
+//! Promises: no bytes make it panic, or take more memory than they are long; what is written, and what is
+//! read into the room that comes with a request, is copied by nobody but the kernel.
 //! Never: mounts, keeps an inode, or decides what an operation does.
 //!
 //! A filesystem is one function from a [`Request`] to an [`Answer`], with room for what is read. Who has

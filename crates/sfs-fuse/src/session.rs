@@ -223,7 +223,8 @@ impl<F> Worker<'_, F> {
         Ok(())
     }
 
-    /// The answer to a message, and to whom. `None` if it has none. What is in `room` is not more.
+    /// The answer to a message, and to whom. `None` if it has none. No answer is longer than the room
+    /// that it is said to be in.
     fn answer<B>(&self, bytes: &[u8], room: &mut [u8]) -> io::Result<Option<(u64, Outcome<B>)>>
     where
         B: AsRef<[u8]>,
