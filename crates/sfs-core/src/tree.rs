@@ -10,10 +10,12 @@ mod inner;
 mod leaf;
 mod node;
 mod residents;
+mod search;
 mod verified;
 mod walk;
 mod write_out;
 
+pub use search::{Item, Range};
 pub use verified::VerifiedNode;
 pub use write_out::WriteOut;
 
@@ -81,44 +83,6 @@ impl Tree {
         Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
     }
 
-    /// The item with the smallest key that is not below `key`.
-    pub fn first_from(&self, key: &Key) -> Result<Option<(Key, &[u8])>, Missing> {
-        let mut at = *key;
-        for _ in 0..self.leaves_max() {
-            let mut next = None;
-            let leaf = self.descend(|node| {
-                let index = node.route(&at);
-                next = (index + 1 < node.len()).then(|| node.key(index + 1)).or(next);
-                index
-            })?;
-            match (leaf.item(leaf.lower_bound(key)), next) {
-                (Some(item), _) => return Ok(Some(item)),
-                (None, Some(next)) => at = next,
-                (None, None) => break,
-            }
-        }
-        Ok(None)
-    }
-
-    /// The item with the largest key that is below `key`.
-    pub fn last_before(&self, key: &Key) -> Result<Option<(Key, &[u8])>, Missing> {
-        let mut at = *key;
-        for _ in 0..self.leaves_max() {
-            let mut previous = None;
-            let leaf = self.descend(|node| {
-                let index = node.route_below(&at);
-                previous = (index > 0).then(|| node.key(index)).or(previous);
-                index
-            })?;
-            match (leaf.lower_bound(key).checked_sub(1), previous) {
-                (Some(index), _) => return Ok(leaf.item(index)),
-                (None, Some(previous)) => at = previous,
-                (None, None) => break,
-            }
-        }
-        Ok(None)
-    }
-
     /// Says whether everything that `put`, `remove` and `get_mut` of `key` need is in memory. If
     /// so, they cannot answer [`Missing`] before the next [`Tree::prune`], [`Tree::evict`] or
     /// [`Tree::insert`], whatever else is put and removed.
@@ -165,12 +129,6 @@ impl Tree {
 
     fn leaf_of(&self, key: &Key) -> Result<&Node, Missing> {
         self.descend(|node| node.route(key))
-    }
-
-    /// Leaves that a search may have to look at: the one of the key, the one beside it, and those
-    /// between them that wait for [`Tree::prune`]. A forged tree does not get more.
-    fn leaves_max(&self) -> usize {
-        self.emptied.len() + 2
     }
 
     /// Goes from the root down to a leaf, by way of the children that `choose` says.

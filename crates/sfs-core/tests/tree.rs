@@ -1,6 +1,7 @@
 //! The tree against an ordered map, over a device that is a map too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -170,14 +171,20 @@ impl Trial {
     }
 
     fn scan(&mut self, from: Key, count: usize) {
-        let mut next = from;
-        for (key, value) in self.model.range(from..).take(count) {
-            let found = |tree: &mut Tree| {
-                Ok(tree.first_from(&next)?.map(|(key, value)| (key, value.to_vec())))
-            };
-            let found = self.flash.run(&mut self.tree, found);
-            assert_eq!(found.as_ref().map(|(key, value)| (key, value)), Some((key, value)));
-            next = key.next();
+        let last = self.model.range(from..).take(count).last().map_or(from, |(key, _)| *key);
+        let (tree, model) = (&mut self.tree, &self.model);
+        let mut scan = |keys: (Bound<Key>, Bound<Key>)| {
+            let found: Vec<(Key, Vec<u8>)> = self.flash.run(tree, |tree| {
+                let owned = |(key, value): (Key, &[u8])| (key, value.to_vec());
+                tree.range(keys).map(|item| item.map(owned)).collect()
+            });
+            let expected = model.range(keys).map(|(key, value)| (*key, value.clone()));
+            assert_eq!(found, expected.collect::<Vec<_>>());
+        };
+        scan((Bound::Included(from), Bound::Included(last)));
+        scan((Bound::Included(from), Bound::Excluded(last)));
+        if from < last {
+            scan((Bound::Excluded(from), Bound::Excluded(last)));
         }
     }
 

@@ -160,20 +160,39 @@ fn run<T>(
     panic!("twenty nodes are not enough for one look into a tree of three levels");
 }
 
+/// What is right above and right below `n`.
+fn search_tree(tree: &mut Tree, blocks: &Blocks, n: u64) -> Vec<(Key, Vec<u8>)> {
+    let key = key(n);
+    let owned = |item: Option<(Key, &[u8])>| item.map(|(key, value)| (key, value.to_vec()));
+    let above = run(tree, blocks, |tree| Ok(owned(tree.first_from(&key)?))).ok().flatten();
+    let below = run(tree, blocks, |tree| Ok(owned(tree.last_before(&key)?))).ok().flatten();
+    assert!(above.as_ref().is_none_or(|(found, _)| *found >= key));
+    assert!(below.as_ref().is_none_or(|(found, _)| *found < key));
+    above.into_iter().chain(below).collect()
+}
+
+/// Who removes what a search finds, and searches again, comes to an end: it can be removed.
+fn found_is_there(tree: &mut Tree, blocks: &Blocks, n: u64) {
+    for (found, value) in search_tree(tree, blocks, n) {
+        let got = run(tree, blocks, |tree| Ok(tree.get(&found)?.map(<[u8]>::to_vec)));
+        assert_eq!(got, Ok(Some(value)), "{found:?}");
+    }
+    let _ = run(tree, blocks, |tree| {
+        let mut last = None;
+        for item in tree.range(key(n)..key(n + 100)).take(200) {
+            let (found, value) = item?;
+            assert!(last.replace(found).is_none_or(|last| last < found));
+            assert_eq!(tree.get(&found)?, Some(value), "{found:?}");
+        }
+        Ok(())
+    });
+}
+
 /// Uses the tree in every way around `n`.
 fn use_tree(tree: &mut Tree, blocks: &Blocks, n: u64, len: usize) {
     let key = key(n);
     let _ = run(tree, blocks, |tree| Ok(tree.get(&key)?.map(<[u8]>::len)));
-    let _ = run(tree, blocks, |tree| {
-        let found = tree.first_from(&key)?.map(|(found, _)| found);
-        assert!(found.is_none_or(|found| found >= key));
-        Ok(())
-    });
-    let _ = run(tree, blocks, |tree| {
-        let found = tree.last_before(&key)?.map(|(found, _)| found);
-        assert!(found.is_none_or(|found| found < key));
-        Ok(())
-    });
+    search_tree(tree, blocks, n);
     let _ = run(tree, blocks, |tree| Ok(tree.get_mut(&key)?.map(|value| value.fill(1))));
     match n % 3 {
         0 => drop(run(tree, blocks, |tree| tree.remove(&key))),
@@ -211,6 +230,8 @@ proptest! {
         let root = forge(&mut blocks, root, &forgeries);
         let mut tree = Tree::open(root.pointer, root.level);
         let mut end = 1_000_000;
+        uses.iter().for_each(|(n, _)| found_is_there(&mut tree, &blocks, *n));
+        (run_start..run_start + 1500).step_by(30).for_each(|n| found_is_there(&mut tree, &blocks, n));
         for (n, len) in &uses {
             use_tree(&mut tree, &blocks, *n, *len);
         }
