@@ -1,5 +1,7 @@
 //! Keys of the tree: (inode, kind, offset), in this order.
 
+use std::ops::RangeInclusive;
+
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -67,6 +69,11 @@ impl Key {
     /// The key of the attributes of `ino`.
     pub fn inode(ino: u64) -> Self {
         Self::new(ino, ItemKind::Inode, 0)
+    }
+
+    /// The keys of all items of a kind that `ino` can have.
+    pub fn all_of(ino: u64, kind: ItemKind) -> RangeInclusive<Self> {
+        Self::new(ino, kind, 0)..=Self::new(ino, kind, u64::MAX)
     }
 
     /// The key right after this one.

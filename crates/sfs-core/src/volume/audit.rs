@@ -55,8 +55,8 @@ impl Volume {
                 sums[segment as usize].live_blocks += 1;
             }
         }
-        let mut from = Key::MIN;
-        while let Some((key, value)) = meta.tree.first_from(&from)? {
+        for item in meta.tree.range(..) {
+            let (key, value) = item?;
             if key.kind == ItemKind::Mapping as u8 {
                 for (_, mapping) in MappingRun::decode(value, &key)?.iter(0) {
                     let Some(segment) = layout.segment_of(mapping.address) else { continue };
@@ -66,7 +66,6 @@ impl Volume {
                     sums.modified_sum += u64::from(mapping.history.modified);
                 }
             }
-            from = key.next();
         }
         Ok(sums)
     }

@@ -6,6 +6,7 @@
 //! Never: changes an inode.
 
 use std::hash::Hasher;
+use std::ops::Bound;
 
 use siphasher::sip::SipHasher13;
 
@@ -104,17 +105,13 @@ pub(crate) fn find(
         return Err(Error::NameTooLong.into());
     }
     let first = hasher.cookie(name);
-    let end = Key::new(directory, ItemKind::Dirent, first + COLLISIONS_MAX);
-    let mut from = Key::new(directory, ItemKind::Dirent, first);
-    while let Some((key, value)) = txn.tree().first_from(&from)? {
-        if key >= end {
-            break;
-        }
+    let key = |cookie| Key::new(directory, ItemKind::Dirent, cookie);
+    for item in txn.tree().range(key(first)..key(first + COLLISIONS_MAX)) {
+        let (key, value) = item?;
         let (ino, kind, found) = decode(value, &key)?;
         if found == name {
             return Ok(Some(Found { ino, kind, cookie: key.offset }));
         }
-        from = key.next();
     }
     Ok(None)
 }
@@ -224,17 +221,13 @@ impl Volume {
         with_attributes: bool,
     ) -> std::result::Result<Vec<Copied>, Fault> {
         let mut copied = Vec::with_capacity(ENTRIES_PER_STEP);
-        let mut from = Key::new(directory, ItemKind::Dirent, cookie).next();
-        let end = Key::new(directory, ItemKind::Dirent, u64::MAX);
-        while copied.len() < ENTRIES_PER_STEP {
-            let Some((key, value)) = txn.tree().first_from(&from)? else { break };
-            if key > end {
-                break;
-            }
+        let key = |cookie| Key::new(directory, ItemKind::Dirent, cookie);
+        let after = (Bound::Excluded(key(cookie)), Bound::Included(key(u64::MAX)));
+        for item in txn.tree().range(after).take(ENTRIES_PER_STEP) {
+            let (key, value) = item?;
             let (ino, kind, name) = decode(value, &key)?;
             let inode = with_attributes.then(|| self.inode_of(txn, ino)).transpose()?;
             copied.push(Copied { ino, kind, name: name.to_vec(), cookie: key.offset, inode });
-            from = key.next();
         }
         Ok(copied)
     }

@@ -173,19 +173,13 @@ fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fa
 /// Deletes the extended attributes and inline content of `ino`, a bounded number of items. It stops
 /// before an attribute: what is left is whole, and the inode still says that it has some.
 fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Step, Fault> {
-    let mut from = Key::new(ino, ItemKind::Xattr, 0);
-    let end = Key::new(ino, ItemKind::Mapping, 0);
-    let mut count = 0;
-    while let Some((key, _)) = txn.tree().first_from(&from)? {
-        if key >= end {
-            break;
-        }
+    let keys = Key::new(ino, ItemKind::Xattr, 0)..Key::new(ino, ItemKind::Mapping, 0);
+    for (count, item) in txn.tree().range(keys).enumerate() {
+        let (key, _) = item?;
         if count >= ITEMS_MAX && xattr::is_beginning(&key) {
             return Ok(Step::More);
         }
         txn.delete(key);
-        from = key.next();
-        count += 1;
     }
     Ok(Step::Done)
 }

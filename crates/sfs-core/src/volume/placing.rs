@@ -68,11 +68,14 @@ impl Volume {
 /// Addresses in the next items from `from` on, and where it goes on.
 fn mapped_from(
     tree: &crate::tree::Tree,
-    mut from: Key,
+    from: Key,
 ) -> std::result::Result<(Vec<u64>, Option<Key>), crate::meta::Fault> {
     let mut addresses = Vec::new();
-    for _ in 0..ITEMS_PER_STEP {
-        let Some((key, value)) = tree.first_from(&from)? else { return Ok((addresses, None)) };
+    for (count, item) in tree.range(from..).enumerate() {
+        let (key, value) = item?;
+        if count == ITEMS_PER_STEP {
+            return Ok((addresses, Some(key)));
+        }
         if key.kind == ItemKind::Mapping as u8 {
             for (_, mapping) in MappingRun::decode(value, &key)?.iter(0) {
                 if mapping.checksum.is_some() {
@@ -82,7 +85,6 @@ fn mapped_from(
                 addresses.push(mapping.address);
             }
         }
-        from = key.next();
     }
-    Ok((addresses, Some(from)))
+    Ok((addresses, None))
 }

@@ -8,7 +8,7 @@ use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
 use super::handles::Handle;
-use crate::format::{FileKind, InodeFlags, MappingRun, RUN_BLOCKS, run_key};
+use crate::format::{FileKind, InodeFlags, ItemKind, Key, MappingRun, RUN_BLOCKS, run_key};
 use crate::request::Seek;
 use crate::{Error, Result};
 
@@ -65,17 +65,14 @@ impl Volume {
     fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
         let dirty = handle.data().dirty.range(block..).next().map(|(block, _)| *block);
         let mapped = self.consult(|txn| {
-            let mut from = run_key(handle.ino, block);
-            while let Some((key, value)) = txn.tree().first_from(&from)? {
-                if key.ino != handle.ino || key.kind != from.kind {
-                    break;
-                }
+            let last = Key::new(handle.ino, ItemKind::Mapping, u64::MAX);
+            for item in txn.tree().range(run_key(handle.ino, block)..=last) {
+                let (key, value) = item?;
                 let run = MappingRun::decode(value, &key)?;
                 let base = super::txn::run_base(&key)?;
                 if let Some((found, _)) = run.iter(base).find(|(found, _)| *found >= block) {
                     return Ok(Some(found));
                 }
-                from = key.next();
             }
             Ok(None)
         })?;

@@ -56,16 +56,13 @@ fn first_key(hasher: &NameHasher, ino: u64, name: &[u8]) -> Key {
 
 /// The key of the first part of attribute `name`, if the attribute exists.
 fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> Step<Option<Key>> {
-    let mut from = first_key(hasher, ino, name);
-    let hash = from.offset >> 32;
-    while let Some((key, bytes)) = txn.tree().first_from(&from)? {
-        if key.ino != ino || key.kind != from.kind || key.offset >> 32 != hash {
-            break;
-        }
-        if key.offset & 0xffff == 0 && decode(bytes, &key)?.name == name {
+    let first = first_key(hasher, ino, name);
+    let last = Key { offset: first.offset | u64::from(u32::MAX), ..first };
+    for item in txn.tree().range(first..=last) {
+        let (key, bytes) = item?;
+        if is_beginning(&key) && decode(bytes, &key)?.name == name {
             return Ok(Some(key));
         }
-        from = key.next();
     }
     Ok(None)
 }
@@ -98,13 +95,9 @@ pub(super) fn delete(
     name: &[u8],
 ) -> Step<bool> {
     let Some(key) = find(txn, hasher, ino, name)? else { return Ok(false) };
-    let mut from = key;
-    while let Some((part, _)) = txn.tree().first_from(&from)? {
-        if part.ino != ino || part.kind != key.kind || part.offset >> 16 != key.offset >> 16 {
-            break;
-        }
-        txn.delete(part);
-        from = part.next();
+    let last = Key { offset: key.offset | u64::from(u16::MAX), ..key };
+    for part in txn.tree().range(key..=last) {
+        txn.delete(part?.0);
     }
     let any_left = has_others(txn, ino, &key)?;
     inode.flags.set(InodeFlags::XATTRS, any_left);
@@ -127,15 +120,10 @@ pub(super) fn delete_if_any(
 
 /// Whether `ino` has attributes beside the one at `gone`.
 fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> Step<bool> {
-    let mut from = Key::new(ino, ItemKind::Xattr, 0);
-    while let Some((key, _)) = txn.tree().first_from(&from)? {
-        if key.ino != ino || key.kind != gone.kind {
-            break;
-        }
-        if key.offset >> 16 != gone.offset >> 16 {
+    for item in txn.tree().range(Key::all_of(ino, ItemKind::Xattr)) {
+        if item?.0.offset >> 16 != gone.offset >> 16 {
             return Ok(true);
         }
-        from = key.next();
     }
     Ok(false)
 }
@@ -177,16 +165,12 @@ impl Volume {
             if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
                 return Ok(names);
             }
-            let mut from = Key::new(ino, ItemKind::Xattr, 0);
-            while let Some((key, bytes)) = txn.tree().first_from(&from)? {
-                if key.ino != ino || key.kind != from.kind {
-                    break;
-                }
-                if key.offset & 0xffff == 0 {
+            for item in txn.tree().range(Key::all_of(ino, ItemKind::Xattr)) {
+                let (key, bytes) = item?;
+                if is_beginning(&key) {
                     names.extend_from_slice(decode(bytes, &key)?.name);
                     names.push(0);
                 }
-                from = key.next();
             }
             Ok(names)
         })
