@@ -37,8 +37,9 @@ pub fn serve(
     threads: Option<usize>,
     below: Option<&Path>,
 ) -> io::Result<()> {
-    let cores = || thread::available_parallelism().map_or(2, usize::from).clamp(2, 16);
-    let threads = threads.unwrap_or_else(cores);
+    let cores = || thread::available_parallelism().map_or(2, usize::from);
+    // With fewer than sfs-mount starts, it would not be its ceiling.
+    let threads = threads.unwrap_or_else(|| cores().clamp(2, 14) + 2);
     let mounted = dir.to_owned();
     if transport != Transport::Fuser {
         let rings = transport == Transport::Uring;

@@ -16,7 +16,7 @@ struct Arguments {
     /// How requests come from the kernel; only root may choose another.
     #[arg(long, default_value = "fuser")]
     transport: Transport,
-    /// Threads that serve.
+    /// Threads that serve; as many as sfs-mount starts if not given.
     #[arg(long)]
     threads: Option<usize>,
     /// Keep what files hold on this device, which is overwritten: what FUSE and a device cost.
@@ -26,7 +26,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // As a daemon's: in the clients' session the scheduler wakes it twice as fast. It may lead one already.
+    // As daemons do: the scheduler shares processors by session. It may lead one already.
     let _ = rustix::process::setsid();
     let Arguments { dir, no_writeback, transport, threads, device } = &arguments;
     match null::serve(dir, *transport, !no_writeback, *threads, device.as_deref()) {
