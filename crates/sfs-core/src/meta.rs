@@ -200,8 +200,7 @@ impl Meta {
     }
 
     /// The delta since the last one, which also says what is in `maps`, and that segments are `released`.
-    /// Deterministic:
-    /// items in the order of their keys.
+    /// Deterministic: items in the order of their keys.
     pub(crate) fn delta(&self, maps: &[Change], released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.next_ino != self.said_ino && !mutated(Mutant::NextInoUnsaid) {
