@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use sfs_core::format::{CheckpointRecord, ChunkSummary, FIRST_INO};
 
+use crate::check::Examined;
 use crate::log;
 use crate::progress::Listener;
 use crate::roll_forward::roll_forward;
@@ -54,6 +55,22 @@ impl Origin {
         let scan = Scan::take(volume, &[], u64::MAX, &BTreeSet::new(), listener)?;
         let (number, found) = scan.best_root().unzip();
         Ok(Self::of_root(number.unwrap_or(1), found, scan.last_sequence))
+    }
+
+    /// No root at all, if segments hold chunks past `end`, where the log that `examined` found ends: to be
+    /// asked only if a checkpoint is missing. Then not a crash has ended it, and as nothing says what is newer
+    /// than what, everything that is found counts.
+    pub(crate) fn past_end(
+        volume: &Volume<'_>,
+        examined: &Examined<'_>,
+        listener: Listener<'_>,
+    ) -> Result<Option<Self>, FsckError> {
+        let end = examined.rolled.next_sequence;
+        let placed = examined.survey.references.placed_segments().collect();
+        let scan = Scan::take(volume, &[], end, &placed, listener)?;
+        let number = scan.best_root().map_or(0, |(number, _)| number).max(examined.record.number);
+        let goes_on = scan.chunks.range(end..).next().is_some();
+        Ok(goes_on.then(|| Self::of_root(number, None, scan.last_sequence)))
     }
 
     fn of_root(number: u64, found: Option<FoundRoot>, last_sequence: u64) -> Self {

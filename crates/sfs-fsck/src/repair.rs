@@ -138,17 +138,24 @@ fn pass(
     let mut findings = Findings::default();
     let volume = Volume::open(&**device, &mut findings)?;
     let origin = Origin::find(&volume, &mut findings, progress)?;
-    let is_lost = origin.as_ref().is_none_or(|origin| !origin.is_whole);
+    let misses_checkpoint = Volume::misses_checkpoint(&findings);
+    let mut is_lost = origin.as_ref().is_none_or(|origin| !origin.is_whole);
     if is_lost && options.preen {
         return Ok(untouched(Report { findings, ..Report::default() }));
     }
     let origin = origin.map_or_else(|| Origin::search(&volume, progress), Ok)?;
-    let root = origin.root;
-    let examined = Examined::examine(&volume, origin, options.data, progress)?;
+    let mut root = origin.root;
+    let mut examined = Examined::examine(&volume, origin, options.data, progress)?;
     let before = examined.report(findings, HashSet::new());
     let is_refused = options.preen && !before.findings.kept().iter().all(Finding::is_safe);
     if before.errors() == 0 || is_refused {
         return Ok(untouched(before));
+    }
+    if (is_lost || misses_checkpoint && !examined.survey.is_complete())
+        && let Some(origin) = Origin::past_end(&volume, &examined, progress)?
+    {
+        (root, is_lost) = (origin.root, true);
+        examined = Examined::examine(&volume, origin, options.data, progress)?;
     }
     let errors = before.findings.kept().iter().filter(|finding| finding.is_error());
     let (of_superblock, others): (Vec<&Finding>, Vec<&Finding>) =

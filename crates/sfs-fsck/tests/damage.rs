@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::format::ROOT_INO;
+use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ROOT_INO};
 use sfs_core::request::Options;
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 use sfs_fsck::{FsckError, Loss, Repair, Repaired, repair};
 
-use used::{BLOCKS, NOW, Random, Tree, number, tree, used, write_more};
+use used::{BLOCKS, NOW, Random, Tree, layout, number, tree, used, used_for, write_more};
 
 fn block(device: &RamDevice, at: u64) -> Box<[Block]> {
     let mut block = Block::zeroed(1);
@@ -118,4 +118,52 @@ fn random_damage_is_repaired_and_named() {
             }
         }
     }
+}
+
+/// How many files of `original` a repair of `device` keeps, by their names or in `/lost+found`.
+fn kept(device: RamDevice, original: &Tree) -> usize {
+    let device = Arc::new(device);
+    let repaired = run(&device).expect("a repair");
+    let left = repaired.after.as_ref().unwrap_or(&repaired.before);
+    assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
+    let now = tree(device);
+    let found: BTreeMap<u64, &Vec<u8>> =
+        now.values().map(|(ino, _, bytes)| (*ino, bytes)).collect();
+    original.values().filter(|(ino, _, bytes)| found.get(ino) == Some(&bytes)).count()
+}
+
+/// With the newest checkpoint, its tree, and the beginning of the log gone, the older checkpoint leads
+/// nowhere: it must not keep a repair from what segments hold.
+#[test]
+fn an_older_checkpoint_does_no_harm() {
+    let (base, layout) = (used_for(1, true).0, layout());
+    let original = tree(Arc::new(base.snapshot()));
+    assert!(original.len() > 300);
+    let wipe = |device: &RamDevice, at: u64, count: u64| {
+        device.write(at, &[&Block::zeroed(count as usize)], Stream::default()).expect("RAM");
+    };
+    let number = |slot: usize| {
+        let mut blocks = Block::zeroed(CHECKPOINT_SLOT_BLOCKS as usize);
+        base.read(layout.slots[slot], &mut blocks).expect("RAM");
+        let id = u64::from_le_bytes(*b"01234567");
+        let record = CheckpointRecord::decode(Block::bytes_of(&blocks), id, layout.slots[slot]);
+        record.expect("a checkpoint").number
+    };
+    let newest = usize::from(number(1) > number(0));
+    let segment_blocks = u64::from(layout.segment_blocks);
+    let mut rich = 0;
+    for segment in 0..30 {
+        let device = base.snapshot();
+        wipe(&device, layout.slots[newest], CHECKPOINT_SLOT_BLOCKS);
+        wipe(&device, layout.segment_address(0), segment_blocks);
+        wipe(&device, layout.segment_address(segment), segment_blocks);
+        let without_any = device.snapshot();
+        wipe(&without_any, layout.slots[1 - newest], CHECKPOINT_SLOT_BLOCKS);
+        let (one, none) = (kept(device, &original), kept(without_any, &original));
+        println!("segments 0 and {segment}: {one} with the older checkpoint, {none} without");
+        assert!(one >= none, "segments 0 and {segment}: {one} files, {none} without it");
+        rich += usize::from(one > original.len() * 3 / 4);
+    }
+    // What names all files may be in one of the other segments.
+    assert!(rich >= 28, "{rich}");
 }

@@ -33,14 +33,24 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
+/// Where things are on the volume.
+pub(crate) fn layout() -> Layout {
+    Layout::new(BLOCKS, 128, 0).expect("it fits")
+}
+
 /// Some of everything, over several checkpoints, with part of it deleted and overwritten; and the device
 /// as the last checkpoint left it.
 pub(crate) fn used(is_closed: bool) -> (RamDevice, RamDevice) {
+    used_for(4, is_closed)
+}
+
+/// The same after so many mounts.
+pub(crate) fn used_for(rounds: u64, is_closed: bool) -> (RamDevice, RamDevice) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
-        layout: Layout::new(BLOCKS, 128, 0).expect("it fits"),
+        layout: layout(),
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
@@ -48,11 +58,11 @@ pub(crate) fn used(is_closed: bool) -> (RamDevice, RamDevice) {
     let root = sfs_core::root_directory(0, 0, NOW);
     sfs_core::make(device.clone(), &superblock, &root).expect("a volume is made");
     let mut checkpoint = device.snapshot();
-    for round in 0..4 {
+    for round in 0..rounds {
         let volume = Volume::open(device.clone(), Options::default(), NOW).expect("it opens");
         checkpoint = device.snapshot();
         use_volume(&volume, round).expect("the operations");
-        if round < 3 || is_closed {
+        if round + 1 < rounds || is_closed {
             volume.close().expect("it closes");
         } else {
             volume.sync_all().expect("a sync");
