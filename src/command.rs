@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
+use sfs_mkfs::output;
 
 use crate::Failure;
 
@@ -41,7 +42,7 @@ pub fn run<A: Parser>(work: impl FnOnce(A) -> Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{}: {failure}", A::command().get_name());
+            output::complain(format_args!("{}: {failure}", A::command().get_name()));
             ExitCode::from(failure.status)
         }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use sfs_device::{Access, FileDevice, OpenErrorKind};
+use sfs_mkfs::output;
 
 use crate::control::{Client, Reply, Request as ControlRequest, Trouble};
 use crate::mountinfo::{self, MountLine};
@@ -42,7 +43,8 @@ pub struct Request<'a> {
 pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
     let say = |text: std::fmt::Arguments<'_>| {
         if request.verbose {
-            println!("sfs-umount: {text}");
+            // What is unmounted is, whether or not it can be said.
+            let _ = output::print(format_args!("sfs-umount: {text}\n"));
         }
     };
     let mount = find(request.dir)?;
@@ -153,7 +155,9 @@ fn is_late(word: &Result<Reply, Trouble>) -> bool {
 
 fn explain_wait(mount: &MountLine) {
     let device = mount.source.display();
-    eprintln!("sfs-umount: waiting until everything is on {device}; it is still being written");
+    output::complain(format_args!(
+        "sfs-umount: waiting until everything is on {device}; it is still being written"
+    ));
 }
 
 fn too_long(mount: &MountLine) -> Failure {

@@ -1,6 +1,5 @@
 //! `sfs-ctl`: looks into a volume.
 
-use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,11 +34,6 @@ fn main() -> ExitCode {
     sfs::command::run(|Arguments { command: Command::Stat { path, json }, .. }| {
         let report = stat::stat(&path)?;
         let text = if json { report.to_json() } else { report.to_string() };
-        match writeln!(std::io::stdout(), "{}", text.trim_end()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Failure::system(format_args!("output: {error}")))
-            }
-            _ => Ok(()), // Who reads may have seen enough.
-        }
+        sfs_mkfs::output::print(format_args!("{}\n", text.trim_end())).map_err(Failure::system)
     })
 }

@@ -1,8 +1,8 @@
 //! `sfs-fsck`: checks and repairs an SFS volume.
 //!
 //! Owns: the exit codes of fsck(8) and what is printed.
-//! Promises: 0 clean, 1 repaired, 4 errors left, 8 no check was possible, 16 wrong usage, 32 cancelled,
-//! added up.
+//! Promises: 0 clean, 1 repaired, 4 errors left, 8 no check was possible or its outcome could not be
+//! printed, 16 wrong usage, 32 cancelled, added up.
 //! Never: writes to the device without -p, -y or a yes.
 
 mod bar;
@@ -10,7 +10,7 @@ mod command;
 #[expect(unsafe_code, reason = "the only way to hear of an interrupt")]
 mod interrupt;
 
-use std::io::{IsTerminal, Write, stdin, stdout};
+use std::io::{IsTerminal, stdin, stdout};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +25,7 @@ use sfs_device::{Access, Device, FileDevice, OpenErrorKind};
 use sfs_fsck::{
     FsckError, Options, Progress, Repair, Repaired, check, dump, in_words, is_unmounted, repair,
 };
+use sfs_mkfs::output;
 
 use crate::bar::Bar;
 use crate::command::{Action, Checking, Command, Dump, Mode};
@@ -65,25 +66,26 @@ fn run_dump(asked: &Dump) -> u8 {
     let device = match FileDevice::open_shared(&asked.device, Access::ReadOnly) {
         Ok(device) => device,
         Err(error) => {
-            eprintln!("sfs-fsck: {error}");
+            output::complain(format_args!("sfs-fsck: {error}"));
             return FAILED;
         }
     };
     match dump(&device, &asked.what.subject()) {
-        Ok(value) if asked.json => println!("{value}"),
-        Ok(value) => print!("{}", in_words(&value)),
+        Ok(value) if asked.json => tell(&format!("{value}\n")),
+        Ok(value) => tell(&in_words(&value)),
         Err(error) => {
-            eprintln!("sfs-fsck: {}: {error}", asked.device.display());
-            return FAILED;
+            output::complain(format_args!("sfs-fsck: {}: {error}", asked.device.display()));
+            FAILED
         }
     }
-    CLEAN
 }
 
 fn run_check(checking: &Checking, path: &Path) -> u8 {
     let is_asked = stdin().is_terminal() && stdout().is_terminal();
     let Some(mode) = checking.mode().or(is_asked.then_some(Mode::Ask)) else {
-        eprintln!("sfs-fsck: not on a terminal: give -n to check, -p or -y to repair");
+        output::complain(format_args!(
+            "sfs-fsck: not on a terminal: give -n to check, -p or -y to repair"
+        ));
         return FAILED;
     };
     let Some(device) = open(path, mode) else { return FAILED };
@@ -91,7 +93,7 @@ fn run_check(checking: &Checking, path: &Path) -> u8 {
     match carry_out(checking, mode, path, &device) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("sfs-fsck: {}: {error}", path.display());
+            output::complain(format_args!("sfs-fsck: {}: {error}", path.display()));
             match error {
                 FsckError::Cancelled => CANCELLED,
                 FsckError::SuperblocksLost => DAMAGED,
@@ -108,7 +110,7 @@ fn open(path: &Path, mode: Mode) -> Option<Arc<dyn Device>> {
     if access == Access::ReadWrite
         && let Err(error) = sfs_mkfs::refuse_in_use(path)
     {
-        eprintln!("sfs-fsck: {error}");
+        output::complain(format_args!("sfs-fsck: {error}"));
         return None;
     }
     match FileDevice::open(path, access) {
@@ -118,7 +120,7 @@ fn open(path: &Path, mode: Mode) -> Option<Arc<dyn Device>> {
                 OpenErrorKind::Busy => "; unmount it first",
                 _ => "",
             };
-            eprintln!("sfs-fsck: {error}{remedy}");
+            output::complain(format_args!("sfs-fsck: {error}{remedy}"));
             None
         }
     }
@@ -131,11 +133,10 @@ fn carry_out(
     device: &Arc<dyn Device>,
 ) -> Result<u8, FsckError> {
     if mode == Mode::Preen && !checking.force && !checking.data && is_unmounted(&**device)? {
-        match checking.json {
-            true => println!("{}", json!({ "clean": true, "unmounted": true })),
-            false => println!("{}: clean: it was unmounted; -f checks it", path.display()),
-        }
-        return Ok(CLEAN);
+        return Ok(match checking.json {
+            true => tell(&format!("{}\n", json!({ "clean": true, "unmounted": true }))),
+            false => tell(&format!("{}: clean: it was unmounted; -f checks it\n", path.display())),
+        });
     }
     let options = Repair { data: checking.data, preen: mode == Mode::Preen, now: now() };
     let repaired = match mode {
@@ -146,16 +147,31 @@ fn carry_out(
             Repaired { before, ..Repaired::default() }
         }
     };
-    print(checking, path, &repaired);
+    let mut told = tell(&in_full(checking, path, &repaired));
     if mode == Mode::Ask && repaired.before.errors() > 0 && wants_repair() {
         let repaired = with_bar(|told| repair(device, &options, told))?;
-        print_repair(path, &repaired);
-        return Ok(code(&repaired));
+        told |= tell(&of_repair(path, &repaired));
+        return Ok(told | code(&repaired));
     }
     if mode == Mode::Preen && repaired.after.is_none() && repaired.before.errors() > 0 {
-        eprintln!("sfs-fsck: {}: run sfs-fsck -y: a repair may lose something", path.display());
+        output::complain(format_args!(
+            "sfs-fsck: {}: run sfs-fsck -y: a repair may lose something",
+            path.display()
+        ));
     }
-    Ok(code(&repaired))
+    Ok(told | code(&repaired))
+}
+
+/// Prints a report. Nobody could find out again what a repair has lost: if the output does not take it, it
+/// goes to where errors go.
+fn tell(report: &str) -> u8 {
+    match output::print(report) {
+        Ok(()) => CLEAN,
+        Err(error) => {
+            output::complain(format_args!("{report}sfs-fsck: {error}"));
+            FAILED
+        }
+    }
 }
 
 fn code(repaired: &Repaired) -> u8 {
@@ -183,15 +199,15 @@ fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(Progress) -> ControlFlow<()>) ->
 }
 
 fn wants_repair() -> bool {
-    print!("Repair? [y/N] ");
     // Who cannot be asked has not said yes.
     let mut answer = String::new();
-    let _ = stdout().flush();
+    let _ = output::print("Repair? [y/N] ");
     let _ = stdin().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes")
 }
 
-fn print(checking: &Checking, path: &Path, repaired: &Repaired) {
+/// What was found, and what was done about it.
+fn in_full(checking: &Checking, path: &Path, repaired: &Repaired) -> String {
     let report = &repaired.before;
     if checking.json {
         let shown = repaired.after.as_ref().unwrap_or(report);
@@ -200,33 +216,33 @@ fn print(checking: &Checking, path: &Path, repaired: &Repaired) {
         value["repaired"] = json!(repaired.after.is_some());
         value["errors_left"] = json!(repaired.errors_left());
         value["losses"] = losses.collect();
-        println!("{value}");
-        return;
+        return format!("{value}\n");
     }
     let device = path.display();
+    let mut text = String::new();
     for finding in report.shown().filter(|finding| checking.verbose || finding.is_error()) {
-        println!("{device}: {}", report.line(finding));
+        text += &format!("{device}: {}\n", report.line(finding));
     }
     let all = report.findings.errors() + report.findings.notes();
     let shown = report.shown().count() as u64;
     if all > shown {
-        println!("{device}: {} more findings", all - shown);
+        text += &format!("{device}: {} more findings\n", all - shown);
     }
     if checking.verbose && report.rolled_chunks > 0 {
-        println!("{device}: {} chunks past the checkpoint", report.rolled_chunks);
+        text += &format!("{device}: {} chunks past the checkpoint\n", report.rolled_chunks);
     }
-    println!("{device}: {report}");
-    print_repair(path, repaired);
+    text + &format!("{device}: {report}\n") + &of_repair(path, repaired)
 }
 
 /// What is lost, and what is left.
-fn print_repair(path: &Path, repaired: &Repaired) {
-    let (device, Some(after)) = (path.display(), &repaired.after) else { return };
+fn of_repair(path: &Path, repaired: &Repaired) -> String {
+    let (device, Some(after)) = (path.display(), &repaired.after) else { return String::new() };
+    let mut text = String::new();
     for loss in &repaired.losses {
-        println!("{device}: {}", after.loss_line(loss));
+        text += &format!("{device}: {}\n", after.loss_line(loss));
     }
     for finding in after.shown().filter(|finding| finding.is_error()) {
-        println!("{device}: left: {}", after.line(finding));
+        text += &format!("{device}: left: {}\n", after.line(finding));
     }
-    println!("{device}: repaired: {after}");
+    text + &format!("{device}: repaired: {after}\n")
 }

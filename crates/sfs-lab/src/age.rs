@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::ProgressBar;
 use sfs_lab::ageing::Ageing;
-use sfs_mkfs::parse_size;
+use sfs_mkfs::{output, parse_size};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -51,18 +51,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .with_context(|| format!("{}", dir.display()))?;
     spinner.finish_and_clear();
     if arguments.json {
-        println!("{}", serde_json::to_string(&aged)?);
+        output::print(format_args!("{}\n", serde_json::to_string(&aged)?))?;
         return Ok(());
     }
-    println!(
-        "{}: {} files of {:.1} MiB, {:.1}% used; {} deleted, {:.1}% used",
+    output::print(format_args!(
+        "{}: {} files of {:.1} MiB, {:.1}% used; {} deleted, {:.1}% used\n",
         dir.display(),
         aged.files,
         aged.bytes as f64 / f64::from(1 << 20),
         aged.utilization_full * 100.0,
         aged.deleted,
         aged.utilization * 100.0
-    );
+    ))?;
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use sfs_lab::block_trace::BlockTrace;
 use sfs_lab::document::{Document, table};
 use sfs_lab::random::Random;
 use sfs_lab::svg::{self, Series};
+use sfs_mkfs::output;
 use sfs_ssd::{
     Arrivals, Cleaning, Config, Profile, Queue, Request, RequestKind, Responses, Scheduling, Ssd,
 };
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         step();
         anyhow::Ok(text)
     })?;
-    print!("{text}");
+    output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("atc09", &text))
 }
 
@@ -248,7 +249,7 @@ fn macro_benchmarks(traces: &Path) -> Result<String> {
     for name in named {
         let path = traces.join(format!("{name}.csv.zst"));
         if !path.exists() {
-            eprintln!("skipped: there is no trace {}", path.display());
+            output::complain(format_args!("skipped: there is no trace {}", path.display()));
             continue;
         }
         let config = Config::eight_packages(8, 8, 1);

@@ -13,8 +13,8 @@ use anyhow::{Context, Result};
 use sfs_lab::document::{Document, table};
 use sfs_lab::random::Random;
 use sfs_lab::svg::{self, Series};
-use sfs_mkfs::Human;
 use sfs_mkfs::measure::{measure, sweep};
+use sfs_mkfs::{Human, output};
 use sfs_ssd::{Profile, Request, RequestKind, Ssd};
 
 use crate::model::{BUDGET, ModelProbe};
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             sizes(document.as_ref(), &mut |done| progress(SIZES.len() as u64 + done, total))?;
         anyhow::Ok(format!("{spikes}\n{sizes}"))
     })?;
-    print!("{text}");
+    output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("fast09", &text))
 }
 

@@ -15,7 +15,7 @@ use sfs_lab::comparison::{Comparison, OnModel, Recording, scaled};
 use sfs_lab::document::Document;
 use sfs_lab::host::{Filesystem, need_disks};
 use sfs_lab::workload::Source;
-use sfs_mkfs::{Human, parse_size};
+use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile};
 
@@ -133,7 +133,10 @@ impl Arguments {
         let is_here = |filesystem: &Filesystem| match filesystem.missing() {
             None => true,
             Some(program) => {
-                eprintln!("skipped: {}: {program} is not installed", filesystem.name());
+                output::complain(format_args!(
+                    "skipped: {}: {program} is not installed",
+                    filesystem.name()
+                ));
                 false
             }
         };
@@ -151,7 +154,9 @@ impl Arguments {
                 let source = Source::open(&format!("trace:{}", path.display()))?;
                 workloads.push(("cloudphysics-vm", source));
             }
-            false => eprintln!("skipped: there is no trace {}", path.display()),
+            false => {
+                output::complain(format_args!("skipped: there is no trace {}", path.display()))
+            }
         }
         Ok(workloads)
     }
@@ -159,7 +164,7 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Err(error) = need_disks() {
-        eprintln!("skipped: {error:#}");
+        output::complain(format_args!("skipped: {error:#}"));
         return Ok(());
     }
     let lab = std::env::current_exe().context("this program's own path")?;
@@ -206,7 +211,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     })?;
     let document = arguments.docs.as_deref().map(Document::flash);
     let text = text(arguments, &compared, &curves, document.as_ref())?;
-    print!("{text}");
+    output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("sfs-flash", &text))
 }
 
@@ -229,12 +234,15 @@ fn curve(
 fn room(name: &str, recorded: Result<Recording>) -> Result<Option<Recording>> {
     match recorded {
         Ok(recording) if recording.user_bytes() == 0 => {
-            eprintln!("{name}: out of space while warming up");
+            output::complain(format_args!("{name}: out of space while warming up"));
             Ok(None)
         }
         Ok(recording) => {
             if recording.is_full() {
-                eprintln!("{name}: out of space after {}", Human(recording.user_bytes()));
+                output::complain(format_args!(
+                    "{name}: out of space after {}",
+                    Human(recording.user_bytes())
+                ));
             }
             Ok(Some(recording))
         }
@@ -245,7 +253,7 @@ fn room(name: &str, recorded: Result<Recording>) -> Result<Option<Recording>> {
             });
             match full {
                 true => {
-                    eprintln!("{name}: {error:#}");
+                    output::complain(format_args!("{name}: {error:#}"));
                     Ok(None)
                 }
                 false => Err(error.context(name.to_owned())),

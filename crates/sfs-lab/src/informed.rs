@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use sfs_lab::block_trace::BlockTrace;
 use sfs_lab::document::table;
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
+use sfs_mkfs::output;
 use sfs_ssd::{Config, Counters, Profile, Queue, Ssd};
 
 /// The device: a thirty-second of the paper's 8 GB.
@@ -25,7 +26,7 @@ pub(crate) fn table5() -> Result<String> {
     let filesystem = Filesystem::Ext3;
     let missing = filesystem.missing().map(|name| anyhow::anyhow!("{name} is not installed"));
     if let Err(error) = need_disks().and(Postmark::need()).and(missing.map_or(Ok(()), Err)) {
-        eprintln!("table 5 skipped: {error:#}");
+        output::complain(format_args!("table 5 skipped: {error:#}"));
         return Ok(String::new());
     }
     let mut rows = Vec::new();

@@ -19,6 +19,7 @@ mod table;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use sfs_mkfs::output;
 
 #[derive(Parser)]
 #[command(name = "sfs-lab", version, about = "The policy laboratory of SFS")]
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sfs-lab: {error:#}");
+            output::complain(format_args!("sfs-lab: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sfs_device::DeviceError;
 use sfs_lab::cost_model::{CostModel, block_us};
 use sfs_mkfs::measure::{Budget, Probe, Region, Row, measure, sweep};
-use sfs_mkfs::{Human, parse_size};
+use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile, Request, RequestKind, Ssd};
 
@@ -80,8 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let model = logical_block.and_then(|size| CostModel::fit(&rows, size));
     let report = Report { rows, logical_block, model };
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", report.text()),
+        true => output::print(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?,
+        false => output::print(report.text())?,
     }
     Ok(())
 }

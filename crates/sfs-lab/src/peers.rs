@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use sfs_core::request::Options;
 use sfs_lab::document::{Document, table};
 use sfs_lab::overwriting::{Overwriting, Peer, pages, sfs};
-use sfs_mkfs::parse_size;
+use sfs_mkfs::{output, parse_size};
 use sfs_ssd::ftl::{Collection, Isolation, Layer};
 use sfs_ssd::{Config, Profile};
 
@@ -61,7 +61,10 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !arguments.traces.exists() {
-        eprintln!("skipped: there are no traces in {}", arguments.traces.display());
+        output::complain(format_args!(
+            "skipped: there are no traces in {}",
+            arguments.traces.display()
+        ));
         return Ok(());
     }
     let models = arguments.models()?;
@@ -92,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         arguments.log_blocks,
         table(&heading(), &rows)
     );
-    print!("{text}");
+    output::print(&text)?;
     match &arguments.docs {
         Some(docs) => Document::new(docs).section("peers", &text),
         None => Ok(()),

@@ -12,6 +12,7 @@ use sfs_lab::outcome::Outcome;
 use sfs_lab::run::{Experiment, Metadata};
 use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
+use sfs_mkfs::output;
 
 use crate::simulate::with_bar;
 
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
          sync writes to.\n\n{}",
         table(&heading, &rows)
     );
-    print!("{text}");
+    output::print(&text)?;
     match &arguments.docs {
         Some(docs) => Document::new(docs).section("remainder", &text),
         None => Ok(()),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use sfs_lab::block_statistics::{BlockStatistics, Syncs};
 use sfs_lab::block_trace::{BlockTrace, Record};
 use sfs_lab::flash_replay::{FlashOutcome, FlashReplay};
-use sfs_mkfs::{Human, parse_size};
+use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Arrivals, Profile, Queue, Scheduling, profiles};
 
@@ -76,7 +76,7 @@ struct Report {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !arguments.trace.exists() {
-        eprintln!("skipped: there is no trace {}", arguments.trace.display());
+        output::complain(format_args!("skipped: there is no trace {}", arguments.trace.display()));
         return Ok(());
     }
     let profile = Profile::by_name(&arguments.profile).with_context(|| {
@@ -94,8 +94,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     let report = Report { statistics, outcome };
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", report.text()),
+        true => output::print(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?,
+        false => output::print(report.text())?,
     }
     Ok(())
 }

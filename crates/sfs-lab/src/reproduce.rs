@@ -13,6 +13,7 @@ use sfs_lab::run::{Experiment, Metadata};
 use sfs_lab::simulation::{Buffering, HISTOGRAM_BINS, SpaceRequest, Writing};
 use sfs_lab::svg::{self, Series};
 use sfs_lab::workload::Source;
+use sfs_mkfs::output;
 
 /// Write cost by number of groups, 1 to 6, for Zipf and TPC-C (papers.md 1.9).
 const GROUPS: [[f64; 6]; 2] =
@@ -148,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let document = arguments.docs.as_deref().map(Document::new);
     text += &by_utilization(arguments, document.as_ref())?;
     text += &histogram(arguments, document.as_ref())?;
-    print!("{text}");
+    output::print(&text)?;
     document.map_or(Ok(()), |document| document.section("reproduce", &text))
 }
 

@@ -13,7 +13,7 @@ use sfs_lab::comparison::{Recording, scaled};
 use sfs_lab::document::{Document, table};
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
 use sfs_lab::svg::{self, Series};
-use sfs_mkfs::{Human, parse_size};
+use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::{Config, Profile};
 
 use crate::simulate::with_bar;
@@ -75,7 +75,10 @@ impl Arguments {
         let is_here = |filesystem: &Filesystem| match filesystem.missing() {
             None => true,
             Some(program) => {
-                eprintln!("skipped: {}: {program} is not installed", filesystem.name());
+                output::complain(format_args!(
+                    "skipped: {}: {program} is not installed",
+                    filesystem.name()
+                ));
                 false
             }
         };
@@ -116,7 +119,7 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Err(error) = need_disks().and(Postmark::need()) {
-        eprintln!("skipped: {error:#}");
+        output::complain(format_args!("skipped: {error:#}"));
         return Ok(());
     }
     let filesystems = arguments.filesystems();
@@ -168,7 +171,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Human(arguments.model()?.geometry.cluster_size()),
         Human(WRITE_BACK / u64::from(arguments.scale)),
     );
-    print!("{text}");
+    output::print(&text)?;
     let Some(docs) = &arguments.docs else { return Ok(()) };
     let document = Document::flash(docs);
     let title = "Segmented sequentiality of writes";

@@ -14,6 +14,7 @@ use sfs_lab::outcome::Outcome;
 use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, Remainder, Space, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
+use sfs_mkfs::output;
 
 /// What lasts longer shows a bar.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -102,14 +103,17 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.list {
-        println!("placements: {} {ORACLE}", policy::PLACEMENTS.join(" "));
-        println!("victims: {} {ORACLE_VICTIMS}", policy::VICTIMS.join(" "));
+        output::print(format_args!(
+            "placements: {} {ORACLE}\nvictims: {} {ORACLE_VICTIMS}\n",
+            policy::PLACEMENTS.join(" "),
+            policy::VICTIMS.join(" ")
+        ))?;
         return Ok(());
     }
     if let Some(path) = arguments.workload.strip_prefix("trace:")
         && !Path::new(path).exists()
     {
-        eprintln!("skipped: there is no trace {path}");
+        output::complain(format_args!("skipped: there is no trace {path}"));
         return Ok(());
     }
     let source = Source::open(&arguments.workload)?;
@@ -117,11 +121,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let experiment = arguments.experiment(&source, warm_up.as_ref());
     let outcome = with_bar(|progress| experiment.run(progress))?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&outcome)?);
+        output::print(format_args!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
     } else if arguments.csv {
-        println!("{}\n{}", Outcome::CSV_HEADING, outcome.csv());
+        output::print(format_args!("{}\n{}\n", Outcome::CSV_HEADING, outcome.csv()))?;
     } else {
-        print!("{}", outcome.text());
+        output::print(outcome.text())?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use sfs_device::BLOCK_SIZE;
 use sfs_lab::exported::{CONTROL, DISK, Exported, Status, serve};
-use sfs_mkfs::{Human, parse_size};
+use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Pace, Profile, Ssd, profiles};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -214,7 +214,10 @@ impl Looped {
         while self.backing().exists() {
             if !said && began.elapsed() > PATIENCE {
                 said = true;
-                eprintln!("{} is in use; waiting until it is not", self.device.display());
+                output::complain(format_args!(
+                    "{} is in use; waiting until it is not",
+                    self.device.display()
+                ));
             }
             thread::sleep(PAUSE);
         }

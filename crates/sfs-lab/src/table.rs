@@ -15,6 +15,7 @@ use sfs_lab::outcome::Outcome;
 use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
+use sfs_mkfs::output;
 
 use crate::simulate::with_bar;
 
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }),
         unbuffered.table(|outcome| format!("{:.0}", outcome.nanoseconds_per_write)),
     );
-    print!("{text}");
+    output::print(&text)?;
     if let Some(docs) = &arguments.docs {
         let document = Document::new(docs);
         document.section("table", &text)?;
@@ -185,12 +186,15 @@ fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
     for name in TRACES {
         let path = arguments.traces.join(format!("{name}.csv.zst"));
         if !path.exists() {
-            eprintln!("skipped: there is no trace {}", path.display());
+            output::complain(format_args!("skipped: there is no trace {}", path.display()));
             continue;
         }
         let source = Source::open(&format!("trace:{}", path.display()))?;
         if source.block_count().is_some_and(|count| count > arguments.blocks_max) {
-            eprintln!("skipped: {name} has more than {} blocks", arguments.blocks_max);
+            output::complain(format_args!(
+                "skipped: {name} has more than {} blocks",
+                arguments.blocks_max
+            ));
             continue;
         }
         workloads.push((name.to_owned(), source));

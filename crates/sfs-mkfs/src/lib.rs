@@ -13,6 +13,7 @@ mod in_use;
 mod make;
 pub mod measure;
 mod options;
+pub mod output;
 mod plan;
 mod probe;
 pub mod signatures;

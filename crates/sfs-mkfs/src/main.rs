@@ -5,12 +5,14 @@
 //! Never: decides anything.
 
 use std::cell::OnceCell;
+use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
-use sfs_mkfs::{Made, Options, make_with};
+use sfs_mkfs::{Made, Options, make_with, output};
 
 fn main() -> ExitCode {
     let options = match Options::try_parse() {
@@ -21,15 +23,17 @@ fn main() -> ExitCode {
     let made = make_with(&options, &mut |done, total| bar.show(done, total));
     bar.clear();
     match made {
-        Ok(made) => {
-            report(&options, &made);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("sfs-mkfs: {error}");
-            ExitCode::FAILURE
-        }
+        Ok(made) => match report(&options, &made) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(error),
+        },
+        Err(error) => fail(error),
     }
+}
+
+fn fail(error: impl Display) -> ExitCode {
+    output::complain(format_args!("sfs-mkfs: {error}"));
+    ExitCode::FAILURE
 }
 
 /// How far a probe is: shown on a terminal only.
@@ -63,10 +67,12 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-fn report(options: &Options, made: &Made) {
+fn report(options: &Options, made: &Made) -> io::Result<()> {
     if options.json {
-        println!("{}", serde_json::json!(made));
+        output::print(format_args!("{}\n", serde_json::json!(made)))
     } else if !options.quiet {
-        println!("{made}");
+        output::print(format_args!("{made}\n"))
+    } else {
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use sfs_core::format::{DataPlacement, Superblock};
@@ -330,4 +330,23 @@ fn a_loop_device_gets_the_default_at_once() {
         assert!(made["measured"].is_null(), "its erase blocks are nobody's");
     }
     assert!(durations.iter().any(|took| *took < Duration::from_secs(1)), "{durations:?}");
+}
+
+#[test]
+fn a_full_output_is_an_error_and_a_closed_one_is_none() {
+    let directory = directory();
+    let run = |stdout: Stdio, stderr: Stdio, device: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mkfs"));
+        command.arg("-f").arg(device).stdout(stdout).stderr(stderr);
+        command.spawn().expect("sfs-mkfs runs").wait_with_output().expect("it ends")
+    };
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").expect("/dev/full"));
+    let path = image(&directory, 64 << 20, 0, &[]);
+    let output = run(full(), Stdio::piped(), &path);
+    assert_eq!(code(&output), 1);
+    assert_eq!(stderr(&output), "sfs-mkfs: output: No space left on device (os error 28)\n");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    assert_eq!(code(&run(writer.into(), Stdio::piped(), &path)), 0);
+    assert_eq!(code(&run(Stdio::null(), full(), Path::new("/nowhere"))), 1);
 }

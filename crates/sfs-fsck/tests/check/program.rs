@@ -165,3 +165,31 @@ fn wrong_usage_exits_with_16() {
     }
     assert_eq!(code(&fsck(&["-V"], path)), 0);
 }
+
+#[test]
+fn what_a_repair_has_lost_is_said_somewhere() {
+    let mut forge: Forge = populated();
+    forge.items.remove(&sfs_core::format::Key::inode(super::forge::HELLO));
+    let directory = directory();
+    for (full, code_wanted) in [(true, 1 | 8), (false, 1)] {
+        let path = image(&directory, &forge.build());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-fsck"));
+        command.arg("-y").arg(&path);
+        if full {
+            command.stdout(File::options().write(true).open("/dev/full").expect("/dev/full"));
+        } else {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            command.stdout(writer);
+        }
+        let output = command.stderr(std::process::Stdio::piped()).output().expect("sfs-fsck runs");
+        let text = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+        assert_eq!(code(&output), code_wanted, "{text}");
+        assert_eq!(text.contains("lost: "), full, "{text}");
+        assert_eq!(text.contains("sfs-fsck: output: No space left on device"), full, "{text}");
+    }
+    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-fsck"));
+    let output = command.args(["-n", "/nowhere"]).stderr(full).output().expect("sfs-fsck runs");
+    assert_eq!(code(&output), 8);
+}

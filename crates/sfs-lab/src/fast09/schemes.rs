@@ -16,7 +16,7 @@ use sfs_lab::comparison::{OnModel, Recording, scaled};
 use sfs_lab::document::{Document, table};
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Job, Postmark, need_disks};
 use sfs_lab::svg::{self, Series};
-use sfs_mkfs::{Human, parse_size};
+use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile, RequestKind, Responses};
 
@@ -123,7 +123,10 @@ impl Arguments {
         let is_here = |filesystem: &Filesystem| match filesystem.missing() {
             None => true,
             Some(program) => {
-                eprintln!("skipped: {}: {program} is not installed", filesystem.name());
+                output::complain(format_args!(
+                    "skipped: {}: {program} is not installed",
+                    filesystem.name()
+                ));
                 false
             }
         };
@@ -259,7 +262,7 @@ fn classes(responses: &[u64]) -> [f64; CLASSES_US.len() + 1] {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Err(error) = need_disks().and(Postmark::need()) {
-        eprintln!("skipped: {error:#}");
+        output::complain(format_args!("skipped: {error:#}"));
         return Ok(());
     }
     let segment_size = arguments.profile("mtron", Layer::GREEDY)?.geometry.cluster_size();
@@ -274,7 +277,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             for filesystem in &filesystems {
                 match arguments.outcome(filesystem, &models, *full, load) {
                     Ok(run) => runs.push(run),
-                    Err(error) => eprintln!("{name} on {}: {error:#}", filesystem.name()),
+                    Err(error) => {
+                        output::complain(format_args!("{name} on {}: {error:#}", filesystem.name()))
+                    }
                 }
                 done += 1;
                 progress(done, total);
@@ -303,7 +308,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut heading = vec!["Mtron, hybrid: s (f)".to_owned()];
     heading.extend(filesystems.iter().map(Filesystem::name));
     let summary = table(&heading, &rows);
-    print!("{text}{summary}");
+    output::print(format_args!("{text}{summary}"))?;
     let Some(docs) = &arguments.docs else { return Ok(()) };
     Document::new(docs).section("fast09-schemes", &summary)?;
     let document = Document::flash(docs);
