@@ -95,6 +95,7 @@ fn check_dir(dir: &Path) -> Result<PathBuf, Failure> {
 
 fn open_device(path: &Path, read_only: bool) -> Result<Arc<FileDevice>, Failure> {
     let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+    sfs_mkfs::refuse_in_use_by_loop(path).map_err(Failure::mount)?;
     let device = FileDevice::open(path, access).map_err(|error| match error.kind {
         OpenErrorKind::Permission => Failure::usage(&error),
         OpenErrorKind::WriteProtected => Failure::mount(format_args!("{error}; try -o ro")),

@@ -189,7 +189,7 @@ fn command_lines_have_to_make_sense() {
         (mount, &["/dev/null"], "<DIR>"),
         (mount, &["--frobnicate", "a", "b"], "--frobnicate"),
         (mount, &["a", "b", "c"], "'c'"),
-        (unmount, &[], "<DIR>"),
+        (unmount, &[], "<DIR|DEVICE>"),
         (unmount, &["--frobnicate", "a"], "--frobnicate"),
         (unmount, &["a", "b"], "'b'"),
     ] {
@@ -296,4 +296,38 @@ fn only_volumes_are_unmounted() {
     let proc = Path::new("/proc");
     expect_failure(&sfs_umount(proc), MOUNT, proc, "not an SFS volume; use umount");
     assert!(proc.join("self").exists());
+}
+
+/// The lock on an image and the claim on a loop device over it know nothing of each other.
+#[test]
+fn mounted_volumes_are_not_mounted_by_another_way() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let looped = || Volume::existing(volume.device.clone()).looped();
+    let Some(first) = looped() else { return };
+    let mount = first.mount("");
+    for options in ["rw", "ro"] {
+        let failure = sfs_mount(&volume.device, &volume.dir, options);
+        expect_failure(&failure, MOUNT, &volume.device, "is in use by /dev/loop");
+    }
+    let second = looped().expect("another loop device");
+    let failure = sfs_mount(&second.device, &second.dir, "rw");
+    expect_failure(&failure, MOUNT, &second.device, "is in use by /dev/loop");
+    mount.unmount();
+    drop((first, second));
+
+    let is_free = || sfs_mkfs::refuse_in_use(&volume.device).is_ok();
+    wait_until("the loop devices are gone", is_free);
+    let mount = volume.mount("");
+    let late = looped().expect("a loop device");
+    let failure = sfs_mount(&late.device, &late.dir, "rw");
+    expect_failure(&failure, MOUNT, &late.device, "is mounted at");
+    // As sfs-mkfs and sfs-fsck ask.
+    let refusal = sfs_mkfs::refuse_in_use(&late.device).expect_err("it is mounted").to_string();
+    assert!(refusal.contains("is mounted at"), "{refusal}");
+    drop(late);
+    mount.unmount();
+    volume.check();
 }

@@ -35,6 +35,15 @@ pub enum MkfsError {
         /// The loop device.
         loop_device: PathBuf,
     },
+    /// It is a loop device over a file that is mounted by itself.
+    FileMounted {
+        /// The loop device.
+        device: PathBuf,
+        /// What it is over.
+        file: PathBuf,
+        /// The mount point.
+        at: PathBuf,
+    },
     /// The kernel swaps to it.
     Swap(PathBuf),
     /// It carries the marks of something else.
@@ -106,6 +115,10 @@ impl fmt::Display for MkfsError {
             Self::BehindLoop { device, loop_device } => {
                 let (device, used) = (device.display(), loop_device.display());
                 write!(f, "{device}: is in use by {used}; detach it first with losetup -d {used}")
+            }
+            Self::FileMounted { device, file, at } => {
+                let (device, file, at) = (device.display(), file.display(), at.display());
+                write!(f, "{device}: its file {file} is mounted at {at}; unmount it first")
             }
             Self::Swap(device) => {
                 let device = device.display();

@@ -6,34 +6,110 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::MkfsError;
 
-/// Refuses `path` if it is mounted, swapped to or behind a loop device.
+/// Refuses `path` if it is mounted, swapped to, or used by way of a loop device.
 ///
 /// # Errors
 ///
-/// [`MkfsError::Mounted`], [`MkfsError::Swap`] and [`MkfsError::BehindLoop`].
+/// [`MkfsError::Mounted`], [`MkfsError::Swap`] and those of [`refuse_in_use_by_loop`].
 pub fn refuse_in_use(path: &Path) -> Result<(), MkfsError> {
     let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
-    let number = fs::metadata(&real)
-        .ok()
-        .filter(|metadata| metadata.file_type().is_block_device())
-        .map(|metadata| device_number(metadata.rdev()));
-    let read = |path| fs::read(path).unwrap_or_default();
-    let device = || path.to_owned();
+    let number = block_device_number(&real);
     if let Some(at) = mount_point(&read("/proc/self/mountinfo"), &real, number) {
-        return Err(MkfsError::Mounted { device: device(), at });
+        return Err(MkfsError::Mounted { device: path.to_owned(), at });
     }
     if is_swap(&read("/proc/swaps"), &real) {
-        return Err(MkfsError::Swap(device()));
+        return Err(MkfsError::Swap(path.to_owned()));
     }
-    match loop_device_of(Path::new("/sys/block"), &real) {
-        Some(loop_device) => Err(MkfsError::BehindLoop { device: device(), loop_device }),
-        None => Ok(()),
+    refuse_in_use_by_loop(path)
+}
+
+/// Refuses `path` if it is behind a loop device, or is one over a file that is mounted or behind another
+/// with a block in common. Neither a lock on the file nor an exclusive open of the device tells of the other.
+///
+/// # Errors
+///
+/// [`MkfsError::BehindLoop`] and [`MkfsError::FileMounted`].
+pub fn refuse_in_use_by_loop(path: &Path) -> Result<(), MkfsError> {
+    let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
+    let device = || path.to_owned();
+    let loops = Loop::all(Path::new("/sys/block"));
+    let own = match block_device_number(&real) {
+        None => None,
+        Some((major, minor)) => {
+            let here = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+            let Ok(here) = fs::canonicalize(here) else { return Ok(()) };
+            // A partition's directory is in that of its device.
+            match loops.iter().find(|other| here.starts_with(&other.sysfs)) {
+                None => return Ok(()),
+                Some(own) => Some(own),
+            }
+        }
+    };
+    let file = own.map_or(&real, |own| &own.file);
+    let is_other =
+        |other: &&Loop| other.file == *file && own.is_none_or(|own| own.is_beside(other));
+    if let Some(other) = loops.iter().find(is_other) {
+        let loop_device = other.device();
+        return Err(MkfsError::BehindLoop { device: device(), loop_device });
+    }
+    match mount_point(&read("/proc/self/mountinfo"), file, None) {
+        Some(at) if own.is_some() => {
+            Err(MkfsError::FileMounted { device: device(), file: file.clone(), at })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read(path: &str) -> Vec<u8> {
+    fs::read(path).unwrap_or_default()
+}
+
+fn block_device_number(real: &Path) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(real).ok()?;
+    metadata.file_type().is_block_device().then(|| device_number(metadata.rdev()))
+}
+
+/// A loop device, and what it is over.
+#[derive(Debug, PartialEq, Eq)]
+struct Loop {
+    /// Its directory.
+    sysfs: PathBuf,
+    file: PathBuf,
+    /// Bytes of the file.
+    bytes: Range<u64>,
+}
+
+impl Loop {
+    fn all(sys_block: &Path) -> Vec<Self> {
+        let entries = fs::read_dir(sys_block).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Self::read(&entry.path())).collect()
+    }
+
+    fn read(entry: &Path) -> Option<Self> {
+        let of = |name: &str| fs::read(entry.join("loop").join(name)).ok();
+        let number = |name: &str| String::from_utf8(of(name)?).ok()?.trim().parse::<u64>().ok();
+        let file = OsString::from_vec(of("backing_file")?.trim_ascii_end().to_vec());
+        let start = number("offset").unwrap_or(0);
+        let len = number("sizelimit").filter(|len| *len > 0);
+        let end = len.and_then(|len| start.checked_add(len)).unwrap_or(u64::MAX);
+        Some(Self { sysfs: entry.canonicalize().ok()?, file: file.into(), bytes: start..end })
+    }
+
+    fn device(&self) -> PathBuf {
+        Path::new("/dev").join(self.sysfs.file_name().unwrap_or_default())
+    }
+
+    /// Whether `other` is another one, over some of the same bytes.
+    fn is_beside(&self, other: &Self) -> bool {
+        let overlaps = self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end;
+        self.sysfs != other.sysfs && overlaps
     }
 }
 
@@ -65,14 +141,6 @@ fn is_swap(swaps: &[u8], device: &Path) -> bool {
     lines.filter_map(|line| line.split(|byte| *byte == b' ' || *byte == b'\t').next()).any(|name| {
         let name = unescape(name);
         name == device || fs::canonicalize(&name).is_ok_and(|real| real == device)
-    })
-}
-
-fn loop_device_of(sys_block: &Path, file: &Path) -> Option<PathBuf> {
-    fs::read_dir(sys_block).ok()?.flatten().find_map(|entry| {
-        let backing = fs::read(entry.path().join("loop/backing_file")).ok()?;
-        let backing = PathBuf::from(OsString::from_vec(backing.trim_ascii_end().to_vec()));
-        (backing == file).then(|| Path::new("/dev").join(entry.file_name()))
     })
 }
 
@@ -125,12 +193,22 @@ mod tests {
     #[test]
     fn loop_devices_are_found() {
         let sys = tempfile::tempdir().expect("a directory");
-        let attributes = sys.path().join("loop7/loop");
-        fs::create_dir_all(&attributes).expect("a directory");
-        fs::write(attributes.join("backing_file"), "/images/a.img\n").expect("a file");
-        let found = loop_device_of(sys.path(), Path::new("/images/a.img"));
-        assert_eq!(found, Some(PathBuf::from("/dev/loop7")));
-        assert_eq!(loop_device_of(sys.path(), Path::new("/images/b.img")), None);
+        for (name, offset, limit) in [("loop0", 0, 0), ("loop1", 0, 4096), ("loop2", 4096, 0)] {
+            let attributes = sys.path().join(name).join("loop");
+            fs::create_dir_all(&attributes).expect("a directory");
+            let write =
+                |file, text: String| fs::write(attributes.join(file), text).expect("a file");
+            write("backing_file", "/images/a.img\n".to_owned());
+            write("offset", format!("{offset}\n"));
+            write("sizelimit", format!("{limit}\n"));
+        }
+        let mut loops = Loop::all(sys.path());
+        loops.sort_by_key(Loop::device);
+        let [whole, first, second] = loops.try_into().expect("three");
+        assert_eq!(whole.file, Path::new("/images/a.img"));
+        assert_eq!(second.device(), Path::new("/dev/loop2"));
+        assert!(whole.is_beside(&first) && second.is_beside(&whole));
+        assert!(!first.is_beside(&second) && !whole.is_beside(&whole));
     }
 
     #[test]
