@@ -15,8 +15,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use sfs_device::BLOCK_SIZE;
 
-use crate::Failure;
 use crate::options::MountOptions;
+use crate::{Failure, mountinfo};
 
 /// The kernel's door to FUSE.
 const DOOR: &str = "/dev/fuse";
@@ -70,9 +70,9 @@ fn mount_by_hand(door: &File, place: &Place<'_>, options: &MountOptions) -> Resu
     );
     let kind = if place.is_block_device {
         data.push_str(&format!(",blksize={BLOCK_SIZE}"));
-        "fuseblk.sfs"
+        mountinfo::TYPE_OF_BLOCK_DEVICE
     } else {
-        "fuse.sfs"
+        mountinfo::TYPE
     };
     let flags = options.flags;
     nix::mount::mount(Some(place.device), place.dir, Some(kind), flags, Some(data.as_str()))

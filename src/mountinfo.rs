@@ -11,8 +11,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use sfs_core::format::{SUPERBLOCK_ADDRESS, Superblock};
-use sfs_device::{Access, Block, Device, FileDevice};
+/// The type of a mounted image file, and of all that users mount.
+pub(crate) const TYPE: &str = "fuse.sfs";
+
+/// The type of a block device that root has mounted.
+pub(crate) const TYPE_OF_BLOCK_DEVICE: &str = "fuseblk.sfs";
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,17 +49,9 @@ impl MountLine {
         options.find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
     }
 
-    /// Whether it is SFS: FUSE, from a device with our superblock.
+    /// Whether it is SFS. Its device may be gone.
     pub(crate) fn is_volume(&self) -> bool {
-        if !self.kind.starts_with("fuse") {
-            return false;
-        }
-        let Ok(device) = FileDevice::open_shared(&self.source, Access::ReadOnly) else {
-            return false;
-        };
-        let mut blocks = Block::zeroed(1);
-        let read = device.read(SUPERBLOCK_ADDRESS, &mut blocks);
-        read.is_ok() && Superblock::recognize(Block::bytes_of(&blocks))
+        [TYPE, TYPE_OF_BLOCK_DEVICE].contains(&self.kind.as_str())
     }
 
     /// Nothing can be written, wherever it is mounted.

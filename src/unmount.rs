@@ -31,8 +31,8 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 /// What to unmount, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Where it is mounted.
-    pub dir: &'a Path,
+    /// Where it is mounted, or from what.
+    pub path: &'a Path,
     /// Say what is done.
     pub verbose: bool,
     /// Take it out of the tree though it is in use, and do not wait.
@@ -47,7 +47,7 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
             let _ = output::print(format_args!("sfs-umount: {text}\n"));
         }
     };
-    let mount = find(request.dir)?;
+    let mount = find(request.path)?;
     let (dir, device) = (mount.dir.display(), mount.source.display());
     if request.lazy {
         detach(&mount.dir, MntFlags::MNT_DETACH)?;
@@ -72,15 +72,21 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The volume that is mounted on `dir`.
-fn find(dir: &Path) -> Result<MountLine, Failure> {
-    let shown = dir.display();
-    let dir = dir
+/// The volume that is mounted on, or from, `path`.
+fn find(path: &Path) -> Result<MountLine, Failure> {
+    let shown = path.display();
+    let path = path
         .canonicalize()
         .map_err(|error| Failure::usage(format_args!("{shown}: {}", mount::reason(&error))))?;
-    let mount = mountinfo::at(&dir)
-        .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?
-        .ok_or_else(|| Failure::mount(format_args!("{shown}: not a mount point")))?;
+    let mounts = mountinfo::mounts()
+        .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?;
+    let is_from = |mount: &MountLine| mount.is_volume() && mount.source == path;
+    let mut latest = mounts.into_iter().rev();
+    let mount = latest.find(|mount| mount.dir == path || is_from(mount)).ok_or_else(|| {
+        let is_dir = path.is_dir();
+        let what = if is_dir { "not a mount point" } else { "not mounted" };
+        Failure::mount(format_args!("{shown}: {what}"))
+    })?;
     if mount.is_volume() {
         Ok(mount)
     } else {

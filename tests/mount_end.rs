@@ -211,3 +211,37 @@ fn mounted_volumes_whose_connection_is_cut_are_gone() {
     mount.wait_for_end();
     volume.check();
 }
+
+/// A card that was pulled has no name any more, and an image may have got another.
+#[test]
+fn mounted_volumes_whose_device_has_no_name_are_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    fs::write(mount.dir.join("file"), "content").expect("writing");
+    let renamed = volume.scratch.path().join("renamed");
+    fs::rename(&volume.device, &renamed).expect("renaming");
+    let output = sfs_ctl_stat(&volume.dir, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let output = sfs_umount_unused(&volume.dir);
+    assert!(output.status.success(), "{}", stderr(&output));
+    mount.wait_for_end();
+    Volume::existing(renamed).check();
+}
+
+#[test]
+fn mounted_volumes_are_unmounted_by_their_device() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let output = sfs_umount_unused(&volume.device);
+    assert!(output.status.success(), "{}", stderr(&output));
+    mount.wait_for_end();
+    let output = sfs_umount_unused(&volume.device);
+    expect_failure(&output, "not mounted");
+    volume.check();
+}

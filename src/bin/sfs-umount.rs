@@ -11,8 +11,9 @@ use sfs::unmount::{self, Request};
 #[command(name = "sfs-umount", version, disable_version_flag = true)]
 /// Unmounts an SFS volume. Returns when everything is on the device; fails if it is not.
 struct Arguments {
-    /// Where it is mounted
-    dir: PathBuf,
+    /// Where it is mounted, or its block device or image file
+    #[arg(value_name = "DIR|DEVICE")]
+    path: PathBuf,
     /// Say what is done
     #[arg(short, long)]
     verbose: bool,
@@ -27,7 +28,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    sfs::command::run(|Arguments { dir, verbose, lazy, .. }| {
-        unmount::unmount(&Request { dir: &dir, verbose, lazy })
+    sfs::command::run(|Arguments { path, verbose, lazy, .. }| {
+        unmount::unmount(&Request { path: &path, verbose, lazy })
     })
 }
