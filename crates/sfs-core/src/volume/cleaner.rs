@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::Volume;
 use super::commit::{DELTA_SEGMENTS, Move, Request};
-use super::pacing::Vain;
+use super::pacing::{Dead, Vain};
 use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log};
@@ -72,19 +72,22 @@ pub(super) struct Cleaner {
     gain: Gain,
 }
 
-/// What cleaning has come to since a user changed something.
+/// What cleaning has come to since users let a segment's worth of blocks die.
 #[derive(Clone, Copy, Default)]
 struct Gain {
-    /// Changes by users so far.
+    /// Changes by users until then.
     changes: u64,
+    /// Fewest dead blocks since.
+    dead: u64,
     vain: Vain,
 }
 
 impl Gain {
     /// A round has ended with `blocks` of room; says whether another is worth while.
-    fn note(&mut self, changes: u64, blocks: usize) -> bool {
-        if self.changes != changes {
-            *self = Self { changes, ..Self::default() };
+    fn note(&mut self, changes: u64, dead: Dead, blocks: usize) -> bool {
+        // What the cleaner itself has in hand may look dead, too.
+        if dead.is_more(&mut self.dead) && self.changes != changes {
+            *self = Self { changes, dead: dead.blocks, ..Self::default() };
         }
         self.vain.note(blocks)
     }
@@ -182,7 +185,8 @@ impl Volume {
             other => other?,
         }
         let mut gain = cleaner.gain;
-        let goes_on = gain.note(self.clock.changes(), self.room_to_be_had(log));
+        let dead = self.dead(&self.meta.read());
+        let goes_on = gain.note(self.clock.changes(), dead, self.room_to_be_had(log));
         let round = std::mem::replace(cleaner, Cleaner { gain, ..Cleaner::default() });
         let mut unfit = self.unfit.lock();
         for life in &round.victims {

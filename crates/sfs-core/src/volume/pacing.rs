@@ -71,6 +71,22 @@ impl Vain {
     }
 }
 
+/// Blocks that nothing lives in, in segments that are in use: all that cleaning can gain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dead {
+    pub(super) blocks: u64,
+    /// Of a segment.
+    room: u64,
+}
+
+impl Dead {
+    /// Whether there is a segment's worth more than the `least` that there were, which is remembered.
+    pub(super) fn is_more(self, least: &mut u64) -> bool {
+        *least = self.blocks.min(*least);
+        self.blocks >= *least + self.room
+    }
+}
+
 /// Who has asked for what.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -96,6 +112,14 @@ impl Pace {
 }
 
 impl Volume {
+    /// What cleaning can gain.
+    pub(super) fn dead(&self, meta: &Meta) -> Dead {
+        let layout = &self.superblock.layout;
+        let room = Batch::segment_room(layout) as u64;
+        let used = u64::from(layout.segment_count).saturating_sub(free_count(meta) as u64);
+        Dead { blocks: (used * room).saturating_sub(meta.usage.live_blocks()), room }
+    }
+
     /// How urgent cleaning is. What is Drained counts: it takes little to make it Clean, or a
     /// checkpoint where that is worth it.
     pub(super) fn cleaning_need(&self, meta: &Meta) -> Need {
@@ -140,7 +164,10 @@ impl Volume {
 
     /// One step of background cleaning, if there is need and nobody is to be yielded to.
     pub(super) fn pace_cleaning(&self) -> Result<Option<Work>> {
-        let need = self.cleaning_need(&self.meta.read());
+        let (need, dead) = {
+            let meta = self.meta.read();
+            (self.cleaning_need(&meta), self.dead(&meta))
+        };
         let Some(mut cleaner) = self.cleaner.try_lock() else { return Ok(None) };
         if need == Need::None && cleaner.is_idle() {
             return Ok(None);
@@ -153,12 +180,13 @@ impl Volume {
             self.finish_round(&mut cleaner)?;
             return Ok(Some(Work::More));
         }
-        if self.clock.is_cleaning_futile() {
+        if self.clock.is_cleaning_futile(dead) {
             return Ok(None);
         }
         match self.clean_step(&mut cleaner)? {
             Step::Nothing => {
-                self.clock.note_futile();
+                let dead = self.dead(&self.meta.read());
+                self.clock.note_futile(dead);
                 Ok(None)
             }
             Step::Read | Step::Written => Ok(Some(Work::More)),
@@ -169,15 +197,16 @@ impl Volume {
     /// segments are short.
     pub(super) fn pay(&self, blocks: u64) -> Result<()> {
         self.pace.note_request();
-        let due = {
+        let (due, dead) = {
             let Some(meta) = self.meta.try_read() else { return Ok(()) };
             if self.cleaning_need(&meta) < Need::Critical {
                 self.pace.debt.store(0, Ordering::Relaxed);
                 return Ok(());
             }
-            self.pace.debt.fetch_add(blocks, Ordering::Relaxed) + blocks
+            let due = self.pace.debt.fetch_add(blocks, Ordering::Relaxed) + blocks;
+            (due, self.dead(&meta))
         };
-        if due < DEBT_BLOCKS || self.clock.is_cleaning_futile() {
+        if due < DEBT_BLOCKS || self.clock.is_cleaning_futile(dead) {
             return Ok(());
         }
         self.pace.debt.fetch_sub(DEBT_BLOCKS, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use sfs_device::BLOCK_SIZE;
 use super::Volume;
 use super::commit::Selection;
 use super::handles::Handle;
+use super::pacing::Dead;
 use super::space::unless_full;
 use crate::Result;
 use crate::format::Timestamp;
@@ -66,8 +67,8 @@ struct Due {
     active: i64,
     /// Last checkpoint.
     checkpoint: i64,
-    /// What `changes` was when cleaning gained nothing.
-    futile: Option<u64>,
+    /// What `changes` was when cleaning gained nothing, and the fewest dead blocks since.
+    futile: Option<(u64, u64)>,
 }
 
 impl Clock {
@@ -75,14 +76,17 @@ impl Clock {
         self.due.lock().checkpoint = millis(now);
     }
 
-    /// Nothing has changed since cleaning gained nothing: another round would only wear the device.
-    pub(super) fn is_cleaning_futile(&self) -> bool {
-        self.due.lock().futile == Some(self.changes.load(Ordering::Relaxed))
+    /// Users have not let a segment's worth of blocks die since cleaning gained nothing: another round
+    /// would only wear the device.
+    pub(super) fn is_cleaning_futile(&self, dead: Dead) -> bool {
+        let is_so =
+            |(changes, least): &mut (u64, u64)| !dead.is_more(least) || *changes == self.changes();
+        self.due.lock().futile.as_mut().is_some_and(is_so)
     }
 
     /// Cleaning has gained nothing.
-    pub(super) fn note_futile(&self) {
-        self.due.lock().futile = Some(self.changes.load(Ordering::Relaxed));
+    pub(super) fn note_futile(&self, dead: Dead) {
+        self.due.lock().futile = Some((self.changes(), dead.blocks));
     }
 
     /// Changes by users so far.
