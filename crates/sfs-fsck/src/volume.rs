@@ -174,6 +174,14 @@ fn compare_backup(
     Ok(())
 }
 
+/// A superblock of a newer format is not damaged: nothing of the volume can be judged, nor its backup.
+fn refuse_newer(block: &Block) -> Result<(), FsckError> {
+    match Superblock::version_of(&block.0) {
+        Some(version) if version > FORMAT_VERSION => Err(FsckError::NewerFormat(version)),
+        _ => Ok(()),
+    }
+}
+
 /// The superblock from the last block, when the first one does not decode.
 fn from_backup(
     device: &dyn Device,
@@ -182,6 +190,7 @@ fn from_backup(
     findings: &mut Findings,
 ) -> Result<Superblock, FsckError> {
     let block_count = device.geometry().block_count;
+    refuse_newer(first)?;
     let last = read_block(device, block_count - 1)?;
     if let Ok(backup) = Superblock::decode(&last.0, block_count - 1)
         && backup.layout.backup == block_count - 1
@@ -189,11 +198,7 @@ fn from_backup(
         findings.push(Finding::SuperblockDamaged { copy: Copy::First, corruption });
         return Ok(backup);
     }
-    if let Some(version) = Superblock::version_of(&first.0)
-        && version > FORMAT_VERSION
-    {
-        return Err(FsckError::NewerFormat(version));
-    }
+    refuse_newer(&last)?;
     if Superblock::recognize(&first.0) || Superblock::recognize(&last.0) {
         return Err(FsckError::SuperblocksLost);
     }

@@ -182,6 +182,7 @@ fn read_superblock(device: &dyn Device) -> Result<Superblock> {
     let superblock = match read(SUPERBLOCK_ADDRESS) {
         Err(Error::Corrupt(damage)) => match read(device_blocks - 1) {
             Ok(backup) if backup.layout.backup == device_blocks - 1 => backup,
+            Err(newer @ Error::NewerFormat(_)) => return Err(newer),
             _ => return Err(damage.into()),
         },
         other => other?,

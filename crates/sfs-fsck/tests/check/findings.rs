@@ -1,17 +1,20 @@
 //! Each kind of damage, forged with sound checksums, and exactly the finding for it.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use sfs_core::format::{
     Corruption, CorruptionKind, FileKind, History, InodeFlags, ItemKind, Key, Mapping, ROOT_INO,
-    SegmentState, Structure, Superblock, UsageEntry, usage_key,
+    SegmentState, Structure, Superblock, Timestamp, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
-use sfs_fsck::{Copy, Finding, FsckError, Options, Report, check};
+use sfs_fsck::{Copy, Finding, FsckError, Options, Repair, Report, check};
 
 use super::forge::{
     DATA, Forge, GONE, HELLO, LINK, NEXT_INO, SUB, Volume, directory, entry_value, file,
 };
+
+pub(crate) const NOW: Timestamp = Timestamp { secs: 2_000_000_000, nanos: 0 };
 
 pub(crate) fn check_device(device: &dyn Device, data: bool) -> Result<Report, FsckError> {
     check(device, &Options { data }, &mut |_| ControlFlow::Continue(()))
@@ -95,10 +98,20 @@ fn newer_lost_and_truncated_volumes_are_told_apart() {
     newer[12] = 2;
     let checksum = crc32c::crc32c(&newer[12..]).to_le_bytes();
     newer[8..12].copy_from_slice(&checksum);
-    volume.write(4, &newer);
-    volume.write(backup, &newer);
-    let result = check_device(&volume.device, false);
-    assert!(matches!(result, Err(FsckError::NewerFormat(2))), "{result:?}");
+    // Whatever the other one says: an older backup is no reason to undo what a newer program has made.
+    let (old, noise) = (volume.superblock.encode(), [0xa5; BLOCK_SIZE]);
+    for (first, last) in [(&newer, &newer), (&newer, &old), (&newer, &noise), (&noise, &newer)] {
+        volume.write(4, first);
+        volume.write(backup, last);
+        let result = check_device(&volume.device, false);
+        assert!(matches!(result, Err(FsckError::NewerFormat(2))), "{result:?}");
+        let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+        let repair = Repair { data: false, preen: false, now: NOW };
+        let result = sfs_fsck::repair(&device, &repair, &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(result, Err(FsckError::NewerFormat(2))), "{result:?}");
+        let mount = sfs_core::Volume::open(device, sfs_core::request::Options::default(), NOW);
+        assert!(matches!(mount.map(drop), Err(sfs_core::Error::NewerFormat(2))));
+    }
 
     let volume = populated().build();
     volume.flip(4, 100);

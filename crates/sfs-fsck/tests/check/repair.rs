@@ -4,19 +4,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    FileKind, History, Inode, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState,
-    Timestamp, usage_key,
+    FileKind, History, Inode, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, usage_key,
 };
 use sfs_core::request::Options;
 use sfs_device::{BLOCK_SIZE, Device, Event, Keep, RecordingDevice, image_after};
 use sfs_fsck::{Loss, Repair, Repaired, repair};
 
-use super::findings::{check_device, populated};
+use super::findings::{NOW, check_device, populated};
 use super::forge::{
     DATA, Forge, GONE, HELLO, LINK, NEXT_INO, SUB, Volume, directory, entry_value, file,
 };
-
-const NOW: Timestamp = Timestamp { secs: 2_000_000_000, nanos: 0 };
 
 pub(crate) fn repair_with(device: &Arc<dyn Device>, preen: bool, data: bool) -> Repaired {
     let options = Repair { data, preen, now: NOW };
