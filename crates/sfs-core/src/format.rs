@@ -22,7 +22,7 @@ mod usage;
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
 pub use corruption::{Corruption, CorruptionKind, Structure};
-pub use delta::Change;
+pub use delta::{Change, DELTA_LEN_MAX, is_sayable};
 pub use history::History;
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};

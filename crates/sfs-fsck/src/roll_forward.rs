@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, ItemKind, Key,
-    Mapping, SegmentState, Structure, SummaryEntry, VALUE_LEN_MAX,
+    Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX,
+    Key, Mapping, SegmentState, Structure, SummaryEntry, is_sayable,
 };
 
 use crate::log;
@@ -21,9 +21,6 @@ use crate::{Finding, Findings, FsckError};
 
 /// Fewest blocks that a head needs to append a chunk.
 const ROOM_MIN: u32 = 2;
-
-/// No batch says more than this, in bytes: changes are written out long before.
-const DELTA_LEN_MAX: usize = 256 << 20;
 
 /// The log past a checkpoint.
 struct Log<'f> {
@@ -227,8 +224,13 @@ fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Res
     let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
     let changes = Change::decode_all(&delta, at).map_err(damaged)?;
     for change in &changes {
+        check_key(change, at)?;
+        if !change.is_sound(&view.volume.superblock) {
+            return Err(damaged(wrong));
+        }
+    }
+    for change in &changes {
         match *change {
-            Change::Unmap { first, last, .. } if first > last => return Err(damaged(wrong)),
             Change::Unmap { ino, first, last } => {
                 view.unmap(ino, first..=last).map_err(damaged)?;
             }
@@ -245,9 +247,8 @@ fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Res
         match change {
             Change::Release { segment, stamp } => said.released.push((stamp, segment)),
             Change::Map { .. } => maps.push(change),
-            Change::Put { value, .. } if value.len() > VALUE_LEN_MAX => return Err(damaged(wrong)),
-            Change::Put { key, value } => view.edits.put(said_key(&key, at)?, value),
-            Change::Delete { key } => view.edits.delete(said_key(&key, at)?),
+            Change::Put { key, value } => view.edits.put(Key::decode(&key), value),
+            Change::Delete { key } => view.edits.delete(Key::decode(&key)),
             Change::Unmap { .. } | Change::NextIno(_) => {}
         }
     }
@@ -270,25 +271,16 @@ fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Res
 /// Maps blocks beside the log; gives their segment, if they lie in one.
 fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, Corruption> {
     let Change::Map { ino, block, count, address } = *map else { return Ok(None) };
-    let layout = view.volume.layout();
-    let last = count.checked_sub(1).filter(|last| block.checked_add(*last).is_some());
-    let Some((last, segment)) = last.zip(layout.segment_of(address)) else { return Ok(None) };
-    if layout.segment_of(address + u64::from(last)) != Some(segment) {
-        return Ok(None);
-    }
-    for at in 0..count {
+    let segment = map.mapped_segment(view.volume.layout());
+    for at in (0..count).filter(|_| segment.is_some()) {
         view.map(ino, block + at, Some(Mapping::placed(address + u64::from(at))))?;
     }
-    Ok(Some(segment))
+    Ok(segment)
 }
 
-/// A key that a delta may name: mappings follow from the summaries, usage from the checkpoint.
-fn said_key(bytes: &[u8; Key::LEN], at: u64) -> Result<Key, Finding> {
-    let key = Key::decode(bytes);
-    match ItemKind::decode(key.kind) {
-        None | Some(ItemKind::Mapping | ItemKind::Usage) => {
-            Err(Finding::DeltaKey { address: at, key })
-        }
-        Some(_) => Ok(key),
-    }
+/// A change of an item that deltas do not change is told by its key.
+fn check_key(change: &Change, at: u64) -> Result<(), Finding> {
+    let (Change::Put { key, .. } | Change::Delete { key }) = change else { return Ok(()) };
+    let key = Key::decode(key);
+    if is_sayable(&key) { Ok(()) } else { Err(Finding::DeltaKey { address: at, key }) }
 }

@@ -6,7 +6,13 @@
 
 use bincode::{Decode, Encode};
 
-use super::{Corruption, CorruptionKind, Key, Structure, codec};
+use super::{
+    COUNT_MAX, Corruption, CorruptionKind, DataPlacement, ItemKind, Key, Layout, Structure,
+    Superblock, VALUE_LEN_MAX, codec,
+};
+
+/// Bytes of the longest delta. No commit says more: changes are written out long before.
+pub const DELTA_LEN_MAX: usize = 256 << 20;
 
 /// One change of the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -56,6 +62,33 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether a delta on this volume may say so, whatever was there before.
+    pub fn is_sound(&self, superblock: &Superblock) -> bool {
+        match *self {
+            Self::NextIno(next) => next < COUNT_MAX,
+            Self::Unmap { first, last, .. } => first <= last,
+            Self::Put { key, ref value } => {
+                is_sayable(&Key::decode(&key)) && value.len() <= VALUE_LEN_MAX
+            }
+            Self::Delete { key } => is_sayable(&Key::decode(&key)),
+            // The usage table knows.
+            Self::Release { .. } => true,
+            Self::Map { .. } => {
+                superblock.placement != DataPlacement::Log
+                    && self.mapped_segment(&superblock.layout).is_some()
+            }
+        }
+    }
+
+    /// The segment of a `Map`, if its blocks are all in one and those of a file.
+    pub fn mapped_segment(&self, layout: &Layout) -> Option<u32> {
+        let Self::Map { block, count, address, .. } = *self else { return None };
+        let last = count.checked_sub(1)?;
+        block.checked_add(last)?;
+        let segment = layout.segment_of(address)?;
+        (layout.segment_of(address + u64::from(last)) == Some(segment)).then_some(segment)
+    }
+
     /// Decodes a whole delta whose chunk is at block `at`.
     pub fn decode_all(mut bytes: &[u8], at: u64) -> Result<Vec<Self>, Corruption> {
         let mut changes = Vec::new();
@@ -70,4 +103,10 @@ impl Change {
         }
         Ok(changes)
     }
+}
+
+/// Whether deltas name such items: mappings follow from summaries, usage from the checkpoint.
+pub fn is_sayable(key: &Key) -> bool {
+    let kind = ItemKind::decode(key.kind);
+    kind.is_some_and(|kind| !matches!(kind, ItemKind::Mapping | ItemKind::Usage))
 }

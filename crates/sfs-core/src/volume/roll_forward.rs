@@ -10,17 +10,14 @@ use std::sync::atomic::Ordering;
 use super::Volume;
 use super::scan::ROOM_MIN;
 use crate::format::{
-    COUNT_MAX, Change, ChunkSummary, Corruption, CorruptionKind, DataPlacement, HEADS_MAX,
-    ItemKind, Key, Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
+    Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
 use crate::log::{Head, Heads, Log};
 use crate::meta::{Fault, Meta};
 use crate::mutant::{Mutant, mutated};
 use crate::tree::Missing;
 use crate::{Error, Result};
-
-/// No commit says more than this, in bytes: changes are written out long before.
-const DELTA_LEN_MAX: usize = 256 << 20;
 
 impl Volume {
     /// Applies the batches since the checkpoint, but for nodes at the end, whose checkpoint never was
@@ -136,14 +133,14 @@ impl Volume {
 
         while let Some(chunk) = self.next_chunk(&mut position)? {
             delta_len += chunk.delta.len();
+            if delta_len > DELTA_LEN_MAX {
+                let at = chunk.header.address;
+                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Length).into());
+            }
             let end = chunk.header.end || mutated(Mutant::EndIgnored);
             batch.push(chunk);
             if end {
                 return Ok(Some((batch, position)));
-            }
-            if delta_len > DELTA_LEN_MAX {
-                let at = position.sequence;
-                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Length).into());
             }
         }
         Ok(None)
@@ -198,6 +195,9 @@ impl Volume {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
         let changes = Change::decode_all(&delta, at)?;
+        if !changes.iter().all(|change| change.is_sound(&self.superblock)) {
+            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+        }
         for change in &changes {
             if let Change::Unmap { ino, first, last } = *change {
                 self.unmap(ino, first, last, sequence)?;
@@ -208,7 +208,7 @@ impl Volume {
             match change {
                 Change::Map { .. } => maps.push(change),
                 Change::Release { segment, stamp } => released.push((segment, stamp)),
-                change => self.apply_change(change, at)?,
+                change => self.apply_change(change)?,
             }
         }
         for chunk in batch {
@@ -226,12 +226,9 @@ impl Volume {
         }
     }
 
-    fn apply_change(&self, change: Change, at: u64) -> Result<()> {
+    fn apply_change(&self, change: Change) -> Result<()> {
         let (key, value) = match change {
             Change::Unmap { .. } | Change::Release { .. } | Change::Map { .. } => return Ok(()),
-            Change::NextIno(next) if next >= COUNT_MAX => {
-                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
-            }
             Change::NextIno(next) => {
                 let mut meta = self.meta.write();
                 meta.restore_next_ino(next);
@@ -240,13 +237,6 @@ impl Volume {
             Change::Put { key, value } => (Key::decode(&key), Some(value)),
             Change::Delete { key } => (Key::decode(&key), None),
         };
-        let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
-        let allowed = ItemKind::decode(key.kind)
-            .is_some_and(|kind| !matches!(kind, ItemKind::Mapping | ItemKind::Usage));
-        let fits = value.as_ref().is_none_or(|value| value.len() <= crate::format::VALUE_LEN_MAX);
-        if !allowed || !fits {
-            return Err(wrong.into());
-        }
         self.recover(|meta| match &value {
             Some(value) => Ok(meta.tree.put(&key, value)?),
             None => Ok(meta.tree.remove(&key).map(drop)?),
@@ -270,14 +260,7 @@ impl Volume {
     /// Blocks beside the log are mapped.
     fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
         let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
-        let layout = &self.superblock.layout;
-        let last = count.checked_sub(1);
-        let segment = layout.segment_of(address).filter(|segment| {
-            last.and_then(|last| block.checked_add(last)).is_some()
-                && last.and_then(|last| layout.segment_of(address + u64::from(last)))
-                    == Some(*segment)
-                && self.superblock.placement != DataPlacement::Log
-        });
+        let segment = map.mapped_segment(&self.superblock.layout);
         if !segment.is_some_and(|at| self.meta.write().usage.place_found(at, sequence)) {
             return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
         }

@@ -1,14 +1,19 @@
 //! Roll-forward: what takes effect, and what does not.
 
-use sfs_core::format::{
-    Change, Corruption, CorruptionKind, FileKind, Inode, InodeFlags, ItemKind, Key, ROOT_INO,
-    SegmentState, Structure, UsageEntry,
-};
-use sfs_device::{BLOCK_SIZE, Block};
-use sfs_fsck::{Finding, Report};
+use std::sync::Arc;
 
-use super::findings::{check_device, errors, populated};
+use sfs_core::Error;
+use sfs_core::format::{
+    COUNT_MAX, Change, Corruption, CorruptionKind, FileKind, Inode, InodeFlags, ItemKind, Key,
+    ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
+};
+use sfs_core::request::Options;
+use sfs_device::{BLOCK_SIZE, Block, Device};
+use sfs_fsck::{Finding, Loss, Report};
+
+use super::findings::{NOW, check_device, errors, populated};
 use super::forge::{self, DATA, HELLO, NEXT_INO, Volume, file};
+use super::repair::repair_with;
 
 fn report(volume: &Volume) -> Report {
     check_device(&volume.device, true).expect("a volume")
@@ -123,6 +128,42 @@ fn deltas_are_checked() {
         let delta = forge::delta(&[Change::Delete { key: key.encode() }]);
         volume.append(0, at, &[], &[], &delta, true);
         assert_eq!(errors(&volume), [Finding::DeltaKey { address: at, key }]);
+    }
+}
+
+/// A mount refuses such deltas, and sends the volume's owner to `sfs-fsck`. Nothing of the batch has effect.
+#[test]
+fn what_no_delta_says_is_found_and_cut_off() {
+    let layout = populated().superblock.layout;
+    let key = Key::new(HELLO, ItemKind::Inline, 0).encode();
+    let changes = [
+        Change::NextIno(COUNT_MAX),
+        Change::NextIno(u64::MAX),
+        Change::Unmap { ino: DATA, first: 5, last: 2 },
+        Change::Put { key, value: vec![0; VALUE_LEN_MAX + 1] },
+        // All data of this volume is in its log.
+        Change::Map { ino: DATA, block: 2, count: 1, address: layout.segment_address(9) },
+    ];
+    for change in changes {
+        let mut volume = populated().build();
+        let at = volume.head_address(0);
+        let unmap = Change::Unmap { ino: DATA, first: 0, last: u32::MAX };
+        volume.append(0, at, &[], &[], &forge::delta(&[unmap, change.clone()]), true);
+        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }], "{change:?}");
+        let device = Arc::new(volume.device.snapshot());
+        let open = || sfs_core::Volume::open(device.clone(), Options::default(), NOW);
+        match open().map(drop) {
+            Err(Error::Corrupt(found)) => assert_eq!(found, corruption, "{change:?}"),
+            other => panic!("{change:?}: {other:?}"),
+        }
+        let shared: Arc<dyn Device> = device.clone();
+        let repaired = repair_with(&shared, false, true);
+        assert_eq!(
+            (repaired.errors_left(), &repaired.losses[..]),
+            (0, &[Loss::Log { address: at }][..])
+        );
+        assert_eq!(open().expect("it mounts").audit().expect("it counts"), []);
     }
 }
 
