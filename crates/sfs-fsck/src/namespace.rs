@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hasher;
 
-use sfs_core::format::{FileKind, ItemKind, Key, NAME_LEN_MAX, ROOT_INO};
+use sfs_core::format::{FILE_BLOCKS_MAX, FileKind, ItemKind, Key, NAME_LEN_MAX, ROOT_INO};
 use siphasher::sip::SipHasher13;
 
 use crate::file::File;
@@ -245,7 +245,8 @@ impl Namespace {
     fn check_orphans(&self, findings: &mut Findings) {
         for (ino, cut) in &self.orphans {
             let is_sound = match self.index_of(*ino).map(|index| &self.inodes[index]) {
-                Some(Inode { kind: Some(_), links, .. }) => *links > 0 || *cut == 0,
+                Some(Inode { kind: Some(_), links: 0, .. }) => *cut == 0,
+                Some(Inode { kind: Some(_), .. }) => *cut < FILE_BLOCKS_MAX,
                 Some(_) => true,
                 None => false,
             };

@@ -286,8 +286,9 @@ impl<'r, 'v> Remedies<'r, 'v> {
     fn correct_orphan(&mut self, ino: u64) {
         let key = Key::new(0, ItemKind::Orphan, ino);
         match self.inode(ino) {
-            Some(_) => self.view.edits.put(key, [0; 8]),
-            None => self.view.edits.delete(key),
+            Some(Inode { links: 0, .. }) => self.view.edits.put(key, [0; 8]),
+            // From nowhere on: what is behind its end, if anything is, is not thrown away.
+            Some(_) | None => self.view.edits.delete(key),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Promises: a tree that is not whole is said to be so, and not blamed for what it lacks.
 //! Never: prints or writes.
 
-use sfs_core::format::{FIRST_INO, ItemKind, Key, NodePointer, ROOT_INO};
+use sfs_core::format::{FILE_BLOCKS_MAX, FIRST_INO, ItemKind, Key, NodePointer, ROOT_INO};
 
 use crate::file::File;
 use crate::namespace::{Entry, Namespace, Population};
@@ -118,7 +118,8 @@ impl<'a> Pass<'a> {
         if ino != ROOT_INO && !(FIRST_INO..self.next_ino).contains(&ino) {
             self.files.push(Finding::InodeNumber { ino });
         }
-        let is_cut = self.namespace.orphans.contains_key(&ino);
+        let cut = self.namespace.orphans.get(&ino);
+        let is_cut = cut.is_some_and(|first| *first < FILE_BLOCKS_MAX);
         file.finish(is_cut, &mut self.content);
         self.namespace.add_file(&file);
         if !file.exists {

@@ -359,6 +359,20 @@ fn inline_content_is_checked() {
     });
     assert_eq!(found, [Finding::SymlinkSize { ino: LINK, size: 0 }]);
 }
+    let cut_data = |first: u64| {
+        move |forge: &mut Forge| {
+            forge.change_inode(DATA, |inode| inode.size = 40 * 4096);
+            forge.put(key(DATA), first.to_le_bytes().to_vec());
+        }
+    };
+    assert_eq!(forged(cut_data(u32::MAX.into())), []);
+    for nowhere in [1 << 32, u64::MAX] {
+        let expected = [
+            Finding::OrphanWrong { ino: DATA },
+            Finding::MappingBeyondEnd { ino: DATA, block: 40 },
+        ];
+        assert_eq!(forged(cut_data(nowhere)), expected);
+    }
 
 #[test]
 fn extended_attributes_are_checked() {
