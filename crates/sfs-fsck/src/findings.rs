@@ -59,7 +59,7 @@ pub enum Finding {
     CheckpointNumber { slot: u8, number: u64 },
     /// A count in the checkpoint in this slot is so high, or so low, that it cannot be.
     CheckpointCounts { slot: u8 },
-    /// A head of the checkpoint is twice there, or not in a segment.
+    /// A head of the checkpoint is twice there, not in a segment, or before what lives in it.
     HeadInvalid { head: u8 },
     /// The device did not give a block.
     Unreadable { address: u64 },

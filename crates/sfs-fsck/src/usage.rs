@@ -62,6 +62,8 @@ pub(crate) struct Counted {
     placed_blocks: u64,
     write_count_sum: u64,
     modified_sum: u64,
+    /// Behind the last of them.
+    end: u64,
 }
 
 /// What a tree refers to, by segment.
@@ -71,9 +73,16 @@ pub(crate) struct Counts(BTreeMap<u32, Counted>);
 impl Counts {
     /// A node is at `address`.
     pub(crate) fn add_node(&mut self, volume: &Volume<'_>, address: u64) {
-        if let Some(segment) = volume.layout().segment_of(address) {
-            self.0.entry(segment).or_default().live_blocks += 1;
-        }
+        self.count(volume, address);
+    }
+
+    /// The block at `address` lives; gives what is counted of its segment.
+    fn count(&mut self, volume: &Volume<'_>, address: u64) -> Option<&mut Counted> {
+        let segment = volume.layout().segment_of(address)?;
+        let counted = self.0.entry(segment).or_default();
+        counted.live_blocks += 1;
+        counted.end = counted.end.max(address - volume.layout().segment_address(segment) + 1);
+        Some(counted)
     }
 
     /// The tree has this item. What does not decode is found elsewhere.
@@ -83,9 +92,7 @@ impl Counts {
         }
         let Some(run) = decode_run(key, value) else { return };
         for (_, mapping) in run.iter(0) {
-            let Some(segment) = volume.layout().segment_of(mapping.address) else { continue };
-            let counted = self.0.entry(segment).or_default();
-            counted.live_blocks += 1;
+            let Some(counted) = self.count(volume, mapping.address) else { continue };
             counted.placed_blocks += u64::from(mapping.checksum.is_none());
             counted.write_count_sum += u64::from(mapping.history.write_count());
             counted.modified_sum += u64::from(mapping.history.modified);
@@ -101,6 +108,12 @@ impl Counts {
             if u64::from(recorded) != counted.live_blocks {
                 let counted = counted.live_blocks;
                 findings.push(Finding::UsageLive { segment, recorded, counted });
+        for head in &record.heads {
+            let end = self.0.get(&head.segment).map_or(0, |counted| counted.end);
+            if end > u64::from(head.next_block) {
+                findings.push(Finding::HeadInvalid { head: head.head });
+            }
+        }
             }
             if (entry.write_count_sum, entry.modified_sum)
                 != (counted.write_count_sum, counted.modified_sum)

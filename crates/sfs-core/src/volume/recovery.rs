@@ -153,7 +153,8 @@ impl Volume {
         let wrong =
             |segment: u32| Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Value);
         for (_, head) in self.log.lock().heads.iter() {
-            if entries[head.segment as usize].state != SegmentState::Open {
+            let UsageEntry { state, live_blocks, .. } = entries[head.segment as usize];
+            if state != SegmentState::Open || live_blocks > head.next_block {
                 return Err(wrong(head.segment).into());
             }
         }

@@ -28,7 +28,9 @@ impl fmt::Display for Finding {
             Self::CheckpointCounts { slot } => {
                 write!(f, "checkpoint slot {slot}: a count is out of range")
             }
-            Self::HeadInvalid { head } => write!(f, "head {head} is not in a segment of its own"),
+            Self::HeadInvalid { head } => {
+                write!(f, "head {head} is not behind the blocks of a segment of its own")
+            }
             Self::Unreadable { address } => write!(f, "block {address}: cannot be read"),
             Self::NodeDamaged { corruption } => corruption.fmt(f),
             Self::NodeOutside { address } => {

@@ -27,6 +27,15 @@ pub(crate) fn errors(volume: &Volume) -> Vec<Finding> {
     kept.filter(|f| f.severity() == sfs_fsck::Severity::Error).cloned().collect()
 }
 
+/// Expects a mount to refuse `volume`, with `corruption`.
+fn refuse(volume: &Volume, corruption: Corruption) {
+    let device = Arc::new(volume.device.snapshot());
+    match sfs_core::Volume::open(device, sfs_core::request::Options::default(), NOW).map(drop) {
+        Err(sfs_core::Error::Corrupt(found)) => assert_eq!(found, corruption),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// A populated volume after `change`.
 fn forged(change: impl FnOnce(&mut Forge)) -> Vec<Finding> {
     let mut forge = Forge::populated();
@@ -147,6 +156,19 @@ fn checkpoints_are_checked() {
             Finding::UsageState { segment: 1, state: SegmentState::Open }
         ]
     );
+
+    // What is appended there overwrites the last block that lives; so do others before.
+    for (head, back) in [(0, 1), (1, 1), (0, 3), (1, 3)] {
+        let mut forge = populated();
+        forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
+        let volume = forge.build();
+        assert_eq!(errors(&volume), [Finding::HeadInvalid { head: head as u8 }]);
+        // More lives there than there is before the head: a mount sees that, too.
+        if back == 3 {
+            let corruption = Corruption::new(Structure::Usage, head as u64, CorruptionKind::Value);
+            refuse(&volume, corruption);
+        }
+    }
 }
 
 #[test]
@@ -443,7 +465,8 @@ fn mappings_are_checked() {
         forge.map(GONE, 0, at(address));
         forge.map(DATA, 0, Mapping { address: address + 20, ..at(0) });
     });
-    assert_eq!(found[0], Finding::MappingOwner { ino: GONE });
+    // What was never written lives behind the head.
+    assert_eq!(found[..2], [Finding::HeadInvalid { head: 1 }, Finding::MappingOwner { ino: GONE }]);
 }
 
 #[test]

@@ -172,6 +172,11 @@ fn names_are_mended() {
         forge.put(away, value);
     });
     mended.expect(&[]).expect_content();
+    for (head, back) in [(0, 1), (1, 1), (0, 3), (1, 3)] {
+        let mut forge = populated();
+        forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
+        mend(&forge.build()).expect(&[]).expect_content();
+    }
     let mended =
         mend_forged(|forge| forge.put(hello, entry_value(HELLO, FileKind::Fifo, b"hello")));
     mended.expect(&[]).expect_content();
