@@ -107,12 +107,17 @@ impl Draft<'_> {
             // What is not known is opened last.
             let unknown = UsageEntry { stamp: self.record.next_sequence, ..UsageEntry::NEW };
             let entry = self.usage.get(segment).copied().unwrap_or(unknown);
-            let is_free = matches!(entry.state, SegmentState::Clean | SegmentState::Drained);
-            let state = match (entry.state, is_free && !self.needed.contains(&segment)) {
-                (SegmentState::Bad, _) => SegmentState::Bad,
-                (_, true) => SegmentState::Clean,
-                (_, false) if self.placed.contains(&segment) => SegmentState::Placed,
-                (_, false) => SegmentState::Sealed,
+            let is_free = match entry.state {
+                SegmentState::Clean | SegmentState::Drained => true,
+                // Forged, but empty all the same.
+                SegmentState::Sealed | SegmentState::Placed => entry.live_blocks == 0,
+                SegmentState::Open | SegmentState::Bad => false,
+            };
+            let state = match (entry.state, self.needed.contains(&segment)) {
+                (SegmentState::Bad, false) => SegmentState::Bad,
+                (_, false) if is_free => SegmentState::Clean,
+                _ if self.placed.contains(&segment) => SegmentState::Placed,
+                _ => SegmentState::Sealed,
             };
             UsageEntry { state, ..entry }
         };

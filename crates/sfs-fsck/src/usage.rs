@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    CheckpointRecord, ItemKind, Key, MappingRun, SegmentState, USAGE_PER_ITEM, UsageEntry,
-    usage_key,
+    CheckpointRecord, DataPlacement, ItemKind, Key, MappingRun, SegmentState, USAGE_PER_ITEM,
+    UsageEntry, usage_key,
 };
 
 use crate::view::View;
@@ -100,20 +100,26 @@ impl Counts {
     }
 
     /// Compares the table with what was counted of the same tree.
-    pub(crate) fn check(&self, record: &CheckpointRecord, usage: &Usage, findings: &mut Findings) {
+    pub(crate) fn check(
+        &self,
+        placement: DataPlacement,
+        record: &CheckpointRecord,
+        usage: &Usage,
+        findings: &mut Findings,
+    ) {
         let heads: BTreeSet<u32> = record.heads.iter().map(|head| head.segment).collect();
-        for (segment, entry) in usage.iter() {
-            let counted = self.0.get(&segment).copied().unwrap_or_default();
-            let recorded = entry.live_blocks;
-            if u64::from(recorded) != counted.live_blocks {
-                let counted = counted.live_blocks;
-                findings.push(Finding::UsageLive { segment, recorded, counted });
         for head in &record.heads {
             let end = self.0.get(&head.segment).map_or(0, |counted| counted.end);
             if end > u64::from(head.next_block) {
                 findings.push(Finding::HeadInvalid { head: head.head });
             }
         }
+        for (segment, entry) in usage.iter() {
+            let counted = self.0.get(&segment).copied().unwrap_or_default();
+            let recorded = entry.live_blocks;
+            if u64::from(recorded) != counted.live_blocks {
+                let counted = counted.live_blocks;
+                findings.push(Finding::UsageLive { segment, recorded, counted });
             }
             if (entry.write_count_sum, entry.modified_sum)
                 != (counted.write_count_sum, counted.modified_sum)
@@ -125,11 +131,17 @@ impl Counts {
                     counted.live_blocks == 0 && !heads.contains(&segment)
                 }
                 SegmentState::Open => heads.contains(&segment) && counted.placed_blocks == 0,
-                SegmentState::Sealed | SegmentState::Bad => {
-                    !heads.contains(&segment) && counted.placed_blocks == 0
+                // Nobody ever finds that it is empty: what is emptied becomes Drained at once.
+                SegmentState::Sealed => {
+                    counted.live_blocks > 0
+                        && !heads.contains(&segment)
+                        && counted.placed_blocks == 0
                 }
+                SegmentState::Bad => counted.live_blocks == 0 && !heads.contains(&segment),
                 SegmentState::Placed => {
-                    !heads.contains(&segment) && counted.placed_blocks == counted.live_blocks
+                    placement != DataPlacement::Log
+                        && !heads.contains(&segment)
+                        && counted.placed_blocks == counted.live_blocks
                 }
             };
             if !is_sound {

@@ -359,6 +359,20 @@ fn orphans_are_checked() {
     assert_eq!(found, [Finding::OrphanWrong { ino: GONE }]);
     let found = forged(|forge| forge.put(key(99), vec![0; 8]));
     assert_eq!(found, [Finding::OrphanWrong { ino: 99 }]);
+    let cut_data = |first: u64| {
+        move |forge: &mut Forge| {
+            forge.change_inode(DATA, |inode| inode.size = 40 * 4096);
+            forge.put(key(DATA), first.to_le_bytes().to_vec());
+        }
+    };
+    assert_eq!(forged(cut_data(u32::MAX.into())), []);
+    for nowhere in [1 << 32, u64::MAX] {
+        let expected = [
+            Finding::OrphanWrong { ino: DATA },
+            Finding::MappingBeyondEnd { ino: DATA, block: 40 },
+        ];
+        assert_eq!(forged(cut_data(nowhere)), expected);
+    }
 }
 
 #[test]
@@ -381,20 +395,6 @@ fn inline_content_is_checked() {
     });
     assert_eq!(found, [Finding::SymlinkSize { ino: LINK, size: 0 }]);
 }
-    let cut_data = |first: u64| {
-        move |forge: &mut Forge| {
-            forge.change_inode(DATA, |inode| inode.size = 40 * 4096);
-            forge.put(key(DATA), first.to_le_bytes().to_vec());
-        }
-    };
-    assert_eq!(forged(cut_data(u32::MAX.into())), []);
-    for nowhere in [1 << 32, u64::MAX] {
-        let expected = [
-            Finding::OrphanWrong { ino: DATA },
-            Finding::MappingBeyondEnd { ino: DATA, block: 40 },
-        ];
-        assert_eq!(forged(cut_data(nowhere)), expected);
-    }
 
 #[test]
 fn extended_attributes_are_checked() {
@@ -510,6 +510,18 @@ fn the_usage_table_is_recounted() {
     assert_eq!(found, [Finding::UsageState { segment: 1, state: SegmentState::Sealed }]);
     let found = usage(|table| table[7].state = SegmentState::Open);
     assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Open }]);
+    // Empty, but never opened again.
+    let found = usage(|table| table[7].state = SegmentState::Sealed);
+    assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Sealed }]);
+    let found = usage(|table| table[7].state = SegmentState::Placed);
+    assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Placed }]);
+    // A mount refuses what lives there.
+    let found = forged(|forge| {
+        forge.on_usage = Box::new(|table| table[1].state = SegmentState::Bad);
+        forge.on_record = Box::new(|record| record.heads.truncate(1));
+    });
+    assert_eq!(found, [Finding::UsageState { segment: 1, state: SegmentState::Bad }]);
+    assert_eq!(usage(|table| table[7].state = SegmentState::Bad), []);
 
     let found = forged(|forge| forge.put(usage_key(64), vec![0; 32 * 32]));
     assert_eq!(found, [Finding::UsageMissing { segment: 64 }]);

@@ -129,6 +129,19 @@ fn the_usage_table_is_counted_anew() {
     mend(|table| table[1].state = SegmentState::Sealed);
     mend(|table| table[7].state = SegmentState::Open);
     mend(|table| table[1].state = SegmentState::Clean);
+    // Empty, but nothing would ever make them Clean: there is room for the repair all the same.
+    for state in [SegmentState::Sealed, SegmentState::Placed] {
+        let mended = mend_forged(|forge| {
+            let lock_up = move |entry: &mut sfs_core::format::UsageEntry| entry.state = state;
+            forge.on_usage = Box::new(move |table| table.iter_mut().skip(2).for_each(lock_up));
+        });
+        assert!(mended.expect(&[]).expect_content().volume.status().segments.clean > 100);
+    }
+    let mended = mend_forged(|forge| {
+        forge.on_usage = Box::new(|table| table[1].state = SegmentState::Bad);
+        forge.on_record = Box::new(|record| record.heads.truncate(1));
+    });
+    mended.expect(&[]).expect_content();
     mend_forged(|forge| forge.put(usage_key(64), vec![0; 7])).expect(&[]).expect_content();
     mend_forged(|forge| forge.put(usage_key(3200), vec![0; 40])).expect(&[]).expect_content();
 }
@@ -159,6 +172,11 @@ fn without_a_checkpoint_the_newest_root_counts() {
     let mut forge = populated();
     forge.on_record = Box::new(|record| record.heads[1].segment = 100_000);
     mend(&forge.build()).expect(&[]).expect_content();
+    for (head, back) in [(0, 1), (1, 1), (0, 3), (1, 3)] {
+        let mut forge = populated();
+        forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
+        mend(&forge.build()).expect(&[]).expect_content();
+    }
 }
 
 #[test]
@@ -172,11 +190,6 @@ fn names_are_mended() {
         forge.put(away, value);
     });
     mended.expect(&[]).expect_content();
-    for (head, back) in [(0, 1), (1, 1), (0, 3), (1, 3)] {
-        let mut forge = populated();
-        forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
-        mend(&forge.build()).expect(&[]).expect_content();
-    }
     let mended =
         mend_forged(|forge| forge.put(hello, entry_value(HELLO, FileKind::Fifo, b"hello")));
     mended.expect(&[]).expect_content();
