@@ -70,3 +70,7 @@ pub const HEADS_MAX: usize = 9;
 
 /// No volume lives long enough to count so far; beyond, a forged number could make another overflow.
 pub const COUNT_MAX: u64 = 1 << 62;
+
+/// Checkpoints and deltas count less far, or a forged one could have a mount write what nobody reads:
+/// however long it goes on, it does not come to [`COUNT_MAX`].
+pub const COUNT_KEPT_MAX: u64 = COUNT_MAX / 2;

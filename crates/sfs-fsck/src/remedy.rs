@@ -9,7 +9,7 @@ mod content;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    FIRST_INO, FileKind, Inode, InodeFlags, ItemKind, Key, RUN_BLOCKS, Timestamp,
+    COUNT_KEPT_MAX, FIRST_INO, FileKind, Inode, InodeFlags, ItemKind, Key, RUN_BLOCKS, Timestamp,
 };
 use sfs_device::BLOCK_SIZE;
 
@@ -20,8 +20,8 @@ use crate::view::View;
 use crate::walk::Keys;
 use crate::{Finding, Loss};
 
-/// Inode numbers from here on cannot have been given out.
-pub(crate) const INO_END: u64 = 1 << 62;
+/// Inode numbers from here on cannot have been given out, and some are left to give out below the limit.
+pub(crate) const INO_END: u64 = COUNT_KEPT_MAX / 2;
 
 /// What a repair will do besides the edits of its view.
 #[derive(Default)]

@@ -5,8 +5,8 @@
 //! Never: reads a segment.
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, CheckpointRecord, Corruption, FIRST_INO, FORMAT_VERSION,
-    HEADS_MAX, Layout, SUPERBLOCK_ADDRESS, Superblock,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, FORMAT_VERSION, HEADS_MAX, Layout,
+    SUPERBLOCK_ADDRESS, Superblock,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 use sfs_mkfs::signatures::{Ends, detect};
@@ -78,7 +78,7 @@ impl<'a> Volume<'a> {
                 Ok(record) if record.number % 2 != u64::from(slot) => {
                     findings.push(Finding::CheckpointNumber { slot, number: record.number });
                 }
-                Ok(record) if !has_sound_counts(&record) => {
+                Ok(record) if !record.has_sound_counts() => {
                     findings.push(Finding::CheckpointCounts { slot });
                 }
                 Ok(record) => {
@@ -122,22 +122,6 @@ impl<'a> Volume<'a> {
             }
         }
     }
-}
-
-/// No volume lives long enough to count to 2^62: beyond, sums could overflow.
-fn has_sound_counts(record: &CheckpointRecord) -> bool {
-    let counts = [
-        record.number,
-        record.next_sequence,
-        record.next_ino,
-        record.blocks_written,
-        record.mount_count,
-        record.user_bytes_written,
-        record.device_bytes_written,
-    ];
-    record.next_sequence > 0
-        && record.next_ino >= FIRST_INO
-        && counts.iter().all(|count| *count < COUNT_MAX)
 }
 
 fn same_place(head: &sfs_core::format::HeadRecord, other: &sfs_core::format::HeadRecord) -> bool {

@@ -5,7 +5,10 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{CHECKPOINT_SLOT_BLOCKS, Corruption, CorruptionKind, NodePointer, Structure, codec};
+use super::{
+    CHECKPOINT_SLOT_BLOCKS, COUNT_KEPT_MAX, Corruption, CorruptionKind, FIRST_INO, NodePointer,
+    Structure, codec,
+};
 
 const MAGIC: [u8; 4] = *b"SFSp";
 const UNSUMMED: usize = 8;
@@ -84,6 +87,22 @@ impl CheckpointRecord {
     /// Pointer to the root of the tree.
     pub fn root(&self) -> NodePointer {
         NodePointer { address: self.root_address, checksum: self.root_checksum }
+    }
+
+    /// Whether all that is counted can be.
+    pub fn has_sound_counts(&self) -> bool {
+        let counts = [
+            self.number,
+            self.next_sequence,
+            self.next_ino,
+            self.blocks_written,
+            self.mount_count,
+            self.user_bytes_written,
+            self.device_bytes_written,
+        ];
+        self.next_sequence > 0
+            && self.next_ino >= FIRST_INO
+            && counts.iter().all(|count| *count < COUNT_KEPT_MAX)
     }
 
     /// The slot's bytes: whole blocks, as few as hold the record.

@@ -7,7 +7,7 @@
 use bincode::{Decode, Encode};
 
 use super::{
-    COUNT_MAX, Corruption, CorruptionKind, DataPlacement, ItemKind, Key, Layout, Structure,
+    COUNT_KEPT_MAX, Corruption, CorruptionKind, DataPlacement, ItemKind, Key, Layout, Structure,
     Superblock, VALUE_LEN_MAX, codec,
 };
 
@@ -65,7 +65,7 @@ impl Change {
     /// Whether a delta on this volume may say so, whatever was there before.
     pub fn is_sound(&self, superblock: &Superblock) -> bool {
         match *self {
-            Self::NextIno(next) => next < COUNT_MAX,
+            Self::NextIno(next) => next < COUNT_KEPT_MAX,
             Self::Unmap { first, last, .. } => first <= last,
             Self::Put { key, ref value } => {
                 is_sayable(&Key::decode(&key)) && value.len() <= VALUE_LEN_MAX

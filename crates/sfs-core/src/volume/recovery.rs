@@ -13,9 +13,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::Volume;
 use super::roll_forward::{Position, chain_of_mount};
 use crate::format::{
-    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, FIRST_INO,
-    FORMAT_VERSION, HEADS_MAX, Layout, SUPERBLOCK_ADDRESS, SegmentState, Structure, Superblock,
-    Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, FORMAT_VERSION,
+    HEADS_MAX, Layout, SUPERBLOCK_ADDRESS, SegmentState, Structure, Superblock, Timestamp,
+    USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::Meta;
@@ -239,17 +239,7 @@ fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
         }
         heads.set(head.head, Head { segment: head.segment, next_block: head.next_block });
     }
-    let counts = [
-        record.next_sequence,
-        record.number,
-        record.next_ino,
-        record.mount_count,
-        record.user_bytes_written,
-        record.device_bytes_written,
-        record.blocks_written,
-    ];
-    let sound = record.next_sequence > 0 && record.next_ino >= FIRST_INO;
-    if !sound || counts.iter().any(|count| *count >= COUNT_MAX) {
+    if !record.has_sound_counts() {
         return Err(wrong.into());
     }
     Ok(heads)

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    Corruption, CorruptionKind, FileKind, History, InodeFlags, ItemKind, Key, Mapping, ROOT_INO,
-    SegmentState, Structure, Superblock, Timestamp, UsageEntry, usage_key,
+    COUNT_KEPT_MAX, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, FileKind, History,
+    InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, Structure, Superblock, Timestamp,
+    UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 use sfs_fsck::{Copy, Finding, FsckError, Options, Repair, Report, check};
@@ -156,6 +157,32 @@ fn checkpoints_are_checked() {
             Finding::UsageState { segment: 1, state: SegmentState::Open }
         ]
     );
+
+    // So far no volume counts. What a mount begins with below is sound whatever it adds.
+    let counts: [fn(&mut CheckpointRecord) -> &mut u64; 7] = [
+        |record| &mut record.number,
+        |record| &mut record.next_sequence,
+        |record| &mut record.next_ino,
+        |record| &mut record.blocks_written,
+        |record| &mut record.mount_count,
+        |record| &mut record.user_bytes_written,
+        |record| &mut record.device_bytes_written,
+    ];
+    for count in counts {
+        let with = |value| {
+            let mut forge = populated();
+            forge.on_record = Box::new(move |record| *count(record) = value);
+            forge.build()
+        };
+        assert_eq!(errors(&with(COUNT_KEPT_MAX - 2)), []);
+        for value in [COUNT_KEPT_MAX, COUNT_MAX - 2] {
+            let volume = with(value);
+            let expected = [Finding::CheckpointCounts { slot: 0 }, Finding::CheckpointsLost];
+            assert_eq!(errors(&volume), expected);
+            let (structure, at) = (Structure::Checkpoint, volume.superblock.layout.slots[0]);
+            refuse(&volume, Corruption::new(structure, at, CorruptionKind::Value));
+        }
+    }
 
     // What is appended there overwrites the last block that lives; so do others before.
     for (head, back) in [(0, 1), (1, 1), (0, 3), (1, 3)] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Error;
 use sfs_core::format::{
-    COUNT_MAX, Change, Corruption, CorruptionKind, FileKind, Inode, InodeFlags, ItemKind, Key,
+    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, FileKind, Inode, InodeFlags, ItemKind, Key,
     ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
 };
 use sfs_core::request::Options;
@@ -137,7 +137,7 @@ fn what_no_delta_says_is_found_and_cut_off() {
     let layout = populated().superblock.layout;
     let key = Key::new(HELLO, ItemKind::Inline, 0).encode();
     let changes = [
-        Change::NextIno(COUNT_MAX),
+        Change::NextIno(COUNT_KEPT_MAX),
         Change::NextIno(u64::MAX),
         Change::Unmap { ino: DATA, first: 5, last: 2 },
         Change::Put { key, value: vec![0; VALUE_LEN_MAX + 1] },

@@ -435,12 +435,23 @@ fn a_checkpoint_that_cannot_be_does_not_count() {
     let sound = volume.record.clone();
     volume.record.number = 3;
     volume.write_record(1, &volume.record);
-    let forged = sfs_core::format::CheckpointRecord { number: 5, mount_count: 1 << 62, ..sound };
+    let forged = sfs_core::format::CheckpointRecord { number: 5, mount_count: 1 << 61, ..sound };
     volume.write_record(1, &forged);
     let found = super::findings::errors(&volume);
     assert_eq!(found, [sfs_fsck::Finding::CheckpointCounts { slot: 1 }]);
     mend(&volume).expect(&[]).expect_content();
-    let forged = sfs_core::format::CheckpointRecord { number: 1 << 62, ..forged };
+    let forged = sfs_core::format::CheckpointRecord { number: 1 << 61, ..forged };
     volume.write_record(0, &forged);
     mend(&volume).expect(&[]).expect_content();
+    // An inode whose number is so high is none; the highest that is one leaves room for others.
+    for (ino, is_kept) in [(1 << 61, false), ((1 << 60) - 1, true)] {
+        let mended = mend_forged(|forge| {
+            forge.inode(ino, &file(FileKind::Fifo, 0));
+            forge.entry(ROOT_INO, b"high", ino, FileKind::Fifo);
+            forge.change_inode(ROOT_INO, |inode| inode.size = 5);
+        });
+        assert_eq!(mended.ino("high"), is_kept.then_some(ino));
+        assert_eq!(mended.losses.is_empty(), is_kept);
+        mended.expect_data();
+    }
 }
