@@ -43,7 +43,7 @@ pub struct CheckpointRecord {
     pub number: u64,
     /// Sequence number of the first chunk that this checkpoint does not contain.
     pub next_sequence: u64,
-    /// What that chunk repeats: the checksum of the chunk before it, or a number that a mount chose.
+    /// What that chunk repeats: the checksum of the chunk before it.
     pub previous: u32,
     /// Block address of the tree's root.
     pub root_address: u64,
