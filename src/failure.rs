@@ -48,8 +48,11 @@ impl Failure {
     pub fn arguments(error: &clap::Error) -> Self {
         let text = error.to_string();
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let is_help = |line: &&str| {
+            ["Usage:", "tip:", "For more"].iter().any(|start| line.starts_with(start))
+        };
         let complaint: Vec<&str> = lines
-            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("tip:"))
+            .take_while(|line| !is_help(line))
             .map(|line| line.trim_start_matches("error: "))
             .collect();
         Self::usage(format_args!("{}; see --help", complaint.join(" ")))

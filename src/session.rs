@@ -124,6 +124,9 @@ pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failur
         {
             let found = signatures::Ends::read_device(device).map(|ends| signatures::detect(&ends));
             match found.ok().and_then(|found| found.into_iter().next()) {
+                Some(found) if found.name == signatures::SFS => Failure::mount(format_args!(
+                    "{shown}: both superblocks of the SFS volume on it are damaged"
+                )),
                 Some(found) => Failure::mount(format_args!(
                     "{shown}: not an SFS volume but {}; mount it as that",
                     found.name

@@ -94,6 +94,12 @@ fn mounted_images_have_to_be_volumes() {
     // The label has a control character.
     reseal(&mut wrong, |block| block[40] = 7);
     expect_refusal(&volume, &wrong, "superblock");
+    // A new one would be the end of it.
+    let mut headless = bytes.clone();
+    for at in [SUPERBLOCK_AT, LEN - BLOCK] {
+        headless[at..at + BLOCK].fill(0);
+    }
+    expect_refusal(&volume, &headless, "both superblocks of the SFS volume on it are damaged");
 }
 
 #[test]
@@ -189,6 +195,7 @@ fn command_lines_have_to_make_sense() {
         (mount, &["/dev/null"], "<DIR>"),
         (mount, &["--frobnicate", "a", "b"], "--frobnicate"),
         (mount, &["a", "b", "c"], "'c'"),
+        (mount, &["", "b"], "none was supplied; see --help"),
         (unmount, &[], "<DIR|DEVICE>"),
         (unmount, &["--frobnicate", "a"], "--frobnicate"),
         (unmount, &["a", "b"], "'b'"),

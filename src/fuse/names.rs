@@ -24,6 +24,9 @@ const ABSENT: sfs_fuse::Entry = sfs_fuse::Entry {
     attributes: attributes::NONE,
 };
 
+/// What the names of extended attributes begin with.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
 impl Shell {
     pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> Served {
         match self.volume.lookup(parent, name) {
@@ -141,9 +144,12 @@ impl Shell {
         value: &[u8],
         flags: u32,
     ) -> Served {
-        // Without POSIX_ACL the kernel passes access control lists through and obeys none.
-        if name.starts_with(b"system.") {
-            return Err(Refusal::Errno(libc::EOPNOTSUPP));
+        // The kernel passes every name through: without POSIX_ACL access control lists, too, and obeys none.
+        let rest = NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace));
+        match rest {
+            None => return Err(Refusal::Errno(libc::EOPNOTSUPP)),
+            Some(b"") => return Err(Refusal::Errno(libc::EINVAL)),
+            Some(_) => {}
         }
         let mode = match flags.cast_signed() {
             libc::XATTR_CREATE => XattrMode::Create,

@@ -148,6 +148,10 @@ fn xattrs(dir: &Path) {
     // Nobody would obey it.
     let list = set("system.posix_acl_access", ACCESS_LIST, XattrFlags::empty());
     expect_errno(list, libc::EOPNOTSUPP);
+    for unknown in ["other.name", "name"] {
+        expect_errno(set(unknown, b"", XattrFlags::empty()), libc::EOPNOTSUPP);
+    }
+    expect_errno(set("user.", b"", XattrFlags::empty()), libc::EINVAL);
     expect_errno(set("user.small", b"", XattrFlags::CREATE), libc::EEXIST);
     expect_errno(set("user.other", b"", XattrFlags::REPLACE), libc::ENODATA);
     expect_errno(set("user.larger", &[0; 65_537], XattrFlags::empty()), libc::E2BIG);

@@ -9,7 +9,7 @@ use sfs_core::format::{
     SUPERBLOCK_ADDRESS, Superblock,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
-use sfs_mkfs::signatures::{Ends, detect};
+use sfs_mkfs::signatures::{Ends, SFS, detect};
 
 use crate::findings::Copy;
 use crate::{Finding, Findings, FsckError};
@@ -186,6 +186,8 @@ fn from_backup(
     if Superblock::recognize(&first.0) || Superblock::recognize(&last.0) {
         return Err(FsckError::SuperblocksLost);
     }
-    let instead = detect(&Ends::read_device(device)?).first().map(|found| found.name);
-    Err(FsckError::NotSfs { instead })
+    match detect(&Ends::read_device(device)?).first().map(|found| found.name) {
+        Some(SFS) => Err(FsckError::SuperblocksLost),
+        instead => Err(FsckError::NotSfs { instead }),
+    }
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError};
 
+pub use self::table::SFS;
 use self::table::{Place, SIGNATURES};
 
 /// Bytes at the start. The last mark is the ninth place of a second LUKS2 header, at 4 MiB.

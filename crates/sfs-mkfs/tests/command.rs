@@ -101,11 +101,12 @@ fn wrong_usage_exits_with_1() {
 #[test]
 fn foreign_content_is_refused_and_stays() {
     let directory = directory();
-    let marks: [(u64, &[u8], &str); 6] = [
+    let marks: [(u64, &[u8], &str); 7] = [
         (0, b"XFSB", "has XFS filesystem (at byte 0)"),
         (0x438, b"\x53\xef", "has ext2/ext3/ext4 filesystem (at byte 1080)"),
         (64 * 1024 + 0x40, b"_BHRfS_M", "has btrfs filesystem (at byte 65600)"),
         (0x4000, b"SFS-log\n", "has SFS volume (at byte 16384)"),
+        (0x10000, b"SFSp", "has SFS volume (at byte 65536)"),
         (32 * MIB - 512, b"EFI PART", "has GPT partition table (at byte 33553920)"),
         (32 * MIB - 4096, b"SFS-log\n", "has SFS volume (at byte 33550336)"),
     ];

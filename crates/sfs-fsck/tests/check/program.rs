@@ -193,3 +193,18 @@ fn what_a_repair_has_lost_is_said_somewhere() {
     let output = command.args(["-n", "/nowhere"]).stderr(full).output().expect("sfs-fsck runs");
     assert_eq!(code(&output), 8);
 }
+
+#[test]
+fn a_volume_without_superblocks_is_still_one() {
+    let directory = directory();
+    let volume = populated().build();
+    let path = image(&directory, &volume);
+    let file = File::options().write(true).open(&path).expect("the image");
+    for at in [sfs_core::format::SUPERBLOCK_ADDRESS, volume.superblock.layout.backup] {
+        file.write_all_at(&[0; sfs_device::BLOCK_SIZE], at * 4096).expect("the image");
+    }
+    let output = fsck(&["-n"], &path);
+    assert_eq!(code(&output), 4);
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(text.contains("both superblocks are damaged"), "{text}");
+}

@@ -37,7 +37,8 @@ const fn end(
 
 const K: u64 = 1024;
 
-const SFS: &str = "SFS volume";
+/// Of a volume, whether or not it has a superblock left.
+pub const SFS: &str = "SFS volume";
 const BTRFS: &str = "btrfs filesystem";
 const F2FS: &str = "F2FS filesystem";
 const NILFS: &str = "NILFS2 filesystem";
@@ -72,6 +73,8 @@ const CRAMFS: &str = "cramfs filesystem";
 pub(super) const SIGNATURES: &[Signature] = &[
     start(SFS, 16 * K, b"SFS-log\n"),
     end(SFS, 4 * K, 4 * K, 0, b"SFS-log\n"),
+    // The first checkpoint.
+    start(SFS, 64 * K, b"SFSp"),
     start("ext2/ext3/ext4 filesystem", 0x438, b"\x53\xef"),
     start("XFS filesystem", 0, b"XFSB"),
     start(BTRFS, 64 * K + 0x40, b"_BHRfS_M"),
