@@ -22,6 +22,17 @@ fn filled() -> Tree {
     tree
 }
 
+/// The same, as after a checkpoint.
+fn written_out() -> Tree {
+    let mut tree = filled();
+    let mut end = 0;
+    tree.write_out(1, 1, || {
+        end += 1;
+        end
+    });
+    tree
+}
+
 fn tree(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("tree");
     let mut tree = filled();
@@ -34,6 +45,14 @@ fn tree(criterion: &mut Criterion) {
         bencher.iter_batched(
             &mut next,
             |key| black_box(tree.get(&key).is_ok()),
+            BatchSize::SmallInput,
+        );
+    });
+    let clean = written_out();
+    group.bench_function("get, written out", |bencher| {
+        bencher.iter_batched(
+            &mut next,
+            |key| black_box(clean.get(&key).is_ok()),
             BatchSize::SmallInput,
         );
     });

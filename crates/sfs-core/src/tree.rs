@@ -7,6 +7,7 @@
 
 mod edit;
 mod inner;
+mod keys;
 mod leaf;
 mod node;
 mod residents;
@@ -15,11 +16,13 @@ mod verified;
 mod walk;
 mod write_out;
 
+pub use keys::Keys;
 pub use search::{Item, Range};
 pub use verified::VerifiedNode;
 pub use write_out::WriteOut;
 
 use crate::format::{Key, NodePointer};
+use keys::Way;
 use node::Node;
 use residents::Residents;
 
@@ -31,12 +34,27 @@ pub struct Missing {
     pub pointer: NodePointer,
     /// The level that it must have: 0 for a leaf.
     pub level: u8,
+    /// Where its keys must be; it must have some. `None` for a root, and for whoever does not know
+    /// how the tree leads to it.
+    pub keys: Option<Keys>,
+}
+
+impl Missing {
+    /// The first key after those that may be there.
+    fn end(&self) -> Option<Key> {
+        self.keys.and_then(|keys| keys.end)
+    }
 }
 
 /// The tree. Many threads may look things up in it at once.
 ///
-/// Every entry of an inner node has a key that is not above any key below it. The first entry of a
-/// node also takes the keys that are below its own.
+/// The keys of a node, at any depth, are not below the key of the entry that leads to it, and below
+/// that of the next entry. The first entry of a node also takes the keys that are below its own,
+/// which becomes the lowest of them when they are put. No node is empty but a root, and leaves that
+/// wait for [`Tree::prune`].
+///
+/// A node from a device is followed only from where this is true of it. So there is one way at most
+/// to each node in memory, whatever is forged: two entries share no keys.
 pub struct Tree {
     root: NodePointer,
     level: u8,
@@ -64,8 +82,8 @@ impl Tree {
         Self { root, level, residents: Residents::default(), emptied: Vec::new() }
     }
 
-    /// Gives the node that was missing. Does nothing if it has come in the meantime, and no harm
-    /// if it is not part of the tree any more.
+    /// Gives the node that was missing. Does no harm if it has come in the meantime, or is not part
+    /// of the tree any more.
     ///
     /// # Panics
     ///
@@ -105,8 +123,7 @@ impl Tree {
         self.level
     }
 
-    /// The addresses that the next write-out lets go: where dirty and removed nodes were. Each
-    /// comes once, unless a forged tree has two pointers to one node.
+    /// The addresses that the next write-out lets go: where dirty and removed nodes were, each once.
     pub fn old_addresses(&self) -> impl Iterator<Item = u64> {
         self.residents.old_addresses()
     }
@@ -128,16 +145,26 @@ impl Tree {
     }
 
     fn leaf_of(&self, key: &Key) -> Result<&Node, Missing> {
-        self.descend(|node| node.route(key))
+        self.descend(|node| node.route(key)).map(|(leaf, _)| leaf)
     }
 
-    /// Goes from the root down to a leaf, by way of the children that `choose` says.
-    fn descend(&self, mut choose: impl FnMut(&Node) -> usize) -> Result<&Node, Missing> {
-        let mut pointer = self.root;
-        for level in (1..=self.level).rev() {
-            let node = self.residents.find(pointer, level)?;
-            pointer = node.child(choose(node));
+    /// Goes from the root down to a leaf, by way of the children that `choose` says. Gives the leaf
+    /// and the first key after those that may be in it.
+    fn descend(
+        &self,
+        mut choose: impl FnMut(&Node) -> usize,
+    ) -> Result<(&Node, Option<Key>), Missing> {
+        let mut way = self.way_to_root();
+        loop {
+            let node = self.residents.follow(&way)?;
+            if way.level == 0 {
+                return Ok((node, way.end()));
+            }
+            way = way.below(node, choose(node));
         }
-        self.residents.find(pointer, 0)
+    }
+
+    fn way_to_root(&self) -> Way<'_> {
+        Way::to_root(self.root, self.level)
     }
 }

@@ -112,7 +112,7 @@ proptest! {
         let header = NodeHeader { level, item_count: count };
         let checksum = header.seal(&mut bytes, VOLUME, AT, 1);
         let pointer = NodePointer { address: AT, checksum };
-        let missing = Missing { pointer, level };
+        let missing = Missing { pointer, level, keys: None };
         if let Ok(node) = VerifiedNode::decode(Block(bytes), VOLUME, &missing) {
             prop_assert_eq!(node.level(), level);
             let keys: Vec<Key> = node.items().map(|(key, _)| key).collect();

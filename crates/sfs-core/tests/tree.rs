@@ -81,7 +81,7 @@ impl Flash {
 
     fn reachable(&self, root: NodePointer, level: u8) -> BTreeSet<u64> {
         let mut found = BTreeSet::new();
-        let mut todo = vec![Missing { pointer: root, level }];
+        let mut todo = vec![Missing { pointer: root, level, keys: None }];
         while let Some(missing) = todo.pop() {
             let address = missing.pointer.address;
             let node = VerifiedNode::decode(&*self.blocks[&address], VOLUME, &missing).unwrap();
@@ -213,7 +213,7 @@ impl Trial {
         let block = Arc::clone(&self.flash.blocks[&address]);
         let pointer = NodePointer { address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).unwrap();
-        let missing = Missing { pointer, level: header.level };
+        let missing = Missing { pointer, level: header.level, keys: None };
         let node = VerifiedNode::decode(&*block, VOLUME, &missing).unwrap();
         let is_live = !self.tree.old_addresses().any(|old| old == address);
         let touched = self.flash.run(&mut self.tree, |tree| tree.touch(&node, address));
@@ -228,6 +228,11 @@ impl Trial {
     }
 
     fn step(&mut self, step: &Step) {
+        self.act(step);
+        assert!(self.tree.is_coherent(), "a node is where its keys do not belong");
+    }
+
+    fn act(&mut self, step: &Step) {
         match *step {
             Step::Put { n, len, seed } => self.put(n, value(len, seed)),
             Step::PutRun { n, count, len } => {
@@ -362,7 +367,7 @@ fn a_late_node_does_no_harm() {
     let mut trial = Trial::new();
     trial.put(1, value(40, 1));
     let (pointer, level) = trial.write_out();
-    let late = Missing { pointer, level };
+    let late = Missing { pointer, level, keys: None };
     let node = VerifiedNode::decode(&*trial.flash.blocks[&pointer.address], VOLUME, &late).unwrap();
     trial.put(1, value(40, 2));
     trial.write_out();
@@ -423,6 +428,30 @@ fn a_new_root_is_dirty() {
     trial.tree.prune();
     assert_eq!((trial.tree.height(), trial.tree.dirty_count()), (0, 1));
     trial.finish();
+}
+
+#[test]
+fn a_range_does_not_read_beyond_its_end() {
+    let trial = half_open();
+    let count = |from: u64, end: Bound<Key>| {
+        let found = trial.tree.range((Bound::Included(key(from)), end));
+        found.collect::<Result<Vec<_>, _>>().map(|items| items.len())
+    };
+    // The second leaf begins with 3.
+    assert_eq!(count(1, Bound::Included(key(2))), Ok(2));
+    assert_eq!(count(1, Bound::Excluded(key(3))), Ok(2));
+    assert_eq!(count(4, Bound::Included(key(3))), Ok(0));
+    assert_eq!(count(1, Bound::Included(key(3))).map_err(|missing| missing.level), Err(0));
+    assert_eq!(count(1, Bound::Unbounded).map_err(|missing| missing.level), Err(0));
+}
+
+#[test]
+fn nothing_comes_after_the_last_key() {
+    let mut tree = Tree::new();
+    let last = Key::new(u64::MAX, ItemKind::Usage, u64::MAX);
+    tree.put(&last, b"x").unwrap();
+    assert_eq!(tree.range((Bound::Excluded(last), Bound::Unbounded)).count(), 0);
+    assert_eq!(tree.range((Bound::Excluded(Key::MAX), Bound::Unbounded)).count(), 0);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn sound_tree() -> (Blocks, Missing) {
     assert_eq!(written.level, 2);
     let owned = |(pointer, block): (NodePointer, Block)| (pointer.address, Box::new(block));
     let blocks = written.pointers.into_iter().zip(written.blocks).map(owned).collect();
-    (blocks, Missing { pointer: written.root, level: written.level })
+    (blocks, Missing { pointer: written.root, level: written.level, keys: None })
 }
 
 /// Spoils the nodes at and below `missing`, children first, and seals them again.
@@ -138,7 +138,7 @@ fn forge(blocks: &mut Blocks, missing: Missing, forgeries: &[Forgery]) -> Missin
         }
     }
     let checksum = header.seal(bytes, VOLUME, address, CHECKPOINT);
-    Missing { pointer: NodePointer { address, checksum }, level: missing.level }
+    Missing { pointer: NodePointer { address, checksum }, ..missing }
 }
 
 /// Does `act` until it has what it needs or finds a node that is not sound.
@@ -207,7 +207,7 @@ fn touch_all(tree: &mut Tree, blocks: &Blocks) {
         let pointer =
             NodePointer { address: *address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
-        let missing = Missing { pointer, level: header.level };
+        let missing = Missing { pointer, level: header.level, keys: None };
         if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing) {
             let _ = run(tree, blocks, |tree| tree.touch(&node, *address));
         }
@@ -260,7 +260,7 @@ proptest! {
     ) {
         let bytes: &mut [u8; BLOCK_SIZE] = bytes.as_mut_slice().try_into().unwrap();
         let checksum = NodeHeader { level, item_count }.seal(bytes, VOLUME, 9, CHECKPOINT);
-        let missing = Missing { pointer: NodePointer { address: 9, checksum }, level };
+        let missing = Missing { pointer: NodePointer { address: 9, checksum }, level, keys: None };
         let _ = VerifiedNode::decode(Block(*bytes), VOLUME, &missing);
     }
 }
@@ -273,7 +273,7 @@ fn a_child_of_another_level_is_refused() {
     // The root and its child are in memory; a pointer that takes the child for the root is not
     // answered with it, and neither is one that takes the root for its own child.
     let mut tree = Tree::open(inner.pointer, 2);
-    let wanted = Missing { pointer: inner.pointer, level: 2 };
+    let wanted = Missing { pointer: inner.pointer, level: 2, keys: None };
     let sound = VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &inner).unwrap();
     tree.insert(&inner, sound);
     assert_eq!(tree.get(&key(0)), Err(wanted));
@@ -286,12 +286,12 @@ fn a_child_of_another_level_is_refused() {
 fn a_root_where_no_device_has_blocks_stays_missing() {
     let pointer = NodePointer { address: u64::MAX, checksum: 0 };
     let mut tree = Tree::open(pointer, 0);
-    let missing = Missing { pointer, level: 0 };
+    let missing = Missing { pointer, level: 0, keys: None };
     assert_eq!(tree.put(&key(1), b"x"), Err(missing));
     let mut bytes = [0; BLOCK_SIZE];
     let header = NodeHeader { level: 0, item_count: 0 };
     let checksum = header.seal(&mut bytes, VOLUME, u64::MAX, CHECKPOINT);
-    let missing = Missing { pointer: NodePointer { checksum, ..pointer }, level: 0 };
+    let missing = Missing { pointer: NodePointer { checksum, ..pointer }, level: 0, keys: None };
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing);
     assert_eq!(refused.err().map(|corruption| corruption.kind), Some(CorruptionKind::Address));
     assert_eq!(tree.write_out(VOLUME, 2, || panic!("nothing is dirty")).root, pointer);
@@ -304,7 +304,7 @@ fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
     bytes[NodeHeader::LEN..NodeHeader::LEN + items.len()].copy_from_slice(&items);
     let header = NodeHeader { level, item_count: count };
     let checksum = header.seal(&mut bytes, VOLUME, 9, CHECKPOINT);
-    let missing = Missing { pointer: NodePointer { address: 9, checksum }, level };
+    let missing = Missing { pointer: NodePointer { address: 9, checksum }, level, keys: None };
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing).err()?;
     assert_eq!((refused.at, refused.structure), (9, Structure::Node));
     Some(refused.kind)
@@ -352,21 +352,4 @@ fn each_flaw_of_an_inner_node_is_refused_as_itself() {
     assert_eq!(refusal(1, 1, &[entry(key(1), 1 << 63)]), Some(CorruptionKind::Value));
     let falling = [entry(key(2), 10), entry(key(1), 11)];
     assert_eq!(refusal(1, 2, &falling), Some(CorruptionKind::Order));
-}
-
-#[test]
-fn prune_leaves_an_empty_leaf_of_a_forged_tree_alone() {
-    let (mut blocks, root) = sound_tree();
-    // The first leaf is empty, and takes over the keys of the second when that is pruned.
-    let root = forge(&mut blocks, root, &[Forgery { nth: 0, act: Act::Empty }]);
-    let mut tree = Tree::open(root.pointer, root.level);
-    // 49 items of 81 bytes fill a leaf. Its key waits for prune twice.
-    let second = key(49 * 5);
-    run(&mut tree, &blocks, |tree| tree.prepare(&second)).unwrap();
-    (49..98).for_each(|n| assert_eq!(tree.remove(&key(n * 5)), Ok(true)));
-    assert_eq!(tree.put(&second, b"again"), Ok(()));
-    assert_eq!(tree.remove(&second), Ok(true));
-    run(&mut tree, &blocks, |tree| tree.prepare(&key(0))).unwrap();
-    tree.prune();
-    assert_eq!(tree.get(&second), Ok(None));
 }

@@ -76,12 +76,12 @@ impl Key {
         Self::new(ino, kind, 0)..=Self::new(ino, kind, u64::MAX)
     }
 
-    /// The key right after this one.
+    /// The key right after this one; after the last, which no item has, the same.
     pub fn next(self) -> Self {
         match self.offset.checked_add(1) {
             Some(offset) => Self { offset, ..self },
             None if self.kind < u8::MAX => Self { kind: self.kind + 1, offset: 0, ..self },
-            None => Self { ino: self.ino.saturating_add(1), kind: 0, offset: 0 },
+            None => self.ino.checked_add(1).map_or(Self::MAX, |ino| Self { ino, ..Self::MIN }),
         }
     }
 

@@ -4,6 +4,7 @@
 //! Promises: the way down is complete before the first change; siblings are never waited for.
 //! Never: looks into the bytes of a node.
 
+use super::keys::Way;
 use super::node::{MERGED_LEN_MAX, Node};
 use super::residents::is_dirty;
 use super::{Missing, Tree, VerifiedNode};
@@ -72,8 +73,8 @@ impl Tree {
         for key in std::mem::take(&mut self.emptied) {
             let Ok((path, leaf)) = self.path_to(&key) else { continue };
             let number = path[leaf].number;
-            // Where a leaf has gone already, its key leads to another, which may be a clean one.
-            if leaf > 0 && is_dirty(number) && self.residents.node(number).len() == 0 {
+            // Where a leaf has gone already, its key leads to another, which has items or waits, too.
+            if leaf > 0 && self.residents.node(number).len() == 0 {
                 self.shrink(&path);
             }
         }
@@ -86,15 +87,16 @@ impl Tree {
             return Ok(false);
         }
         let key = node.first_key().unwrap_or(Key::MIN);
-        let (mut path, pointer) = self.path_above(&key, node.level())?;
-        if pointer.address != address {
+        let (mut path, way) = self.path_above(&key, node.level())?;
+        let way = way.to_missing();
+        if way.pointer.address != address {
             return Ok(false);
         }
-        if pointer == node.pointer() {
+        if way.pointer == node.pointer() {
             let (pointer, node) = node.clone().into_parts();
             self.residents.add_clean(pointer, node);
         }
-        self.residents.find(pointer, node.level())?;
+        self.residents.find(&way)?;
         path.push(Step { number: address, index: 0 });
         self.make_path_dirty(&mut path);
         Ok(true)
@@ -107,9 +109,9 @@ impl Tree {
     ///
     /// If the tree is empty.
     pub fn append_leaf(&mut self, first: &Key, pointer: NodePointer) -> Result<(), Missing> {
-        let (mut path, _) = self.path_above(&Key::MAX, 0)?;
+        let (mut path, way) = self.path_above(&Key::MAX, 0)?;
         if path.is_empty() {
-            self.residents.find(self.root, 0)?;
+            self.residents.follow(&way)?;
             path.push(Step { number: self.root.address, index: 0 });
             self.make_path_dirty(&mut path);
             self.raise(first, pointer);
@@ -126,24 +128,24 @@ impl Tree {
 
     /// The way to the leaf of `key`, and the index of its last step.
     fn path_to(&self, key: &Key) -> Result<(Vec<Step>, usize), Missing> {
-        let (mut path, leaf) = self.path_above(key, 0)?;
-        self.residents.find(leaf, 0)?;
-        path.push(Step { number: leaf.address, index: 0 });
+        let (mut path, way) = self.path_above(key, 0)?;
+        self.residents.follow(&way)?;
+        path.push(Step { number: way.pointer.address, index: 0 });
         let last = path.len() - 1;
         Ok((path, last))
     }
 
-    /// The way to the node of `key` at `level`, without its last step, and the pointer to it.
-    fn path_above(&self, key: &Key, level: u8) -> Result<(Vec<Step>, NodePointer), Missing> {
+    /// The steps to the node of `key` at `level`, but for the last one, and the way that is left.
+    fn path_above(&self, key: &Key, level: u8) -> Result<(Vec<Step>, Way<'_>), Missing> {
         let mut path = Vec::with_capacity(usize::from(self.level) + 1);
-        let mut pointer = self.root;
-        for level in (level + 1..=self.level).rev() {
-            let node = self.residents.find(pointer, level)?;
+        let mut way = self.way_to_root();
+        while way.level > level {
+            let node = self.residents.follow(&way)?;
             let index = node.route(key);
-            path.push(Step { number: pointer.address, index });
-            pointer = node.child(index);
+            path.push(Step { number: way.pointer.address, index });
+            way = way.below(node, index);
         }
-        Ok((path, pointer))
+        Ok((path, way))
     }
 
     fn make_path_dirty(&mut self, path: &mut [Step]) {
@@ -191,41 +193,53 @@ impl Tree {
     /// Removes or merges, from the last step of `path` up, the nodes that have become small.
     fn shrink(&mut self, path: &[Step]) {
         for depth in (1..path.len()).rev() {
-            let (parent, number) = (&path[depth - 1], path[depth].number);
+            let (parents, number) = (&path[..depth], path[depth].number);
+            let parent = &path[depth - 1];
             if self.residents.node(number).len() == 0 {
                 self.residents.remove(number);
                 self.residents.node_mut(parent.number).remove_child(parent.index);
-            } else if !self.merge(parent, number) {
+            } else if !self.merge(parents, number) {
                 break;
             }
         }
         self.lower_root();
     }
 
-    /// Merges the dirty child of `parent`, which is `number`, with the one after or before it, if
+    /// Merges the dirty node `number`, which `parents` lead to, with the one after or before it, if
     /// that is in memory and both are small.
-    fn merge(&mut self, parent: &Step, number: u64) -> bool {
+    fn merge(&mut self, parents: &[Step], number: u64) -> bool {
         if self.residents.node(number).used_len() > MERGED_LEN_MAX {
             return false;
         }
-        let after = self.merge_pair(parent.number, parent.index);
-        after || parent.index > 0 && self.merge_pair(parent.number, parent.index - 1)
+        let (parent, above) = parents.split_last().expect("a node that is not the root");
+        let end = self.end_below(above);
+        let after = self.merge_pair(parent.number, parent.index, end);
+        after || parent.index > 0 && self.merge_pair(parent.number, parent.index - 1, end)
     }
 
-    /// Merges the children `index` and `index + 1` of the dirty node `parent`.
-    fn merge_pair(&mut self, parent: u64, index: usize) -> bool {
+    /// The first key after those of the node that `parents` lead to.
+    fn end_below(&self, parents: &[Step]) -> Option<Key> {
+        parents.iter().rev().find_map(|parent| {
+            let node = self.residents.node(parent.number);
+            (parent.index + 1 < node.len()).then(|| node.key(parent.index + 1))
+        })
+    }
+
+    /// Merges the children `index` and `index + 1` of the dirty node `parent`, whose keys are below
+    /// `end`.
+    fn merge_pair(&mut self, parent: u64, index: usize, end: Option<Key>) -> bool {
         let node = self.residents.node(parent);
         if index + 1 >= node.len() {
             return false;
         }
-        let (left, right, key) = (node.child(index), node.child(index + 1), node.key(index + 1));
-        let level = node.level - 1;
-        match (self.residents.find(left, level), self.residents.find(right, level)) {
-            (Ok(left), Ok(right)) if can_merge(left, right, &key) => {}
+        let (left, right) = (node.way_to(index, end), node.way_to(index + 1, end));
+        let (level, key) = (left.level, node.key(index + 1));
+        match (self.residents.find(&left), self.residents.find(&right)) {
+            (Ok(left), Ok(right)) if left.used_len() + right.used_len() <= MERGED_LEN_MAX => {}
             _ => return false,
         }
-        let right = self.residents.remove(right.address);
-        let left = self.residents.dirtied(left);
+        let right = self.residents.remove(right.pointer.address);
+        let left = self.residents.dirtied(left.pointer);
         match level {
             0 => self.residents.node_mut(left.address).absorb_items(&right),
             _ => self.residents.node_mut(left.address).absorb_children(&right, &key),
@@ -241,29 +255,22 @@ impl Tree {
     fn lower_root(&mut self) {
         while self.level > 0 {
             let root = self.residents.node(self.root.address);
-            let (level, child) = match root.len() {
-                0 => (0, None),
-                1 => (self.level - 1, Some(root.child(0))),
+            let child = match root.len() {
+                0 => None,
+                1 => Some(root.way_to(0, None)),
                 _ => return,
             };
-            if child.is_some_and(|child| self.residents.find(child, level).is_err()) {
+            if child.is_some_and(|child| self.residents.find(&child).is_err()) {
                 return;
             }
             self.residents.remove(self.root.address);
-            self.level = level;
+            self.level = child.map_or(0, |child| child.level);
             self.root = match child {
-                Some(child) => self.residents.dirtied(child),
+                Some(child) => self.residents.dirtied(child.pointer),
                 None => self.residents.add_dirty(Node::new(0)),
             };
         }
     }
-}
-
-/// Whether one node has room for both, and the keys of a forged tree do not forbid it.
-fn can_merge(left: &Node, right: &Node, key: &Key) -> bool {
-    left.used_len() + right.used_len() <= MERGED_LEN_MAX
-        && left.last_key() < Some(*key)
-        && Some(*key) <= right.first_key()
 }
 
 /// Why a node has a first key.

@@ -6,6 +6,7 @@
 
 use super::node::{Entry, Node, ROOM, count_first};
 use super::residents::is_dirty;
+use super::{Keys, Missing};
 use crate::format::{Key, NodePointer};
 
 /// Children that an inner node can have.
@@ -22,9 +23,11 @@ impl Node {
         count_first(self.entries(), |entry| entry.key() < *key).saturating_sub(1)
     }
 
-    /// The child at `index`.
-    pub(super) fn child(&self, index: usize) -> NodePointer {
-        self.entries()[index].pointer()
+    /// The way to the child at `index` of this node, whose own keys are below `end`.
+    pub(super) fn way_to(&self, index: usize, end: Option<Key>) -> Missing {
+        let (entry, next) = (&self.entries()[index], self.entries().get(index + 1));
+        let keys = Keys { from: entry.key(), end: next.map(Entry::key).or(end) };
+        Missing { pointer: entry.pointer(), level: self.level - 1, keys: Some(keys) }
     }
 
     /// The key of the child at `index`.

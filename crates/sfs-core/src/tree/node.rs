@@ -10,6 +10,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::Keys;
 use crate::format::{Key, NodeHeader, NodePointer};
 
 /// Bytes of a node that items can have.
@@ -51,6 +52,9 @@ pub(super) struct Node {
     pub(super) level: u8,
     /// Used since the clock hand passed.
     used: AtomicBool,
+    /// Clean: the first key and the last, encoded, for that is smaller. A lookup compares them at
+    /// every level, and would have to wait for each of them if they were only in `bytes`.
+    bounds: [[u8; Key::LEN]; 2],
 }
 
 impl Clone for Node {
@@ -79,7 +83,23 @@ impl Node {
             values_len: 0,
             level: header.level,
             used: AtomicBool::new(false),
+            bounds: [[0; Key::LEN]; 2],
         }
+    }
+
+    /// Remembers the first key and the last: nothing changes them while the node is clean.
+    pub(super) fn note_bounds(&mut self) {
+        if let (Some(first), Some(last)) = (self.first_key(), self.last_key()) {
+            self.bounds = [first.encode(), last.encode()];
+        }
+    }
+
+    /// Whether an entry that leads to `keys` may lead to this node, which is clean.
+    pub(super) fn belongs_to(&self, keys: Option<Keys>) -> bool {
+        let [first, last] = &self.bounds;
+        keys.is_none_or(|keys| {
+            self.item_count > 0 && keys.hold(Key::decode(first), Key::decode(last))
+        })
     }
 
     /// Slots or entries.
@@ -132,6 +152,7 @@ impl Node {
     pub(super) fn seal(&mut self, volume: u64, address: u64, checkpoint: u64) -> NodePointer {
         let header = NodeHeader { level: self.level, item_count: self.item_count };
         self.checksum = header.seal(&mut self.bytes, volume, address, checkpoint);
+        self.note_bounds();
         NodePointer { address, checksum: self.checksum }
     }
 

@@ -1,16 +1,17 @@
 //! The nodes in memory.
 //!
 //! Owns: which node is resident under which number, which are dirty, and what they leave behind.
-//! Promises: a node is found only through a pointer that has its checksum, so a late or forged
-//! node is as good as missing.
+//! Promises: a node is found only through a pointer that has its checksum and leads to its keys, so
+//! a late or forged node is as good as missing.
 //! Never: follows a pointer from one node to another.
 
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Missing;
+use super::keys::Way;
 use super::node::Node;
+use super::{Keys, Missing};
 use crate::format::NodePointer;
 
 /// Set in the number of a dirty node. The number of a clean one is its address.
@@ -32,7 +33,7 @@ pub(super) struct Residents {
     nodes: FxHashMap<u64, Node>,
     dirty_count: usize,
     next_dirty: u64,
-    old_addresses: Vec<u64>,
+    old_addresses: FxHashSet<u64>,
     /// The clock: addresses of clean nodes, the next to be looked at first. Some may have gone.
     clock: VecDeque<u64>,
 }
@@ -54,15 +55,43 @@ impl Residents {
         self.old_addresses.len()
     }
 
-    /// The node at `pointer`, if it is in memory.
-    pub(super) fn find(&self, pointer: NodePointer, level: u8) -> Result<&Node, Missing> {
-        match self.nodes.get(&pointer.address) {
-            Some(node) if node.level == level && node.checksum == pointer.checksum => {
+    /// The node that `way` leads to, if it is in memory.
+    pub(super) fn follow(&self, way: &Way<'_>) -> Result<&Node, Missing> {
+        self.find_at(way.pointer, way.level, || way.keys())
+    }
+
+    /// The node that is `missing`, if it is not.
+    pub(super) fn find(&self, missing: &Missing) -> Result<&Node, Missing> {
+        self.find_at(missing.pointer, missing.level, || missing.keys)
+    }
+
+    fn find_at(
+        &self,
+        pointer: NodePointer,
+        level: u8,
+        keys: impl Fn() -> Option<Keys>,
+    ) -> Result<&Node, Missing> {
+        match self.resident(pointer) {
+            // Dirty nodes are our own.
+            Some(node)
+                if node.level == level
+                    && (is_dirty(pointer.address) || node.belongs_to(keys())) =>
+            {
                 node.mark_used();
                 Ok(node)
             }
-            _ => Err(Missing { pointer, level }),
+            // The tree has taken the node from there. It must not come back through another entry
+            // of a forged tree that took over its keys: what is removed would never come to an end.
+            _ if self.old_addresses.contains(&pointer.address) => {
+                Err(Missing { pointer, level, keys: Some(Keys::NONE) })
+            }
+            _ => Err(Missing { pointer, level, keys: keys() }),
         }
+    }
+
+    /// The node at `pointer`, wherever its keys are, if it is in memory. Does not count as use.
+    pub(super) fn resident(&self, pointer: NodePointer) -> Option<&Node> {
+        self.nodes.get(&pointer.address).filter(|node| node.checksum == pointer.checksum)
     }
 
     /// The node `number`, which was found before.
@@ -76,16 +105,14 @@ impl Residents {
         self.nodes.get_mut(&number).expect(FOUND_BEFORE)
     }
 
-    /// Adds a node that was read from the device.
+    /// Adds a node that was read from the device, unless the tree has left its address.
     pub(super) fn add_clean(&mut self, pointer: NodePointer, node: Node) {
         assert!(is_on_device(pointer.address), "no node can be at {pointer:?}");
-        match self.nodes.get_mut(&pointer.address) {
-            Some(old) if old.checksum == node.checksum => {}
-            Some(old) => *old = node,
-            None => {
-                self.nodes.insert(pointer.address, node);
-                self.enqueue(pointer.address);
-            }
+        if self.old_addresses.contains(&pointer.address) {
+            return;
+        }
+        if self.nodes.insert(pointer.address, node).is_none() {
+            self.enqueue(pointer.address);
         }
     }
 
@@ -115,7 +142,7 @@ impl Residents {
         if is_dirty(number) {
             self.dirty_count -= 1;
         } else {
-            self.old_addresses.push(number);
+            self.old_addresses.insert(number);
         }
         self.nodes.remove(&number).expect(FOUND_BEFORE)
     }
@@ -129,7 +156,7 @@ impl Residents {
 
     /// Says that no node of the last checkpoint is needed any more but those in the tree.
     pub(super) fn forget_old_addresses(&mut self) {
-        self.old_addresses = Vec::new();
+        self.old_addresses = FxHashSet::default();
     }
 
     /// Drops clean nodes until `budget` are left, those used since the last time later. The node

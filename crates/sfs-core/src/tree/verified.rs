@@ -22,22 +22,25 @@ const LEVEL_MAX: u8 = 32;
 
 /// A node that passed its checksum and whose items are well-formed.
 ///
-/// Whether its keys are where they belong, only its parents can say.
+/// Whether its keys are where they belong, only the way to it can say.
 #[derive(Clone)]
 pub struct VerifiedNode {
     pointer: NodePointer,
     node: Node,
+    /// The first key after those that may be in it.
+    end: Option<Key>,
 }
 
 impl VerifiedNode {
     /// The node in `bytes`, which were read for `missing` from the volume `volume`.
     ///
-    /// A leaf without items passes: the root may be one.
+    /// A leaf without items passes where `missing` says nothing of keys: the root may be one.
     ///
     /// # Errors
     ///
     /// [`CorruptionKind::Value`] for a wrong level, kind or child, `Length` for a count or value
-    /// out of range, `Order`, and those of [`NodeHeader::verify`].
+    /// out of range, `Order` also for keys that do not belong there, and those of
+    /// [`NodeHeader::verify`].
     pub fn decode(
         bytes: impl Borrow<Block>,
         volume: u64,
@@ -54,7 +57,11 @@ impl VerifiedNode {
         } else {
             check_entries(node.entries()).map_err(wrong)?;
         }
-        Ok(Self { pointer, node })
+        node.note_bounds();
+        if !node.belongs_to(missing.keys) {
+            return Err(wrong(CorruptionKind::Order));
+        }
+        Ok(Self { pointer, node, end: missing.end() })
     }
 
     /// Where the node is.
@@ -80,8 +87,8 @@ impl VerifiedNode {
 
     /// The children of an inner node, as they are on the device; none of a leaf.
     pub fn children(&self) -> impl Iterator<Item = Missing> {
-        let entries = if self.level() == 0 { &[] } else { self.node.entries() };
-        entries.iter().map(|entry| Missing { pointer: entry.pointer(), level: self.level() - 1 })
+        let count = if self.level() == 0 { 0 } else { self.node.len() };
+        (0..count).map(|index| self.node.way_to(index, self.end))
     }
 
     pub(super) fn into_parts(self) -> (NodePointer, Node) {
@@ -96,8 +103,9 @@ fn check_header(header: NodeHeader, missing: &Missing) -> Result<(), CorruptionK
     if !is_on_device(missing.pointer.address) {
         return Err(CorruptionKind::Address);
     }
-    let counts = if header.level == 0 { 0..=ROOM / size_of::<Slot>() } else { 1..=CHILDREN_MAX };
-    if !counts.contains(&header.item_count.into()) {
+    let least = usize::from(header.level > 0 || missing.keys.is_some());
+    let most = if header.level == 0 { ROOM / size_of::<Slot>() } else { CHILDREN_MAX };
+    if !(least..=most).contains(&header.item_count.into()) {
         return Err(CorruptionKind::Length);
     }
     Ok(())

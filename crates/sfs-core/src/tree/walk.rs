@@ -1,6 +1,6 @@
 //! Looking at all of a tree at once.
 
-use super::residents::is_on_device;
+use super::residents::{is_dirty, is_on_device};
 use super::{Missing, Tree};
 
 impl Tree {
@@ -8,20 +8,37 @@ impl Tree {
     /// had there. All inner nodes have to be in memory.
     pub fn addresses(&self) -> Result<Vec<u64>, Missing> {
         let mut addresses: Vec<u64> = self.residents.old_addresses().collect();
-        let mut level_nodes = vec![self.root];
-        for level in (0..=self.level).rev() {
-            let on_device = level_nodes.iter().map(|pointer| pointer.address);
-            addresses.extend(on_device.filter(|address| is_on_device(*address)));
-            if level == 0 {
-                break;
+        // No node is met twice, whatever is forged: only one way leads to each.
+        let mut ways = vec![self.way_to_root().to_missing()];
+        while let Some(way) = ways.pop() {
+            addresses.extend(Some(way.pointer.address).filter(|address| is_on_device(*address)));
+            if way.level > 0 {
+                let node = self.residents.find(&way)?;
+                ways.extend((0..node.len()).map(|index| node.way_to(index, way.end())));
             }
-            let mut below = Vec::new();
-            for pointer in level_nodes {
-                let node = self.residents.find(pointer, level)?;
-                below.extend((0..node.len()).map(|index| node.child(index)));
-            }
-            level_nodes = below;
         }
         Ok(addresses)
+    }
+
+    /// Whether what is said of the keys of a [`Tree`] is true of all nodes in memory. It always is
+    /// unless the tree was forged.
+    pub fn is_coherent(&self) -> bool {
+        let mut ways = vec![self.way_to_root().to_missing()];
+        while let Some(way) = ways.pop() {
+            let Some(node) = self.residents.resident(way.pointer) else { continue };
+            let is_dirty = is_dirty(way.pointer.address);
+            let is_placed = match (node.first_key().zip(node.last_key()), way.keys) {
+                (Some((first, last)), Some(keys)) => keys.hold(first, last),
+                (Some(_), None) => true,
+                (None, None) => way.level == 0,
+                (None, Some(_)) => way.level == 0 && is_dirty && !self.emptied.is_empty(),
+            };
+            if !is_placed || node.level != way.level || !is_dirty && !node.belongs_to(way.keys) {
+                return false;
+            }
+            let children = if way.level == 0 { 0 } else { node.len() };
+            ways.extend((0..children).map(|index| node.way_to(index, way.end())));
+        }
+        true
     }
 }

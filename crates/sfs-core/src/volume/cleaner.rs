@@ -332,7 +332,7 @@ impl Volume {
         self.read_blocks(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
         let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(()) };
-        let missing = Missing { pointer, level: header.level };
+        let missing = Missing { pointer, level: header.level, keys: None };
         let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(()) };
         let mut failed = None;
         let _keep = self.keep_nodes();

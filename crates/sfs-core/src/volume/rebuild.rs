@@ -196,7 +196,7 @@ impl Rebuild {
     ///
     /// As [`Rebuild::put`], and those of [`VerifiedNode::decode`].
     pub fn keep(&self, pointer: NodePointer, block: &Block) -> Result<()> {
-        let missing = Missing { pointer, level: 0 };
+        let missing = Missing { pointer, level: 0, keys: None };
         let leaf = VerifiedNode::decode(block, self.volume.superblock.volume(), &missing)?;
         let Some(first) = leaf.first_key() else { return Ok(()) };
         for (key, value) in leaf.items() {

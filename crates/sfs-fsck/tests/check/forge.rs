@@ -29,13 +29,16 @@ pub(crate) const NEXT_INO: u64 = FIRST_INO + 5;
 type Change<T> = Box<dyn Fn(&mut T)>;
 type ChangeNode = Box<dyn Fn(u8, &mut [u8; BLOCK_SIZE])>;
 
-/// A node before it has an address: level, and items or children's keys.
-type Draft = (u8, Vec<(Key, Vec<u8>)>);
+/// A node before it has an address: level, and items; those of an inner node are the keys of its
+/// children, each with the index of the child's draft, a byte.
+pub(crate) type Draft = (u8, Vec<(Key, Vec<u8>)>);
 
 /// A volume in the making.
 pub(crate) struct Forge {
     pub(crate) superblock: Superblock,
     pub(crate) items: BTreeMap<Key, Vec<u8>>,
+    /// Changes the nodes before they have addresses, children before parents; the last is the root.
+    pub(crate) on_drafts: Change<Vec<Draft>>,
     /// Changes a node, given its level, before it is sealed.
     pub(crate) on_node: ChangeNode,
     /// Changes the usage table.
@@ -114,6 +117,7 @@ impl Forge {
         let mut forge = Self {
             superblock,
             items: BTreeMap::new(),
+            on_drafts: Box::new(|_| {}),
             on_node: Box::new(|_, _| {}),
             on_usage: Box::new(|_| {}),
             on_record: Box::new(|_| {}),
@@ -350,9 +354,11 @@ impl Forge {
             nodes.last_mut().expect("a leaf").1.push((key, value));
         }
         if nodes.len() > 1 {
-            let children = nodes.iter().map(|(_, items)| (items[0].0, Vec::new())).collect();
+            let children = (0..).zip(&nodes).map(|(at, (_, items))| (items[0].0, vec![at]));
+            let children = children.collect();
             nodes.push((1, children));
         }
+        (self.on_drafts)(&mut nodes);
         nodes
     }
 
@@ -403,9 +409,9 @@ fn leaf(items: &[(Key, Vec<u8>)]) -> [u8; BLOCK_SIZE] {
 fn inner(children: &[(Key, Vec<u8>)], pointers: &[NodePointer]) -> [u8; BLOCK_SIZE] {
     let mut bytes = [0; BLOCK_SIZE];
     let entries = bytes[NodeHeader::LEN..].chunks_exact_mut(29);
-    for (entry, ((key, _), pointer)) in entries.zip(children.iter().zip(pointers)) {
+    for (entry, (key, child)) in entries.zip(children) {
         entry[..17].copy_from_slice(&key.encode());
-        entry[17..].copy_from_slice(&pointer.encode());
+        entry[17..].copy_from_slice(&pointers[usize::from(child[0])].encode());
     }
     bytes
 }

@@ -6,6 +6,7 @@ mod forge;
 mod fresh;
 mod hostile;
 mod log;
+mod misplaced;
 mod program;
 mod releases;
 mod repair;
