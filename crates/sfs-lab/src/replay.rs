@@ -75,10 +75,6 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if !arguments.trace.exists() {
-        output::complain(format_args!("skipped: there is no trace {}", arguments.trace.display()));
-        return Ok(());
-    }
     let profile = Profile::by_name(&arguments.profile).with_context(|| {
         let names: Vec<&str> = profiles().iter().map(|profile| profile.name).collect();
         format!("no profile {}: there are {}", arguments.profile, names.join(", "))

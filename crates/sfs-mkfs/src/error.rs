@@ -8,10 +8,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use sfs_core::format::LayoutError;
-use sfs_device::{DeviceError, OpenError};
+use sfs_core::format::{Layout, LayoutError};
+use sfs_device::{BLOCK_SIZE, DeviceError, OpenError};
 
 use crate::Fault;
+use crate::plan::SEGMENT_SIZE_MIN;
 use crate::signatures::Found;
 
 /// Why no volume was made.
@@ -139,10 +140,11 @@ impl fmt::Display for MkfsError {
             ),
             Self::Layout { device, error } => {
                 write!(f, "{}: {error}", device.display())?;
-                match error {
-                    LayoutError::TooSmall { .. } => f.write_str("; try --segment-size auto"),
-                    LayoutError::SegmentSize => Ok(()),
-                }
+                let would_fit = match error {
+                    LayoutError::TooSmall { minimum } => *minimum > least_volume(),
+                    LayoutError::SegmentSize => false,
+                };
+                if would_fit { f.write_str("; try --segment-size auto") } else { Ok(()) }
             }
             Self::Faulty { device, fault } => {
                 write!(f, "{}: {fault}; do not use it: nothing was made", device.display())
@@ -164,5 +166,13 @@ impl std::error::Error for MkfsError {
             Self::Bytes { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Bytes of the smallest volume, whatever its segment size.
+fn least_volume() -> u64 {
+    match Layout::new(0, SEGMENT_SIZE_MIN / BLOCK_SIZE as u64, 0) {
+        Err(LayoutError::TooSmall { minimum }) => minimum,
+        _ => 0,
     }
 }

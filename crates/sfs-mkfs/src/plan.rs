@@ -11,7 +11,7 @@ use sfs_device::{BLOCK_SIZE, Geometry};
 const SEGMENT_SIZE: u64 = 8 << 20;
 
 /// Smallest and largest segment, in bytes.
-const SEGMENT_SIZE_MIN: u64 = 128 << 10;
+pub(crate) const SEGMENT_SIZE_MIN: u64 = 128 << 10;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
 /// With fewer segments than this the cleaner has little to choose from.
