@@ -57,9 +57,9 @@ impl Origin {
         Ok(Self::of_root(number.unwrap_or(1), found, scan.last_sequence))
     }
 
-    /// No root at all, if segments hold chunks past `end`, where the log that `examined` found ends: to be
-    /// asked only if a checkpoint is missing. Then not a crash has ended it, and as nothing says what is newer
-    /// than what, everything that is found counts.
+    /// No root at all, if segments hold chunks past the end of the log that `examined` found: to be asked
+    /// only if a checkpoint is missing. A crash may have left them; but what is filled in from them for
+    /// nothing is named, and what is left out of them would be lost without a word.
     pub(crate) fn past_end(
         volume: &Volume<'_>,
         examined: &Examined<'_>,

@@ -154,7 +154,7 @@ fn pass(
     if (is_lost || misses_checkpoint && !examined.survey.is_complete())
         && let Some(origin) = Origin::past_end(&volume, &examined, progress)?
     {
-        (root, is_lost) = (origin.root, true);
+        (root, is_lost) = (None, true);
         examined = Examined::examine(&volume, origin, options.data, progress)?;
     }
     let errors = before.findings.kept().iter().filter(|finding| finding.is_error());
