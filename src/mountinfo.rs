@@ -4,12 +4,12 @@
 //! Promises: names come back as they are, whatever bytes are in them.
 //! Never: touches a mount, whose daemon may not answer.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use sfs_mkfs::unescape;
 
 /// The type of a mounted image file, and of all that users mount.
 pub(crate) const TYPE: &str = "fuse.sfs";
@@ -119,21 +119,6 @@ fn parse(line: &[u8]) -> Option<MountLine> {
         options: text(fields.get(5)?),
         super_options: text(fields.get(dash + 3)?),
     })
-}
-
-/// Undoes the octal escapes of the kernel.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let code = tail
-            .get(..3)
-            .filter(|_| byte == b'\\')
-            .and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
-        bytes.push(code.unwrap_or(byte));
-        rest = if code.is_some() { &tail[3..] } else { tail };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ fn is_swap(swaps: &[u8], device: &Path) -> bool {
 }
 
 /// The path in which the kernel wrote space, tab, newline and backslash as `\ooo`.
-fn unescape(field: &[u8]) -> PathBuf {
+pub fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((byte, after)) = rest.split_first() {

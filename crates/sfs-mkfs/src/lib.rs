@@ -21,7 +21,7 @@ mod size;
 mod wipe;
 
 pub use error::MkfsError;
-pub use in_use::{refuse_in_use, refuse_in_use_by_loop};
+pub use in_use::{refuse_in_use, refuse_in_use_by_loop, unescape};
 pub use make::{Made, make, make_on, make_with};
 pub use options::{Options, SegmentSize};
 pub use plan::{Identity, Plan, segment_size_for};
