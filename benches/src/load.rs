@@ -125,6 +125,7 @@ pub struct Sample {
 pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<Sample> {
     prepare(row, place, scale)?;
     place.sync()?;
+    bring_memory_back(2 * scale.file_len);
     let counter = watch.counts.then(|| counts::Counter::begin(&watch.pids)).transpose()?;
     let profile = watch.profile.as_deref().map(profile).transpose()?;
     let before = watch.read()?;
@@ -135,6 +136,15 @@ pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<
     let counts = counter.map(counts::Counter::end).transpose()?;
     profile.map(|mut profile| profile.end()).transpose()?;
     Ok(Sample { done, wall, cpu, counts })
+}
+
+/// Uses so many bytes of free memory once. What has been free for seconds, the host of a virtual machine
+/// may have taken away, and whoever comes next would pay for its return.
+fn bring_memory_back(len: u64) {
+    const PAGE: usize = 4096;
+    let mut memory = vec![0_u8; usize::try_from(len).unwrap_or(0)];
+    memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+    std::hint::black_box(&memory);
 }
 
 /// Samples of all that runs, into `file`.

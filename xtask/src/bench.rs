@@ -182,7 +182,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table::publish(&workspace.root.join("docs/benchmarks.md"), "fuse", &text)
 }
 
-/// Every target once; who begins changes with the round. Who fails is out.
+/// Every target once, in an order of the round. Who fails is out.
 fn measure_row(
     load: &PathBuf,
     row: &'static str,
@@ -192,7 +192,7 @@ fn measure_row(
     columns: &mut [(Contestant, Column)],
 ) {
     for turn in 0..targets.len() {
-        let target = &targets[(turn + round as usize) % targets.len()];
+        let target = &targets[place_in_turn(turn, round as usize, targets.len())];
         let column = columns.iter_mut().find(|(contestant, _)| *contestant == target.contestant);
         let Some((_, column)) = column else { continue };
         let Ok(samples) = column else { continue };
@@ -204,6 +204,14 @@ fn measure_row(
             }
         }
     }
+}
+
+/// Who has turn `turn` of `count` in a round: in other rounds somebody else comes before him (Williams, 1949,
+/// for an even `count`). What a slow filesystem leaves of the caches and of the machine's memory hits
+/// not always the same.
+fn place_in_turn(turn: usize, round: usize, count: usize) -> usize {
+    let zigzag = if turn.is_multiple_of(2) { turn / 2 } else { count - turn.div_ceil(2) };
+    (zigzag + round) % count
 }
 
 impl Target {
@@ -251,5 +259,26 @@ impl Target {
 
     fn measure(&self, load: &PathBuf, row: &str, quick: bool) -> Result<Sample> {
         Sample::read(&self.cmd(load, row, quick).read()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn everybody_has_a_turn_and_comes_after_somebody_else_in_each_round() {
+        let count = CONTESTANTS.len();
+        let orders: Vec<Vec<usize>> = (0..count)
+            .map(|round| (0..count).map(|turn| place_in_turn(turn, round, count)).collect())
+            .collect();
+        for order in &orders {
+            assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), count);
+        }
+        let pairs = orders.iter().flat_map(|order| order.windows(2));
+        let distinct: BTreeSet<&[usize]> = pairs.collect();
+        assert_eq!(distinct.len(), count * (count - 1));
     }
 }
