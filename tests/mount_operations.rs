@@ -8,6 +8,8 @@ mod harness;
 mod content;
 #[path = "mount_operations/names.rs"]
 mod names;
+#[path = "mount_operations/overlay.rs"]
+mod overlay;
 #[path = "mount_operations/snapshot.rs"]
 mod snapshot;
 #[path = "mount_operations/space.rs"]

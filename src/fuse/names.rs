@@ -126,10 +126,13 @@ impl Shell {
         (new_parent, new_name): (u64, &[u8]),
         flags: u32,
     ) -> Served {
+        const WHITEOUT_NOREPLACE: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
         let mode = match flags {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            libc::RENAME_WHITEOUT => RenameMode::Whiteout,
+            WHITEOUT_NOREPLACE => RenameMode::WhiteoutNoReplace,
             _ => return Err(Refusal::Errno(libc::EINVAL)),
         };
         let caller = caller(request);

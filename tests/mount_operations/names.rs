@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,7 +54,7 @@ fn renames(dir: &Path) {
     assert_eq!((read(&two), read(&three)), ("1".into(), "2".into()));
     fs::rename(&three, &two).expect("over a file");
     assert_eq!(read(&two), "2");
-    expect_errno(rename(&two, &one, RenameFlags::WHITEOUT), libc::EINVAL);
+    whiteouts(&one, &two);
 
     let [outer, other] = ["outer", "other"].map(|name| dir.join(name));
     let inner = outer.join("inner");
@@ -68,6 +68,26 @@ fn renames(dir: &Path) {
     assert!(two.is_dir() && inner.is_file());
     assert_eq!((links_of(&outer), links_of(dir)), (2, 5));
     fs::rename(&outer, &other).expect("over an empty directory");
+}
+
+/// `two` is a file, `one` is not there.
+fn whiteouts(one: &Path, two: &Path) {
+    let rename = |from: &Path, to: &Path, flags| {
+        renameat_with(CWD, from, CWD, to, RenameFlags::WHITEOUT | flags)
+    };
+    let none = RenameFlags::empty();
+    rename(two, one, none).expect("a whiteout is left");
+    let whiteout = fs::symlink_metadata(two).expect("it is there");
+    assert!(whiteout.file_type().is_char_device());
+    assert_eq!((whiteout.rdev(), whiteout.mode() & 0o7777, whiteout.nlink()), (0, 0, 1));
+    expect_errno(rename(one, two, RenameFlags::NOREPLACE), libc::EEXIST);
+    expect_errno(rename(one, two, RenameFlags::EXCHANGE), libc::EINVAL);
+    rename(one, two, none).expect("over a whiteout");
+    assert!(fs::symlink_metadata(one).expect("it is there").file_type().is_char_device());
+    fs::remove_file(one).expect("deleting a whiteout");
+    let [left, moved] = ["left", "moved"].map(|name| one.with_file_name(name));
+    fs::write(&left, "content").expect("writing");
+    rename(&left, &moved, RenameFlags::NOREPLACE).expect("the name is free");
 }
 
 fn links_of(path: &Path) -> u64 {

@@ -159,7 +159,7 @@ pub struct WriteMode {
     pub kill_privileges: bool,
 }
 
-/// What `rename` does when the new name exists.
+/// What `rename` does when the new name exists, and what it leaves at the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// Replace it.
@@ -168,6 +168,23 @@ pub enum RenameMode {
     NoReplace,
     /// Exchange the two; both have to exist.
     Exchange,
+    /// Replace it, and leave a whiteout: a character device 0:0 without permissions. By one,
+    /// overlayfs hides what a lower layer has under the name.
+    Whiteout,
+    /// As [`RenameMode::NoReplace`], and leave a whiteout.
+    WhiteoutNoReplace,
+}
+
+impl RenameMode {
+    /// It fails when the new name exists.
+    pub fn keeps_what_exists(self) -> bool {
+        matches!(self, Self::NoReplace | Self::WhiteoutNoReplace)
+    }
+
+    /// It leaves a whiteout at the old name.
+    pub fn leaves_whiteout(self) -> bool {
+        matches!(self, Self::Whiteout | Self::WhiteoutNoReplace)
+    }
 }
 
 /// What `set_xattr` does depending on whether the attribute exists.

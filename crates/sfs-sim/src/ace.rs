@@ -47,6 +47,8 @@ pub enum Recipe {
     Rename(&'static str, &'static str),
     /// `renameat2(RENAME_EXCHANGE)`.
     Exchange(&'static str, &'static str),
+    /// `renameat2(RENAME_WHITEOUT)`.
+    Whiteout(&'static str, &'static str),
     /// `setxattr` of so many bytes.
     SetXattr(&'static str, usize),
     /// `removexattr`.
@@ -57,7 +59,7 @@ pub enum Recipe {
 
 use Recipe::{
     Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, RemoveDirectory, RemoveXattr, Rename,
-    Replace, Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Write, WriteBack,
+    Replace, Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
 /// Every operation with every argument. `/foo` has four blocks and a tail, `/A/foo` 300 bytes,
@@ -109,6 +111,8 @@ pub const RECIPES: &[Recipe] = &[
     Rename("/A", "/C"),
     Rename("/A", "/B"),
     Exchange("/foo", "/A/bar"),
+    Whiteout("/foo", "/A/foo"),
+    Whiteout("/A/bar", "/B/bar"),
     SetXattr("/foo", 20),
     SetXattr("/A", 3000),
     SetXattr("/A/bar", 900),
@@ -289,6 +293,7 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Opera
         }
         Rename(from, to) => vec![rename(from, to, RenameMode::Replace)?],
         Exchange(from, to) => vec![rename(from, to, RenameMode::Exchange)?],
+        Whiteout(from, to) => vec![rename(from, to, RenameMode::Whiteout)?],
         SetXattr(path, len) => vec![Operation::SetXattr {
             ino: file(path)?,
             name: xattr(),
@@ -329,7 +334,7 @@ fn target(recipe: Recipe) -> &'static str {
         Rewrite(path, _) | Replace(path, _) => path,
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
-        Link(_, to) | Rename(_, to) | Exchange(_, to) => to,
+        Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,
     }
 }
 

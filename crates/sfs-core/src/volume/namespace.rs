@@ -123,14 +123,26 @@ impl Volume {
         txn: &mut Txn<'_>,
         parent: u64,
         name: &[u8],
-        mut inode: Inode,
+        inode: Inode,
         caller: &Caller,
     ) -> std::result::Result<Entry, Fault> {
         directory::check_name(name)?;
-        let mut directory = live_directory(txn, parent)?;
+        let directory = live_directory(txn, parent)?;
         if directory::find(txn, self.hasher(), parent, name)?.is_some() {
             return Err(Error::Exists.into());
         }
+        self.add(txn, (parent, directory), name, inode, caller)
+    }
+
+    /// A new file in `parent`, which has none of that name.
+    fn add(
+        &self,
+        txn: &mut Txn<'_>,
+        (parent, mut directory): (u64, Inode),
+        name: &[u8],
+        mut inode: Inode,
+        caller: &Caller,
+    ) -> std::result::Result<Entry, Fault> {
         let ino = txn.new_ino();
         let is_directory = inode.kind() == FileKind::Directory;
         if directory.mode & S_ISGID != 0 {
@@ -250,6 +262,9 @@ impl Volume {
         mode: RenameMode,
         caller: &Caller,
     ) -> Result<()> {
+        if mode.leaves_whiteout() {
+            self.admit(0)?;
+        }
         if self.is_batch_short() {
             self.write_named_ahead(parent, name)?;
             if mode == RenameMode::Exchange {
@@ -265,7 +280,7 @@ impl Volume {
                 return Err(Error::Invalid.into());
             }
             match (to, mode) {
-                (Some(_), RenameMode::NoReplace) => Err(Error::Exists.into()),
+                (Some(_), mode) if mode.keeps_what_exists() => Err(Error::Exists.into()),
                 (None, RenameMode::Exchange) => Err(Error::NotFound.into()),
                 (Some(to), _) if to.ino == from.ino => Ok(([None, None], None)),
                 (Some(to), RenameMode::Exchange) => {
@@ -283,6 +298,11 @@ impl Volume {
                     };
                     let moved = to.is_some().then_some(from.ino);
                     self.move_entry(txn, (parent, from), (new_parent, new_name), caller)?;
+                    if mode.leaves_whiteout() {
+                        let whiteout = new_inode(FileKind::CharDevice.mode_bits(), caller);
+                        let directory = txn.inode(parent)?;
+                        self.add(txn, (parent, directory), name, whiteout, caller)?;
+                    }
                     Ok(([moved, None], gone))
                 }
             }

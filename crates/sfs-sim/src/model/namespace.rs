@@ -133,7 +133,7 @@ impl Reference {
         }
     }
 
-    /// Moves a name.
+    /// Moves a name. A whiteout at the old one is the caller's to make.
     pub fn rename(
         &mut self,
         (parent, name): (u64, &[u8]),
@@ -149,7 +149,7 @@ impl Reference {
             return Err(Error::Invalid);
         }
         match (to, mode) {
-            (Some(_), RenameMode::NoReplace) => Err(Error::Exists),
+            (Some(_), mode) if mode.keeps_what_exists() => Err(Error::Exists),
             (None, RenameMode::Exchange) => Err(Error::NotFound),
             (Some(to), _) if to == from => Ok(()),
             (Some(to), RenameMode::Exchange) => {

@@ -284,9 +284,11 @@ impl Chooser<'_> {
     }
 
     fn rename(&mut self) -> Operation {
-        let mode = match self.random.below(6) {
+        let mode = match self.random.below(8) {
             0 => RenameMode::NoReplace,
             1..=2 => RenameMode::Exchange,
+            3 => RenameMode::Whiteout,
+            4 => RenameMode::WhiteoutNoReplace,
             _ => RenameMode::Replace,
         };
         let to = if self.random.one_in(2) { self.entry() } else { (self.directory(), self.name()) };

@@ -148,10 +148,23 @@ impl Pair {
                     self.reference.remove_directory(*parent, name, &caller),
                 ),
             },
-            Operation::Rename { from, to, mode } => (
-                self.volume().rename(from.0, &from.1, to.0, &to.1, *mode, &caller),
-                self.reference.rename((from.0, &from.1), (to.0, &to.1), *mode, &caller),
-            ),
+            Operation::Rename { from, to, mode } => {
+                let done = self.volume().rename(from.0, &from.1, to.0, &to.1, *mode, &caller);
+                let expected =
+                    self.reference.rename((from.0, &from.1), (to.0, &to.1), *mode, &caller);
+                let has_moved = self.reference.find(from.0, &from.1).is_err();
+                if mode.leaves_whiteout() && has_moved && done.is_ok() && expected.is_ok() {
+                    let whiteout = self.volume().lookup(from.0, &from.1);
+                    return self.made(
+                        whiteout,
+                        from.0,
+                        &from.1,
+                        made_node(0o020_000, 0, &caller),
+                        &caller,
+                    );
+                }
+                (done, expected)
+            }
             Operation::Write { ino, offset, bytes, mode } => (
                 self.volume().write(*ino, *offset, bytes, *mode, &caller),
                 self.reference.write(*ino, *offset, bytes, *mode, &caller),

@@ -1,0 +1,66 @@
+//! A volume as the upper layer of overlayfs, as overlayroot and container engines use one.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::harness::stderr;
+use super::on_volumes;
+
+/// In a namespace of its own: the lower layer is in memory, the upper on the volume. What is left
+/// there is compared after another mount.
+const LAYERS: &str = r#"
+    set -e
+    mkdir "$1/upper" "$1/work" "$1/lower" "$1/merged"
+    mount -t tmpfs tmpfs "$1/lower"
+    cd "$1/lower"
+    mkdir -p kept replaced deep/er
+    for name in changed deleted renamed kept/file replaced/old deep/er/file; do echo "$name" > "$name"; done
+    mount -t overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" overlay "$1/merged" ||
+        { echo "skipped: no overlayfs"; exit 0; }
+    cd "$1/merged"
+    echo more >> changed
+    rm deleted
+    mv renamed moved
+    mv kept/file deep/er/moved
+    rm -r replaced; mkdir replaced; echo new > replaced/new
+    ln changed linked
+    setfattr -n user.x -v y changed 2>/dev/null || true
+    look() {
+        test "$(cat changed)" = "changed
+more"
+        ! test -e deleted
+        ! test -e renamed
+        test "$(cat moved)" = renamed
+        ! test -e kept/file
+        test "$(cat deep/er/moved)" = kept/file
+        test "$(ls replaced)" = new
+        test "$(cat linked)" = "$(cat changed)"
+    }
+    look
+    cd /
+    umount "$1/merged"
+    test -c "$1/upper/deleted"
+    test -c "$1/upper/renamed"
+    mount -t overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" overlay "$1/merged"
+    cd "$1/merged"
+    look
+    cd /
+    umount "$1/merged" "$1/lower"
+    echo done
+"#;
+
+#[test]
+fn mounted_as_the_upper_layer() {
+    on_volumes(layers);
+}
+
+fn layers(dir: &Path) {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", LAYERS, "sh"]).arg(dir);
+    let Ok(output) = command.output() else { return eprintln!("skipped: unshare is not here") };
+    let said = String::from_utf8_lossy(&output.stdout);
+    if said.contains("skipped: ") || stderr(&output).contains("unshare:") {
+        return eprintln!("skipped: {said}{}", stderr(&output));
+    }
+    assert!(output.status.success() && said.contains("done"), "{said}{}", stderr(&output));
+}
