@@ -1,13 +1,15 @@
 //! Leaving the terminal, and telling the user's process how it went.
 //!
 //! Owns: the pipe between the process that the user started and the one that stays.
-//! Promises: the first returns only when the second has said that the mount answers, or why not.
+//! Promises: the first returns only when the second has said that the mount answers, or why not;
+//! what the user should know of it reaches him.
 //! Never: forks when there are threads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 
 use nix::unistd;
+use sfs_mkfs::output;
 
 use crate::Failure;
 use crate::sys::{Side, split};
@@ -24,10 +26,16 @@ impl Herald {
         Self(None)
     }
 
-    /// The mount answers.
-    pub(crate) fn ready(&mut self) {
-        if let Some(mut pipe) = self.0.take() {
-            let _ = pipe.write_all(&[READY]);
+    /// The mount answers. The user is told the warning, if there is one.
+    pub(crate) fn ready(&mut self, warning: Option<&str>) {
+        let text = warning.unwrap_or_default();
+        match self.0.take() {
+            Some(mut pipe) => {
+                let mut message = vec![READY];
+                message.extend_from_slice(text.as_bytes());
+                let _ = pipe.write_all(&message);
+            }
+            None => warn(text),
         }
     }
 
@@ -69,11 +77,21 @@ fn wait(mut pipe: File) -> Result<(), Failure> {
     let mut message = Vec::new();
     let read = pipe.read_to_end(&mut message);
     match (read, message.split_first()) {
-        (Ok(_), Some((&READY, _))) => Ok(()),
+        (Ok(_), Some((&READY, text))) => {
+            warn(&String::from_utf8_lossy(text));
+            Ok(())
+        }
         (Ok(_), Some((&status, text))) => {
             Err(Failure::with_status(status, String::from_utf8_lossy(text)))
         }
         _ => Err(Failure::system("the daemon ended before the mount answered")),
+    }
+}
+
+/// Tells the user `text`, if there is any.
+pub(crate) fn warn(text: &str) {
+    if !text.is_empty() {
+        output::complain(format_args!("sfs-mount: {text}"));
     }
 }
 

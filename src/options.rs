@@ -65,6 +65,9 @@ const DROPPED: [&str; 14] = [
     "silent",
 ];
 
+/// `nosymfollow`, since Linux 5.10; `nix` has no name for it.
+pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
+
 /// Asks for a change of what is mounted.
 const REMOUNT: &str = "remount";
 
@@ -107,10 +110,15 @@ impl MountOptions {
                 return Err(unknown(option));
             }
         }
-        if options.volume.read_only {
-            options.flags |= MsFlags::MS_RDONLY;
-        }
+        options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
         Ok(options)
+    }
+
+    /// These options, for a device that cannot be written to.
+    pub(crate) fn read_only(mut self) -> Self {
+        self.volume.read_only = true;
+        self.flags |= MsFlags::MS_RDONLY;
+        self
     }
 
     /// These options after a remount with `list`, in which the kernel's own are, too: mount(8) puts
@@ -201,9 +209,13 @@ impl MountOptions {
             "nodev" => (MsFlags::MS_NODEV, true),
             "exec" => (MsFlags::MS_NOEXEC, false),
             "noexec" => (MsFlags::MS_NOEXEC, true),
-            "diratime" | "atime" | "relatime" | "strictatime" | "lazytime" | "nolazytime" => {
+            "symfollow" => (MS_NOSYMFOLLOW, false),
+            "nosymfollow" => (MS_NOSYMFOLLOW, true),
+            "diratime" | "atime" | "relatime" | "strictatime" | "nostrictatime" | "lazytime"
+            | "nolazytime" => {
                 (MsFlags::empty(), true) // Reading never changes a time.
             }
+            "nomand" | "noiversion" => (MsFlags::empty(), true), // There is neither.
             "noatime" | "nodiratime" => (MsFlags::MS_NOATIME, true),
             "sync" => (MsFlags::MS_SYNCHRONOUS, true),
             "async" => (MsFlags::MS_SYNCHRONOUS, false),
@@ -319,6 +331,14 @@ mod tests {
     fn what_mount_adds_is_dropped() {
         let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
         MountOptions::parse([list], false).expect("all are known");
+    }
+
+    #[test]
+    fn symbolic_links_are_followed_or_not() {
+        for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
+            let options = MountOptions::parse([list], false).expect("known");
+            assert_eq!(options.flags.contains(MS_NOSYMFOLLOW), expected, "{list}");
+        }
     }
 
     #[test]

@@ -22,8 +22,8 @@ const REST_WAIT_MAX: Duration = Duration::from_secs(300);
 /// What is changed, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Remount<'a> {
-    /// The device or image file, as mount(8) knows it.
-    pub device: &'a Path,
+    /// The device or image file, as mount(8) knows it; a user need not name it.
+    pub device: Option<&'a Path>,
     /// Where it is mounted.
     pub dir: &'a Path,
     /// The comma list, with `remount` in it.
@@ -61,7 +61,7 @@ pub fn remount(request: &Remount<'_>) -> Result<(), Failure> {
 
 /// The volume that is to be remounted.
 fn find(request: &Remount<'_>) -> Result<MountLine, Failure> {
-    let (shown, device) = (request.dir.display(), request.device.display());
+    let shown = request.dir.display();
     let dir = request
         .dir
         .canonicalize()
@@ -69,11 +69,13 @@ fn find(request: &Remount<'_>) -> Result<MountLine, Failure> {
     let mount = mountinfo::at(&dir)
         .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?
         .ok_or_else(|| Failure::mount(format_args!("{shown}: not a mount point")))?;
-    let source = request.device.canonicalize().unwrap_or_else(|_| request.device.to_owned());
     if !mount.is_volume() {
         return Err(Failure::mount(format_args!("{shown}: not an SFS volume")));
     }
-    if mount.source != source {
+    if let Some(device) = request.device
+        && mount.source != device.canonicalize().unwrap_or_else(|_| device.to_owned())
+    {
+        let device = device.display();
         return Err(Failure::mount(format_args!("{shown}: {device} is not mounted there")));
     }
     if !nix::unistd::geteuid().is_root() {

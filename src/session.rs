@@ -16,7 +16,7 @@ use nix::mount::MntFlags;
 use parking_lot::Mutex;
 use sfs_core::format::{CorruptionKind, SUPERBLOCK_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
-use sfs_device::{Access, FileDevice, OpenErrorKind};
+use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
 use sfs_mkfs::signatures;
 
 use crate::answers::Answers;
@@ -55,8 +55,10 @@ pub fn run(request: &Request) -> Result<(), Failure> {
     let dir = check_dir(&request.dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     if request.fake {
-        let device = open_device(&path, request.options.volume.read_only)?;
-        return open_volume(device, &path, &request.options).map(drop);
+        let opened = open_device(&path, &request.options)?;
+        open_volume(opened.device.clone(), &path, &opened.options)?;
+        daemonize::warn(&opened.warning.unwrap_or_default());
+        return Ok(());
     }
     let mut herald = if request.foreground {
         logging::to_terminal(request.verbose);
@@ -93,15 +95,32 @@ fn check_dir(dir: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn open_device(path: &Path, read_only: bool) -> Result<Arc<FileDevice>, Failure> {
-    let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
+/// A device, and how it can be mounted.
+struct OpenedDevice {
+    device: Arc<FileDevice>,
+    options: MountOptions,
+    /// What the user did not ask for.
+    warning: Option<String>,
+}
+
+/// Opens for writing, if that is asked for: not what is write-protected, as mount(8) does it.
+fn open_device(path: &Path, options: &MountOptions) -> Result<OpenedDevice, Failure> {
     sfs_mkfs::refuse_in_use_by_loop(path).map_err(Failure::mount)?;
-    let device = FileDevice::open(path, access).map_err(|error| match error.kind {
+    let mut options = options.clone();
+    let mut warning = None;
+    let access = if options.volume.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let mut device = FileDevice::open(path, access);
+    if let Err(OpenError { kind: OpenErrorKind::WriteProtected, .. }) = device {
+        options = options.read_only();
+        warning =
+            Some(format!("WARNING: {} is write-protected, mounted read-only", path.display()));
+        device = FileDevice::open(path, Access::ReadOnly);
+    }
+    let device = device.map_err(|error| match error.kind {
         OpenErrorKind::Permission => Failure::usage(&error),
-        OpenErrorKind::WriteProtected => Failure::mount(format_args!("{error}; try -o ro")),
         _ => Failure::mount(&error),
     })?;
-    Ok(Arc::new(device))
+    Ok(OpenedDevice { device: Arc::new(device), options, warning })
 }
 
 fn open_volume(
@@ -155,18 +174,18 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let _ = crate::sys::become_io_flusher();
     // With the daemon goes what the kernel's cache holds. Only root may ask for this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let device = open_device(path, request.options.volume.read_only)?;
+    let OpenedDevice { device, options, warning } = open_device(path, &request.options)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
-    let volume = open_volume(device.clone(), path, &request.options)?;
+    let volume = open_volume(device.clone(), path, &options)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
-    let shell = Shell::new(volume.clone(), alarm.clone(), &request.options, name.clone());
+    let shell = Shell::new(volume.clone(), alarm.clone(), &options, name.clone());
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
     let signals = mounted::signals()?;
     let (unanswered, serving, mounted) =
-        mount_and_open(&place, &request.options, request.transport, shell)?;
+        mount_and_open(&place, &options, request.transport, shell)?;
     let (transport, reason) = (serving.transport, serving.reason.clone());
     if !request.foreground {
         logging::to_system();
@@ -185,7 +204,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         volume: volume.clone(),
         alarm,
         before,
-        options: request.options.clone(),
+        options,
         transport: (transport, reason),
         device: name.clone(),
         number,
@@ -201,7 +220,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         Ok(dev) if mounted.has(dev) => {
             backing::configure(dev);
             unanswered.keep();
-            herald.ready();
+            herald.ready(warning.as_deref());
         }
         answer => {
             drop(unanswered);

@@ -7,12 +7,14 @@
 mod harness;
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::{
-    Random, Volume, can_mount, is_mounted, sfs_mount, sfs_umount, stderr, transport, wait_until,
+    Random, Volume, can_mount, is_mounted, sfs_mount, sfs_umount, sfs_umount_unused, stderr,
+    transport, wait_until,
 };
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -206,6 +208,44 @@ fn command_lines_have_to_make_sense() {
         assert!(line.contains(named), "{arguments:?}: {line}");
         assert_eq!(line.lines().count(), 1, "{arguments:?}: {line}");
     }
+}
+
+/// As mount(8) does it: a card with its lock on, in /etc/fstab, is no reason not to boot.
+#[test]
+fn mounted_read_only_when_write_protected() {
+    if !can_mount() {
+        return;
+    }
+    let Some(volume) = Volume::on_loop(SIZE) else { return };
+    let mount = volume.mount("rw");
+    fs::write(mount.dir.join("file"), b"content").expect("writing");
+    mount.unmount();
+    let set = |option| Command::new("blockdev").arg(option).arg(&volume.device).status();
+    assert!(set("--setro").expect("blockdev(8) runs").success());
+    let bytes = fs::read(&volume.device).expect("the device");
+    for options in ["rw", "noexec", "ro"] {
+        let mut output = sfs_mount(&volume.device, &volume.dir, options);
+        wait_until("nobody uses the device", || {
+            let is_used = stderr(&output).contains(": is mounted or in use");
+            if is_used {
+                output = sfs_mount(&volume.device, &volume.dir, options);
+            }
+            !is_used
+        });
+        assert!(output.status.success(), "{options}: {}", stderr(&output));
+        let warning = format!(
+            "sfs-mount: WARNING: {} is write-protected, mounted read-only\n",
+            volume.device.display()
+        );
+        assert_eq!(stderr(&output), if options == "ro" { "" } else { &warning }, "{options}");
+        assert_eq!(fs::read(volume.dir.join("file")).expect("reading"), b"content");
+        let refused = File::create(volume.dir.join("new")).expect_err("it is read-only");
+        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+        assert!(sfs_umount_unused(&volume.dir).status.success());
+    }
+    assert!(fs::read(&volume.device).expect("the device") == bytes);
+    assert!(set("--setrw").expect("blockdev(8) runs").success());
+    volume.mount("rw").unmount();
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod harness;
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
@@ -136,6 +137,31 @@ fn mounted_volumes_refuse_what_cannot_be_changed() {
     expect_failure(&try_to("rw"), MOUNT, "was mounted read-only; unmount it");
     expect_read_only(&mount);
     remount(&volume, "ro,nosuid");
+    mount.unmount();
+}
+
+#[test]
+fn mounted_volumes_are_remounted_by_their_directory() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("nosymfollow");
+    symlink("file", mount.dir.join("link")).expect("a symbolic link");
+    fs::write(mount.dir.join("file"), b"content").expect("writing");
+    let by_directory = |options: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+        let output = command.args(["-o", options]).arg(&mount.dir).output().expect("it runs");
+        assert!(output.status.success(), "{options}: {}", stderr(&output));
+    };
+    let followed = || fs::read(mount.dir.join("link")).map_err(|error| error.raw_os_error());
+    assert_eq!(followed(), Err(Some(libc::ELOOP)));
+    by_directory("remount,ro");
+    expect_read_only(&mount);
+    assert_eq!(followed(), Err(Some(libc::ELOOP)), "what is not named stays");
+    by_directory("remount,rw,symfollow");
+    assert_eq!(followed().expect("it is followed"), b"content");
+    fs::write(mount.dir.join("file"), b"more").expect("writing");
     mount.unmount();
 }
 

@@ -13,7 +13,8 @@ use sfs::transport;
 
 const OPTIONS: &str = "\
 Mount options:
-  ro, rw, nosuid, nodev, noexec, noatime  as for every filesystem; reading changes no times
+  ro, rw, nosuid, nodev, noexec, nosymfollow, noatime
+                        as for every filesystem; reading changes no times
   sync, dirsync         make every operation, or every one on names, durable before it returns
   write_buffer=SIZE     memory for data that waits to be written (64M)
   cache=SIZE            memory for metadata (128M)
@@ -38,8 +39,8 @@ Mount options:
 struct Arguments {
     /// The block device or image file
     device: PathBuf,
-    /// The directory to mount it on
-    dir: PathBuf,
+    /// The directory to mount it on; alone, it can be remounted
+    dir: Option<PathBuf>,
     /// Mount options, separated by commas; listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
@@ -73,18 +74,28 @@ fn main() -> ExitCode {
 fn mount(arguments: Arguments) -> Result<(), Failure> {
     let lists = || arguments.options.iter().map(String::as_str);
     if options::asks_for_remount(lists()) {
+        let (device, dir) = match &arguments.dir {
+            Some(dir) => (Some(arguments.device.as_path()), dir),
+            None => (None, &arguments.device),
+        };
         return sfs::remount::remount(&Remount {
-            device: &arguments.device,
-            dir: &arguments.dir,
+            device,
+            dir,
             options: &arguments.options.join(","),
             sloppy: arguments.sloppy,
             fake: arguments.fake,
         });
     }
     let options = MountOptions::parse(lists(), arguments.sloppy)?;
+    let Some(dir) = arguments.dir else {
+        let device = arguments.device.display();
+        return Err(Failure::usage(format_args!(
+            "{device}: <DIR>, the directory to mount it on, is missing"
+        )));
+    };
     session::run(&Request {
         device: arguments.device,
-        dir: arguments.dir,
+        dir,
         options,
         transport: arguments.transport,
         foreground: arguments.foreground,

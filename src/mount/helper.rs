@@ -19,7 +19,7 @@ use rustix::net::{
 
 use super::Place;
 use crate::Failure;
-use crate::options::MountOptions;
+use crate::options::{MS_NOSYMFOLLOW, MountOptions};
 
 const HELPER: &str = "fusermount3";
 
@@ -64,6 +64,7 @@ fn list(place: &Place<'_>, options: &MountOptions) -> String {
         (MsFlags::MS_NOEXEC, "noexec"),
         (MsFlags::MS_NOATIME, "noatime"),
         (MsFlags::MS_SYNCHRONOUS, "sync"),
+        (MS_NOSYMFOLLOW, "nosymfollow"),
     ];
     let wanted = flags.into_iter().filter(|(flag, _)| options.flags.contains(*flag));
     let names = wanted.map(|(_, name)| name).chain(options.allow_other.then_some("allow_other"));
