@@ -47,6 +47,8 @@ pub(crate) enum Reply {
     Resting,
     /// To who watches: everything is on the device.
     Written,
+    /// To who watches: so many bytes of the kernel's cache did not fit, all else is on the device.
+    WrittenBut(u64),
     /// It cannot be, or it went wrong.
     Failed {
         /// Exit status for the program.

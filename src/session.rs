@@ -10,6 +10,7 @@ mod mounted;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mounted::{Mounted, Unanswered};
 use nix::mount::MntFlags;
@@ -181,6 +182,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
     let shell = Shell::new(volume.clone(), alarm.clone(), &options, name.clone());
+    let lost = shell.lost();
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
     let signals = mounted::signals()?;
@@ -246,7 +248,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         Failure::mount(format_args!("{name}: {error}; what was written last may be lost"))
     });
     if let Some(control) = control {
-        control.end(&closed);
+        control.end(&closed, lost.load(Ordering::Relaxed));
     }
     closed?;
     outcome.map_err(|error| {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use sfs_device::{Access, FileDevice, OpenErrorKind};
-use sfs_mkfs::output;
+use sfs_mkfs::{Human, output};
 
 use crate::control::{Client, Reply, Request as ControlRequest, Trouble};
 use crate::mountinfo::{self, MountLine};
@@ -57,8 +57,9 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
     let watch = watch(&mount);
     detach(&mount.dir, MntFlags::empty())?;
     say(format_args!("{dir}: unmounted"));
+    let mut lost = 0;
     match watch {
-        Ok(daemon) => wait_for_word(&daemon, &mount)?,
+        Ok(daemon) => lost = wait_for_word(&daemon, &mount)?,
         Err(Trouble::Dead) if !mount.is_read_only() => {
             return Err(Failure::mount(format_args!(
                 "{dir}: unmounted, but its daemon had died before; what was written last may be \
@@ -68,7 +69,16 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
         Err(trouble) => say(format_args!("{dir}: waiting for {device} alone: {trouble}")),
     }
     wait_for_daemon(&mount)?;
-    say(format_args!("{dir}: everything is on {device}"));
+    if lost == 0 {
+        say(format_args!("{dir}: everything is on {device}"));
+    } else {
+        // Programs that asked were told, so this is no failure.
+        output::complain(format_args!(
+            "sfs-umount: WARNING: {device} was full: {} that programs had written did not fit and \
+             is lost; all else is on it",
+            Human(lost)
+        ));
+    }
     Ok(())
 }
 
@@ -133,8 +143,9 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), Failure> {
     }
 }
 
-/// The daemon says how its last checkpoint went.
-fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<(), Failure> {
+/// The daemon says how its last checkpoint went. Gives how many bytes were lost before, as the
+/// volume was full.
+fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<u64, Failure> {
     let device = mount.source.display();
     let begun = Instant::now();
     let mut word = daemon.listen(begun + PATIENCE);
@@ -143,7 +154,8 @@ fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<(), Failure> {
         word = daemon.listen(begun + WAIT_MAX);
     }
     match word {
-        Ok(Reply::Written) => Ok(()),
+        Ok(Reply::Written) => Ok(0),
+        Ok(Reply::WrittenBut(lost)) => Ok(lost),
         Ok(Reply::Failed { line, .. }) => {
             Err(Failure::mount(format_args!("unmounted, but the last checkpoint failed: {line}")))
         }

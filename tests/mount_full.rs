@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use harness::{CACHES, Random, Volume, can_mount, wait_until};
+use harness::{CACHES, Random, Volume, can_mount, sfs_umount_unused, stderr, wait_until};
 use rustix::process::Signal;
 
 const SIZE: &str = "64M";
@@ -127,6 +127,31 @@ fn mounted_volumes_unmount_on_sigterm() {
         assert!(fs::read(mount.dir.join("file")).expect("reading") == bytes);
         mount.unmount();
     }
+}
+
+#[test]
+fn mounted_full_volumes_say_what_did_not_fit_though_nobody_asked() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("writeback=on");
+    let mut file = File::create(mount.dir.join("file")).expect("creating");
+    let bytes = Random(5).bytes(MIB);
+    let written = (0..100).take_while(|_| file.write_all(&bytes).is_ok()).count();
+    assert!(written > 64, "the kernel's cache takes it: {written} MiB");
+    drop(file); // close(2) says that there was no space; nobody listens.
+    let output = sfs_umount_unused(&mount.dir);
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("was full: ") && said.contains("is lost"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    mount.wait_for_end();
+    volume.check();
+    let mount = volume.mount("");
+    let output = sfs_umount_unused(&mount.dir);
+    assert_eq!(stderr(&output), "", "nothing was lost this time");
+    mount.wait_for_end();
 }
 
 #[test]

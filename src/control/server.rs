@@ -71,10 +71,12 @@ impl Control {
         Ok(Self { shared, socket })
     }
 
-    /// Tells those who watch how it ended. Who comes later finds no socket.
-    pub(crate) fn end(self, outcome: &Result<(), Failure>) {
+    /// Tells those who watch how it ended, and how many bytes were lost before. Who comes later
+    /// finds no socket.
+    pub(crate) fn end(self, outcome: &Result<(), Failure>, lost: u64) {
         drop(self.socket);
         let reply = match outcome {
+            Ok(()) if lost > 0 => Reply::WrittenBut(lost),
             Ok(()) => Reply::Written,
             Err(failure) => failure.clone().into(),
         };

@@ -4,6 +4,7 @@
 //! Promises: with `-o sync` a write is durable when it is answered.
 //! Never: keeps state of an open file.
 
+use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
 use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -53,7 +54,11 @@ impl Shell {
             keep_times: self.writeback,
             kill_privileges: write.kill_privileges,
         };
-        self.volume.write(ino, write.offset, write.data, mode, &caller(request))?;
+        let written = self.volume.write(ino, write.offset, write.data, mode, &caller(request));
+        if matches!(written, Err(Error::NoSpace)) && write.from_cache {
+            self.lose(ino, write.data.len());
+        }
+        written?;
         self.alarm.note();
         if self.sync == Sync::Everything {
             self.volume.sync_file(ino)?;

@@ -5,6 +5,7 @@
 //! Never: decodes a request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sfs_core::request::{Caller, Entry};
@@ -29,6 +30,7 @@ pub(crate) struct Shell {
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
+    lost: Arc<AtomicU64>,
 }
 
 impl Shell {
@@ -45,6 +47,24 @@ impl Shell {
             sync: options.sync,
             read_only: options.volume.read_only,
             device,
+            lost: Arc::default(),
+        }
+    }
+
+    /// Bytes so far that programs had written to the kernel's cache and that did not fit. Who asks with
+    /// fsync(2) or close(2) is told; the kernel has forgotten them.
+    pub(crate) fn lost(&self) -> Arc<AtomicU64> {
+        self.lost.clone()
+    }
+
+    /// The volume is full, and what the kernel wanted to write back does not fit.
+    pub(super) fn lose(&self, ino: u64, len: usize) {
+        if self.lost.fetch_add(len as u64, Ordering::Relaxed) == 0 {
+            tracing::error!(
+                "{}: full: what the kernel's cache has of inode {ino} does not fit and is lost; there \
+                 may be more",
+                self.device
+            );
         }
     }
 
