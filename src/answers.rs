@@ -25,6 +25,8 @@ pub(crate) struct Answers {
     /// What earlier mounts did.
     pub(crate) before: Lifetime,
     pub(crate) options: MountOptions,
+    /// The device: the mount is read-only though that was not asked for.
+    pub(crate) is_write_protected: bool,
     /// And why.
     pub(crate) transport: (Transport, String),
     /// The device's path.
@@ -57,6 +59,9 @@ impl Answers {
         let options = self.options.changed_by(list)?;
         if options.volume.read_only {
             return Ok(());
+        }
+        if self.is_write_protected {
+            return Err(Failure::mount(format_args!("{device}: is write-protected")));
         }
         if self.options.volume.read_only {
             return Err(Failure::mount(format_args!(

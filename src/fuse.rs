@@ -6,6 +6,7 @@
 //! Never: decides anything, or knows how a request came.
 
 mod content;
+mod lost;
 mod names;
 mod shell;
 mod shutdown;
@@ -15,6 +16,7 @@ use sfs_core::request::ReadBuffer;
 use sfs_fuse::{Answer, Errno, InitFlags, Operation, Request};
 
 use crate::attributes;
+pub(crate) use lost::Lost;
 pub(crate) use shell::Shell;
 use shell::TTL;
 

@@ -10,7 +10,6 @@ mod mounted;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use mounted::{Mounted, Unanswered};
 use nix::mount::MntFlags;
@@ -58,7 +57,12 @@ pub fn run(request: &Request) -> Result<(), Failure> {
     if request.fake {
         let opened = open_device(&path, &request.options)?;
         open_volume(opened.device.clone(), &path, &opened.options)?;
-        daemonize::warn(&opened.warning.unwrap_or_default());
+        if opened.is_write_protected {
+            daemonize::warn(&format!(
+                "WARNING: {} is write-protected, would be mounted read-only",
+                path.display()
+            ));
+        }
         return Ok(());
     }
     let mut herald = if request.foreground {
@@ -100,28 +104,26 @@ fn check_dir(dir: &Path) -> Result<PathBuf, Failure> {
 struct OpenedDevice {
     device: Arc<FileDevice>,
     options: MountOptions,
-    /// What the user did not ask for.
-    warning: Option<String>,
+    is_write_protected: bool,
 }
 
 /// Opens for writing, if that is asked for: not what is write-protected, as mount(8) does it.
 fn open_device(path: &Path, options: &MountOptions) -> Result<OpenedDevice, Failure> {
     sfs_mkfs::refuse_in_use_by_loop(path).map_err(Failure::mount)?;
     let mut options = options.clone();
-    let mut warning = None;
+    let mut is_write_protected = false;
     let access = if options.volume.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut device = FileDevice::open(path, access);
     if let Err(OpenError { kind: OpenErrorKind::WriteProtected, .. }) = device {
         options = options.read_only();
-        warning =
-            Some(format!("WARNING: {} is write-protected, mounted read-only", path.display()));
+        is_write_protected = true;
         device = FileDevice::open(path, Access::ReadOnly);
     }
     let device = device.map_err(|error| match error.kind {
         OpenErrorKind::Permission => Failure::usage(&error),
         _ => Failure::mount(&error),
     })?;
-    Ok(OpenedDevice { device: Arc::new(device), options, warning })
+    Ok(OpenedDevice { device: Arc::new(device), options, is_write_protected })
 }
 
 fn open_volume(
@@ -175,7 +177,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let _ = crate::sys::become_io_flusher();
     // With the daemon goes what the kernel's cache holds. Only root may ask for this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let OpenedDevice { device, options, warning } = open_device(path, &request.options)?;
+    let OpenedDevice { device, options, is_write_protected } = open_device(path, &request.options)?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     let volume = open_volume(device.clone(), path, &options)?;
     let before = volume.lifetime_before();
@@ -207,6 +209,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         alarm,
         before,
         options,
+        is_write_protected,
         transport: (transport, reason),
         device: name.clone(),
         number,
@@ -222,7 +225,8 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         Ok(dev) if mounted.has(dev) => {
             backing::configure(dev);
             unanswered.keep();
-            herald.ready(warning.as_deref());
+            let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
+            herald.ready(is_write_protected.then(warning).as_deref());
         }
         answer => {
             drop(unanswered);
@@ -243,12 +247,13 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     mounted.end();
     background.stop();
     *is_over.lock() = true;
+    let lost = lost.bytes(|ino| volume.attributes(ino).is_ok_and(|inode| inode.links > 0));
     let closed = volume.close().map_err(|error| {
         tracing::error!("{name}: {error}; what was written last may be lost");
         Failure::mount(format_args!("{name}: {error}; what was written last may be lost"))
     });
     if let Some(control) = control {
-        control.end(&closed, lost.load(Ordering::Relaxed));
+        control.end(&closed, lost);
     }
     closed?;
     outcome.map_err(|error| {

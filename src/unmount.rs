@@ -57,9 +57,9 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
     let watch = watch(&mount);
     detach(&mount.dir, MntFlags::empty())?;
     say(format_args!("{dir}: unmounted"));
-    let mut lost = 0;
+    let mut lost = None;
     match watch {
-        Ok(daemon) => lost = wait_for_word(&daemon, &mount)?,
+        Ok(daemon) => lost = Some(wait_for_word(&daemon, &mount)?),
         Err(Trouble::Dead) if !mount.is_read_only() => {
             return Err(Failure::mount(format_args!(
                 "{dir}: unmounted, but its daemon had died before; what was written last may be \
@@ -69,15 +69,15 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
         Err(trouble) => say(format_args!("{dir}: waiting for {device} alone: {trouble}")),
     }
     wait_for_daemon(&mount)?;
-    if lost == 0 {
-        say(format_args!("{dir}: everything is on {device}"));
-    } else {
+    match lost {
+        Some(0) => say(format_args!("{dir}: everything is on {device}")),
         // Programs that asked were told, so this is no failure.
-        output::complain(format_args!(
+        Some(lost) => output::complain(format_args!(
             "sfs-umount: WARNING: {device} was full: {} that programs had written did not fit and \
              is lost; all else is on it",
             Human(lost)
-        ));
+        )),
+        None => say(format_args!("{dir}: its daemon has let go of {device}")),
     }
     Ok(())
 }

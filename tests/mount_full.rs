@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use harness::{CACHES, Random, Volume, can_mount, sfs_umount_unused, stderr, wait_until};
+use harness::{CACHES, Mount, Random, Volume, can_mount, sfs_umount_unused, stderr, wait_until};
 use rustix::process::Signal;
 
 const SIZE: &str = "64M";
@@ -129,6 +129,22 @@ fn mounted_volumes_unmount_on_sigterm() {
     }
 }
 
+/// What `sfs-umount` says of a loss.
+fn said_lost(mount: &Mount) -> Option<String> {
+    let output = sfs_umount_unused(&mount.dir);
+    assert!(output.status.success(), "{}", stderr(&output));
+    stderr(&output).lines().find(|line| line.contains("is lost")).map(str::to_owned)
+}
+
+/// Writes more than fits to the kernel's cache; nobody looks at what close(2) says. Gives the bytes
+/// that write(2) took.
+fn overfill(path: &Path, bytes: &[u8]) -> usize {
+    let mut file = File::create(path).expect("creating");
+    let written = (0..100).take_while(|_| file.write_all(bytes).is_ok()).count();
+    assert!(written > 64, "the kernel's cache takes it: {written} MiB");
+    written * bytes.len()
+}
+
 #[test]
 fn mounted_full_volumes_say_what_did_not_fit_though_nobody_asked() {
     if !can_mount() {
@@ -136,22 +152,55 @@ fn mounted_full_volumes_say_what_did_not_fit_though_nobody_asked() {
     }
     let volume = Volume::new(SIZE);
     let mount = volume.mount("writeback=on");
-    let mut file = File::create(mount.dir.join("file")).expect("creating");
     let bytes = Random(5).bytes(MIB);
-    let written = (0..100).take_while(|_| file.write_all(&bytes).is_ok()).count();
-    assert!(written > 64, "the kernel's cache takes it: {written} MiB");
-    drop(file); // close(2) says that there was no space; nobody listens.
-    let output = sfs_umount_unused(&mount.dir);
-    let said = stderr(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("was full: ") && said.contains("is lost"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let written = overfill(&mount.dir.join("file"), &bytes);
+    let said = said_lost(&mount).expect("something was lost");
     mount.wait_for_end();
     volume.check();
     let mount = volume.mount("");
-    let output = sfs_umount_unused(&mount.dir);
-    assert_eq!(stderr(&output), "", "nothing was lost this time");
+    let found = fs::read(mount.dir.join("file")).expect("reading");
+    let is_there = |(block, expected)| block == expected;
+    let there = found.chunks(4096).zip(bytes.chunks(4096).cycle()).filter(|&b| is_there(b)).count();
+    let lost = sfs_mkfs::Human((written - there * 4096) as u64);
+    assert!(said.contains(&format!(" was full: {lost} that")), "{lost}: {said}");
+    assert_eq!(said_lost(&mount), None, "nothing was lost this time");
     mount.wait_for_end();
+
+    // What is gone is not missed, and what was written later is not lost.
+    let mount = volume.mount("");
+    let path = mount.dir.join("file");
+    overfill(&path, &bytes);
+    File::create(&path).expect("truncating");
+    overfill(&path, &bytes);
+    fs::remove_file(&path).expect("deleting");
+    assert_eq!(said_lost(&mount), None);
+    mount.wait_for_end();
+}
+
+/// The kernel writes back what is new together with what is not.
+#[test]
+fn mounted_full_volumes_are_overwritten_where_new_data_does_not_fit() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("writeback=on");
+    let path = mount.dir.join("overwritten");
+    write(&path, &[b'o'; MIB / 2]).expect("it is empty yet");
+    let count = fill(&mount.dir, 0, MIB);
+    fill(&mount.dir, count + 1, 8 << 10);
+    let file = File::options().write(true).open(&path).expect("opening");
+    file.write_all_at(&[b'n'; MIB], 0).expect("the kernel's cache takes it");
+    let error = file.sync_all().expect_err("half of it does not fit");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    drop(file);
+    said_lost(&mount).expect("what was new");
+    mount.wait_for_end();
+    volume.check();
+    let mount = volume.mount("ro");
+    let found = fs::read(&path).expect("reading");
+    assert!(found[..MIB / 2].iter().all(|byte| *byte == b'n'), "it was overwritten");
+    mount.unmount();
 }
 
 #[test]

@@ -177,7 +177,7 @@ const HELPERS: &str = r#"
     mount -t sfs -o nosuid,commit=9,uhelper=sfs "$3" "$4/mount"
     echo content > "$4/mount/file"
     mount -o remount,ro "$4/mount"
-    ! echo more 2>/dev/null > "$4/mount/file"
+    if echo more 2>/dev/null > "$4/mount/file"; then exit 1; fi
     mount -o remount,rw "$4/mount"
     echo more > "$4/mount/file"
     mount -t sfs -o remount,ro "$3" "$4/mount"

@@ -14,7 +14,8 @@ use sfs::transport;
 const OPTIONS: &str = "\
 Mount options:
   ro, rw, nosuid, nodev, noexec, nosymfollow, noatime
-                        as for every filesystem; reading changes no times
+                        as for every filesystem; reading changes no times; only root can say
+                        nosymfollow
   sync, dirsync         make every operation, or every one on names, durable before it returns
   write_buffer=SIZE     memory for data that waits to be written (64M)
   cache=SIZE            memory for metadata (128M)

@@ -32,6 +32,7 @@ impl Shell {
                 ..AttributeChanges::default()
             };
             self.volume.set_attributes(request.node, &changes, &caller(request))?;
+            self.lost.cut(request.node, 0);
             self.names_changed(request.node)?;
         }
         Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
@@ -54,16 +55,48 @@ impl Shell {
             keep_times: self.writeback,
             kill_privileges: write.kill_privileges,
         };
-        let written = self.volume.write(ino, write.offset, write.data, mode, &caller(request));
-        if matches!(written, Err(Error::NoSpace)) && write.from_cache {
-            self.lose(ino, write.data.len());
+        match self.volume.write(ino, write.offset, write.data, mode, &caller(request)) {
+            Err(Error::NoSpace) if write.from_cache => {
+                self.write_what_fits(request, write, mode)?
+            }
+            written => written?,
         }
-        written?;
+        self.lost.written(ino, write.offset..write.offset + write.data.len() as u64);
         self.alarm.note();
         if self.sync == Sync::Everything {
             self.volume.sync_file(ino)?;
         }
         Ok(Answer::Written(write.data.len() as u32))
+    }
+
+    /// Overwriting works on a full volume, also where the kernel writes it back together with what
+    /// is new.
+    fn write_what_fits(
+        &self,
+        request: &Request<'_>,
+        write: &Write<'_>,
+        mode: WriteMode,
+    ) -> Result<(), Refusal> {
+        let ino = request.node;
+        let mut outcome = Ok(());
+        let mut at = write.offset;
+        // The first piece ends where a block does.
+        let head = (BLOCK_SIZE - write.offset as usize % BLOCK_SIZE).min(write.data.len());
+        let (first, rest) = write.data.split_at(head);
+        for piece in [first].into_iter().chain(rest.chunks(BLOCK_SIZE)) {
+            let end = at + piece.len() as u64;
+            match self.volume.write(ino, at, piece, mode, &caller(request)) {
+                Ok(()) => self.lost.written(ino, at..end),
+                Err(Error::NoSpace) => {
+                    self.lose(ino, at..end);
+                    outcome = Err(Error::NoSpace.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            at = end;
+        }
+        self.alarm.note();
+        outcome
     }
 
     pub(super) fn sync_file(&self, ino: u64) -> Served {

@@ -60,6 +60,9 @@ impl Shell {
             keep_times: self.writeback,
         };
         let inode = self.volume.set_attributes(ino, &changes, &caller)?;
+        if let Some(size) = asked.size {
+            self.lost.cut(ino, size);
+        }
         self.names_changed(ino)?;
         Ok(Answer::Attributes(attributes::of(ino, &inode), TTL))
     }

@@ -4,14 +4,15 @@
 //! Promises: who changes something wakes the background.
 //! Never: decodes a request.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
 use sfs_fuse::{Errno, Request};
 
+use super::Lost;
 use crate::background::Alarm;
 use crate::options::{MountOptions, Sync};
 use crate::{attributes, errno};
@@ -30,7 +31,7 @@ pub(crate) struct Shell {
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
-    lost: Arc<AtomicU64>,
+    pub(super) lost: Arc<Lost>,
 }
 
 impl Shell {
@@ -51,15 +52,15 @@ impl Shell {
         }
     }
 
-    /// Bytes so far that programs had written to the kernel's cache and that did not fit. Who asks with
-    /// fsync(2) or close(2) is told; the kernel has forgotten them.
-    pub(crate) fn lost(&self) -> Arc<AtomicU64> {
+    /// What programs had written to the kernel's cache and did not fit. Who asks with fsync(2) or close(2)
+    /// is told; the kernel has forgotten it.
+    pub(crate) fn lost(&self) -> Arc<Lost> {
         self.lost.clone()
     }
 
-    /// The volume is full, and what the kernel wanted to write back does not fit.
-    pub(super) fn lose(&self, ino: u64, len: usize) {
-        if self.lost.fetch_add(len as u64, Ordering::Relaxed) == 0 {
+    /// The volume is full, and `bytes` of file `ino` that the kernel wanted to write back do not fit.
+    pub(super) fn lose(&self, ino: u64, bytes: Range<u64>) {
+        if self.lost.add(ino, bytes) {
             tracing::error!(
                 "{}: full: what the kernel's cache has of inode {ino} does not fit and is lost; there \
                  may be more",

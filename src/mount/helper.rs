@@ -28,6 +28,11 @@ const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
 /// Mounts; gives the door.
 pub(super) fn mount(place: &Place<'_>, options: &MountOptions) -> Result<File, Failure> {
+    if options.flags.contains(MS_NOSYMFOLLOW) {
+        return Err(Failure::usage(format_args!(
+            "nosymfollow: {HELPER}, by which users mount, does not know it; mount as root"
+        )));
+    }
     let socket = |error| Failure::system(format_args!("{HELPER}: {error}"));
     let (ours, theirs) = sockets().map_err(socket)?;
     let mut command = Command::new(HELPER);
@@ -64,7 +69,6 @@ fn list(place: &Place<'_>, options: &MountOptions) -> String {
         (MsFlags::MS_NOEXEC, "noexec"),
         (MsFlags::MS_NOATIME, "noatime"),
         (MsFlags::MS_SYNCHRONOUS, "sync"),
-        (MS_NOSYMFOLLOW, "nosymfollow"),
     ];
     let wanted = flags.into_iter().filter(|(flag, _)| options.flags.contains(*flag));
     let names = wanted.map(|(_, name)| name).chain(options.allow_other.then_some("allow_other"));

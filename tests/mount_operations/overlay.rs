@@ -16,7 +16,7 @@ const LAYERS: &str = r#"
     mkdir -p kept replaced deep/er
     for name in changed deleted renamed kept/file replaced/old deep/er/file; do echo "$name" > "$name"; done
     mount -t overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" overlay "$1/merged" ||
-        { echo "skipped: no overlayfs"; exit 0; }
+        { grep -qw overlay /proc/filesystems || { echo "skipped: no overlayfs"; exit 0; }; exit 1; }
     cd "$1/merged"
     echo more >> changed
     rm deleted
@@ -24,14 +24,15 @@ const LAYERS: &str = r#"
     mv kept/file deep/er/moved
     rm -r replaced; mkdir replaced; echo new > replaced/new
     ln changed linked
-    setfattr -n user.x -v y changed 2>/dev/null || true
+    # A shell does not end at what follows an exclamation mark.
+    absent() { test ! -e "$1"; }
     look() {
         test "$(cat changed)" = "changed
 more"
-        ! test -e deleted
-        ! test -e renamed
+        absent deleted
+        absent renamed
         test "$(cat moved)" = renamed
-        ! test -e kept/file
+        absent kept/file
         test "$(cat deep/er/moved)" = kept/file
         test "$(ls replaced)" = new
         test "$(cat linked)" = "$(cat changed)"

@@ -1,0 +1,128 @@
+//! What the kernel wanted to write back and a full volume did not take.
+//!
+//! Owns: which blocks of which files that was.
+//! Promises: what was written, cut off or deleted later does not count.
+//! Never: costs a write anything while nothing is lost.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sfs_device::BLOCK_SIZE;
+
+/// What is lost beyond it is not counted: 4 GiB.
+const BLOCKS_MAX: usize = 1 << 20;
+
+/// Between two lines in the log.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// The blocks that are lost.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// Whether there are any.
+    any: AtomicBool,
+    files: Mutex<Files>,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    blocks: HashMap<u64, BTreeSet<u64>>,
+    count: usize,
+    said: Option<Instant>,
+}
+
+impl Lost {
+    /// `bytes` of file `ino` did not fit. Says whether the log should be told.
+    pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
+        let mut files = self.files.lock();
+        self.any.store(true, Ordering::Relaxed);
+        for block in blocks(&bytes) {
+            if files.count < BLOCKS_MAX && files.blocks.entry(ino).or_default().insert(block) {
+                files.count += 1;
+            }
+        }
+        let is_due = files.said.is_none_or(|said| said.elapsed() > PAUSE);
+        if is_due {
+            files.said = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// `bytes` of file `ino` have been written.
+    pub(super) fn written(&self, ino: u64, bytes: Range<u64>) {
+        self.retain(ino, |block| !blocks(&bytes).contains(&block));
+    }
+
+    /// File `ino` has `size` bytes now.
+    pub(super) fn cut(&self, ino: u64, size: u64) {
+        self.retain(ino, |block| block < size.div_ceil(BLOCK_SIZE as u64));
+    }
+
+    /// Bytes that are lost, of the files that are still there.
+    pub(crate) fn bytes(&self, is_there: impl Fn(u64) -> bool) -> u64 {
+        let files = self.files.lock();
+        let there = files.blocks.iter().filter(|(ino, _)| is_there(**ino));
+        there.map(|(_, blocks)| blocks.len() as u64 * BLOCK_SIZE as u64).sum()
+    }
+
+    fn retain(&self, ino: u64, keeps: impl Fn(u64) -> bool) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut files = self.files.lock();
+        let Some(blocks) = files.blocks.get_mut(&ino) else { return };
+        let before = blocks.len();
+        blocks.retain(|block| keeps(*block));
+        let (gone, is_empty) = (before - blocks.len(), blocks.is_empty());
+        files.count -= gone;
+        if is_empty {
+            files.blocks.remove(&ino);
+        }
+        self.any.store(!files.blocks.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// The blocks that `bytes` touch.
+fn blocks(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / BLOCK_SIZE as u64..bytes.end.div_ceil(BLOCK_SIZE as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_block_is_lost_once_and_until_it_is_written_cut_or_deleted() {
+        let lost = Lost::default();
+        let all = || lost.bytes(|_| true);
+        lost.written(7, 0..MIB);
+        assert_eq!(all(), 0);
+        assert!(lost.add(7, 0..MIB), "the first is said");
+        assert!(!lost.add(7, 4096..8192), "the next is not, for a while");
+        lost.add(8, 100..200);
+        assert_eq!(all(), MIB + 4096);
+        lost.written(7, 8192..MIB / 2);
+        assert_eq!(all(), MIB / 2 + 8192 + 4096);
+        lost.cut(7, MIB / 2 + 1);
+        assert_eq!(all(), 4096 + 8192 + 4096);
+        assert_eq!(lost.bytes(|ino| ino == 8), 4096);
+        lost.cut(8, 0);
+        lost.cut(7, 0);
+        assert_eq!(all(), 0);
+        assert!(!lost.any.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn what_is_counted_is_bounded() {
+        let lost = Lost::default();
+        lost.add(7, 0..8192 * MIB);
+        assert_eq!(lost.bytes(|_| true), 4096 * MIB);
+        lost.cut(7, 0);
+        lost.add(7, 0..MIB);
+        assert_eq!(lost.bytes(|_| true), MIB);
+    }
+}
