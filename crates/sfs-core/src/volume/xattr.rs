@@ -21,6 +21,9 @@ const PART_LEN: usize = 1024;
 /// Bytes before the name in the first part: its length, a reserved byte, the value's length.
 const PREFIX_LEN: usize = 6;
 
+/// Names that are looked for under one hold of the lock.
+const NAMES_PER_STEP: usize = 64;
+
 /// Most bytes that the names of a file's attributes may take together (the kernel's limit).
 const NAMES_LEN_MAX: usize = 65_536;
 
@@ -128,6 +131,31 @@ fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> Step<bool> {
     Ok(false)
 }
 
+/// The names of a bounded number of attributes from the key `from` on, and where to go on. Values are
+/// passed by: all of a file's take more than fits into memory.
+fn names_from(txn: &Txn<'_>, from: &Key) -> Step<(Vec<u8>, Option<Key>)> {
+    let mut names = Vec::new();
+    if !txn.inode(from.ino)?.flags.contains(InodeFlags::XATTRS) {
+        return Ok((names, None));
+    }
+    let last = *Key::all_of(from.ino, ItemKind::Xattr).end();
+    let mut from = *from;
+    for _ in 0..NAMES_PER_STEP {
+        let Some((key, bytes)) = txn.tree().range(from..=last).next().transpose()? else {
+            return Ok((names, None));
+        };
+        if is_beginning(&key) {
+            names.extend_from_slice(decode(bytes, &key)?.name);
+            names.push(0);
+        }
+        let Some(offset) = (key.offset | u64::from(u16::MAX)).checked_add(1) else {
+            return Ok((names, None));
+        };
+        from.offset = offset;
+    }
+    Ok((names, Some(from)))
+}
+
 /// Adds an attribute that does not exist.
 fn insert(txn: &mut Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8], value: &[u8]) -> Step<()> {
     let mut key = first_key(hasher, ino, name);
@@ -160,20 +188,14 @@ impl Volume {
 
     /// The names of the extended attributes, each ended by a NUL.
     pub fn xattr_names(&self, ino: u64) -> Result<Vec<u8>> {
-        self.consult(|txn| {
-            let mut names = Vec::new();
-            if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
-                return Ok(names);
-            }
-            for item in txn.tree().range(Key::all_of(ino, ItemKind::Xattr)) {
-                let (key, bytes) = item?;
-                if is_beginning(&key) {
-                    names.extend_from_slice(decode(bytes, &key)?.name);
-                    names.push(0);
-                }
-            }
-            Ok(names)
-        })
+        let mut names = Vec::new();
+        let mut next = Some(Key::new(ino, ItemKind::Xattr, 0));
+        while let Some(from) = next {
+            let found;
+            (found, next) = self.consult(|txn| names_from(txn, &from))?;
+            names.extend(found);
+        }
+        Ok(names)
     }
 
     /// Sets an extended attribute.
