@@ -2,11 +2,11 @@
 //!
 //! Owns: the state of a mounted volume and its locks.
 //! Promises: `docs/SEMANTICS.md`. Any number of threads may call; a reader waits for no device
-//! request but its own.
+//! request but its own, and those of who changes its file.
 //! Never: starts a thread, asks for the time, or draws a random number.
 //!
 //! Locks are taken in this order: a file's `io`, `cleaner`, `log`, `meta`, a file's data, then the small ones
-//! (`writing`, `dirty_files`, ...). Only `io` and `log` are held across device requests.
+//! (`writing`, `dirty_files`, ...). Only the first three are held across device requests.
 
 mod access;
 mod attributes;
@@ -54,7 +54,7 @@ use sfs_device::Device;
 
 use crate::buffer::{BlockRef, Pool};
 use crate::counters::AtomicCounters;
-use crate::format::{DataPlacement, Layout, Superblock};
+use crate::format::{Corruption, DataPlacement, Layout, Superblock};
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::policy::{self, One, Placement, VictimSelection};
@@ -110,6 +110,10 @@ pub struct Volume {
     loaded: AtomicBool,
     /// A write failed: nothing is written any more.
     failed: AtomicBool,
+    /// Why something that waited was given up, until somebody has been told.
+    lost: Mutex<Option<Corruption>>,
+    /// The node that the device did not read for a commit, and how often.
+    unread: Mutex<(u64, u32)>,
 }
 
 /// The policies that `options` name.
@@ -167,6 +171,8 @@ impl Volume {
             keepers: AtomicUsize::new(0),
             loaded: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            lost: Mutex::default(),
+            unread: Mutex::default(),
         }
     }
 

@@ -24,6 +24,7 @@ pub struct FaultyDevice<D> {
     flushes: Fault,
     discards: Fault,
     corrupt: Mutex<Vec<Range<u64>>>,
+    unreadable: Mutex<Vec<Range<u64>>>,
 }
 
 /// What will become of the requests of one kind.
@@ -54,6 +55,7 @@ impl<D: Device> FaultyDevice<D> {
             flushes: Fault::default(),
             discards: Fault::default(),
             corrupt: Mutex::default(),
+            unreadable: Mutex::default(),
         }
     }
 
@@ -85,6 +87,11 @@ impl<D: Device> FaultyDevice<D> {
         self.corrupt.lock().push(addresses);
     }
 
+    /// Fails every read of a block of `addresses`, as a card does that cannot correct it.
+    pub fn fail_reads(&self, addresses: Range<u64>) {
+        self.unreadable.lock().push(addresses);
+    }
+
     /// Takes all faults away.
     pub fn heal(&self) {
         for fault in [&self.reads, &self.writes, &self.flushes, &self.discards] {
@@ -92,6 +99,7 @@ impl<D: Device> FaultyDevice<D> {
             fault.always.store(false, Ordering::SeqCst);
         }
         self.corrupt.lock().clear();
+        self.unreadable.lock().clear();
     }
 
     fn fault(&self, operation: Operation) -> &Fault {
@@ -105,7 +113,10 @@ impl<D: Device> FaultyDevice<D> {
     }
 
     fn strike(&self, operation: Operation, address: u64, count: u64) -> Result<(), DeviceError> {
-        if self.fault(operation).strikes() {
+        let is_bad = |range: &Range<u64>| range.start < address + count && address < range.end;
+        let is_unreadable =
+            operation == Operation::Read && self.unreadable.lock().iter().any(is_bad);
+        if self.fault(operation).strikes() || is_unreadable {
             let source = io::Error::from_raw_os_error(libc::EIO);
             return Err(DeviceError::of_blocks(operation, address, count, source));
         }

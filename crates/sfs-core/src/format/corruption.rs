@@ -44,6 +44,8 @@ pub enum CorruptionKind {
     Dangling,
     /// A counter does not agree with what it counts.
     Count,
+    /// The device does not read it.
+    Unreadable,
 }
 
 /// Bytes that do not say what they should, and where they are.
@@ -86,6 +88,7 @@ impl fmt::Display for Corruption {
             CorruptionKind::Order => "keys out of order",
             CorruptionKind::Dangling => "refers to something that does not exist",
             CorruptionKind::Count => "does not agree with what it counts",
+            CorruptionKind::Unreadable => "cannot be read",
         };
         write!(f, "{structure} {}: {kind}", self.at)
     }

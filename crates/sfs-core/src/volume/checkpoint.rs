@@ -11,7 +11,8 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Built, Request, Selection, data::Data};
+use super::commit::{Built, Obstacle, Request, Selection, data::Data};
+use super::sync::READS_MAX;
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
@@ -57,16 +58,13 @@ impl Volume {
             let mut meta = self.meta.write();
             let step = self.build_ordered(log, &mut meta).and_then(|built| {
                 ahead.extend(built);
-                self.snapshot(log, &mut meta, unmounted)
+                Ok(self.snapshot(log, &mut meta, unmounted)?)
             });
             drop(meta);
-            let error = match step {
+            let error = match step.map_err(|obstacle| self.overcome(obstacle, &mut failed)) {
                 Ok(snapshot) => break snapshot,
-                Err(Fault::Missing(missing)) => match self.load(&missing, &mut failed) {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                },
-                Err(Fault::Error(error)) => error,
+                Err(Ok(())) => continue,
+                Err(Err(error)) => error,
             };
             // What has been built has taken effect in memory: it must reach the log.
             self.write_ahead_of(log, &ahead)?;
@@ -110,15 +108,15 @@ impl Volume {
         &self,
         log: &mut Log,
         meta: &mut Meta,
-    ) -> std::result::Result<Option<Built>, Fault> {
+    ) -> std::result::Result<Option<Built>, Obstacle> {
         if self.ordered_files.lock().is_empty() {
             return Ok(None);
         }
         match self.build(log, meta, &Request::ahead()) {
             Ok(built) => Ok(Some(built)),
             // A checkpoint gives room to a volume so full that not even this fits.
-            Err(Fault::Error(Error::NoSpace)) => Ok(None),
-            Err(fault) => Err(fault),
+            Err(Obstacle { fault: Fault::Error(Error::NoSpace), .. }) => Ok(None),
+            Err(obstacle) => Err(obstacle),
         }
     }
 
@@ -246,18 +244,28 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes everything and a last checkpoint. Nothing may be written afterwards.
+    /// Writes everything and a last checkpoint. Nothing may be written afterwards. What is damaged keeps
+    /// nothing else from being written; the error comes afterwards.
     pub fn close(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
         self.writable()?;
-        self.reclaim_all()?;
+        let reclaimed = self.reclaim_all();
         let mut log = self.log.lock();
-        self.commit(&mut log, &Selection::All)?;
+        let mut outcome = self.commit(&mut log, &Selection::All);
+        for _ in 1..READS_MAX {
+            if !matches!(outcome, Err(Error::Device(_))) || self.has_failed() {
+                break;
+            }
+            outcome = self.commit(&mut log, &Selection::All);
+        }
+        outcome?;
         self.checkpoint_in_any_case(&mut log, true)?;
         while self.discard_some(&mut log) {}
-        Ok(())
+        drop(log);
+        self.tell_lost(None)?;
+        reclaimed
     }
 
     /// A checkpoint, for which room is made if there is none.

@@ -2,8 +2,8 @@
 //!
 //! Owns: the victims in hand, and the blocks under cleaning.
 //! Promises: one step is bounded; what is moved is verified first, and stays where it is until its
-//! copy is durable, for its segment is not Clean before a checkpoint without it is (LRF: nothing is
-//! overwritten that is the only copy of a block under cleaning).
+//! copy is durable, for its segment is not Clean before what says so is (LRF: nothing is overwritten
+//! that is the only copy of a block under cleaning).
 //! Never: chooses the victim (a policy does), or decides when to clean (see `pacing`).
 
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ enum Choice {
 pub(super) enum Step {
     /// Part of a victim has been read.
     Read,
-    /// What was read has been written; its segments wait for a checkpoint.
+    /// What was read has been written; its segments wait to be let go.
     Written,
     /// There is no victim worth cleaning, or nothing has been gained for a while.
     Nothing,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use data::Data;
-pub(super) use plan::{Chosen, sort};
+pub(super) use plan::{Chosen, Obstacle, sort};
 use plan::{FilePlan, plan_files};
 pub(super) use request::{Move, Progress, Releases, Request, Selection};
 pub(super) use room::DELTA_SEGMENTS;
@@ -25,7 +25,7 @@ use super::engine::Beside;
 use super::handles::Handle;
 use crate::format::{ItemKind, Key, Mapping, run_key};
 use crate::log::{Batch, Chunk, FIRST_GROUP_HEAD, Log, METADATA_HEAD};
-use crate::meta::{Fault, Meta};
+use crate::meta::Meta;
 use crate::mutant::{Mutant, mutated};
 use crate::request::Release;
 use crate::{Error, Result};
@@ -58,13 +58,13 @@ const RELEASES_MAX: usize = 128;
 
 impl Volume {
     /// Builds a batch under the metadata lock, and everything it says takes effect in memory.
-    /// Gives no chunk when there is nothing to say. `Missing` leaves everything as it was.
+    /// Gives no chunk when there is nothing to say. An [`Obstacle`] leaves everything as it was.
     pub(super) fn build(
         &self,
         log: &mut Log,
         meta: &mut Meta,
         request: &Request<'_>,
-    ) -> std::result::Result<Built, Fault> {
+    ) -> std::result::Result<Built, Obstacle> {
         meta.begin_writing(self.superblock.layout.segment_blocks);
         meta.usage.settle_freed(log.flushed);
         let released = match request.release {
@@ -134,7 +134,7 @@ impl Volume {
         request: &Request<'_>,
         (ordered, others): (&'a [Arc<Handle>], &'a [Arc<Handle>]),
         room: usize,
-    ) -> std::result::Result<Plan<'a>, Fault> {
+    ) -> std::result::Result<Plan<'a>, Obstacle> {
         // The largest groups are chosen from all that waits of so many files as there is room for.
         let (others, limit) = match request.selection {
             Selection::Largest(_) if room > 0 => (&others[..others.len().min(room)], usize::MAX),

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use sfs_device::BLOCK_SIZE;
 
 use crate::buffer::BlockRef;
-use crate::format::{Inode, Timestamp};
+use crate::format::{Corruption, Inode, Timestamp};
 
 /// A block that is not on the device yet.
 #[derive(Clone, Debug)]
@@ -53,6 +53,8 @@ pub(crate) struct FileData {
     /// there is of it and what will be: it goes with the next delta (durability contract, sentence
     /// 4). The sequence number that the next chunk had when that was said.
     pub(crate) ordered: Option<u64>,
+    /// Why what waited was given up, until somebody has been told.
+    pub(crate) lost: Option<Corruption>,
 }
 
 impl FileData {

@@ -21,14 +21,18 @@ const LINKS_MAX: u32 = 65_000;
 const S_ISGID: u32 = 0o2000;
 
 impl Volume {
-    /// The file called `name` in `parent`. A reference to it is taken.
+    /// The file called `name` in `parent`. A reference to it is taken. "." finds every file that has a
+    /// name, not only directories: so does who has kept its number (NFS, `open_by_handle_at`).
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry> {
         let entry = self.consult(|txn| {
-            directory_of(txn, parent)?;
             let ino = match name {
+                b"." if txn.inode(parent)?.links == 0 => return Err(Error::NotFound.into()),
                 b"." => parent,
-                b".." => txn.inode(parent)?.parent,
-                _ => directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?.ino,
+                b".." => directory_of(txn, parent)?.parent,
+                _ => {
+                    directory_of(txn, parent)?;
+                    directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?.ino
+                }
             };
             Ok(Entry { ino, inode: self.inode_of(txn, ino)? })
         })?;

@@ -66,13 +66,24 @@ impl Volume {
 
     /// A caller forgets `count` of the references to `ino` that it got.
     pub fn forget(&self, ino: u64, count: u64) {
-        let next_sequence = self.next_sequence.load(Ordering::Relaxed);
-        if self.handles.forget(ino, count, next_sequence) && !self.options.read_only {
-            let nameless = self.consult(|txn| Ok(txn.get(&orphan_key(ino))?.is_some()));
-            if matches!(nameless, Ok(true)) {
-                self.begin_reclaim(ino);
-            }
+        if self.is_forgotten(ino, count) {
+            self.begin_reclaim(ino);
         }
+    }
+
+    /// As [`Volume::forget`], and writes nothing: what is to be deleted waits for [`Volume::work`].
+    pub fn forget_at_rest(&self, ino: u64, count: u64) {
+        if self.is_forgotten(ino, count) {
+            self.reclaim.lock().push(ino);
+        }
+    }
+
+    /// Nobody refers to `ino` any more, which has lost its last name.
+    fn is_forgotten(&self, ino: u64, count: u64) -> bool {
+        let next_sequence = self.next_sequence.load(Ordering::Relaxed);
+        self.handles.forget(ino, count, next_sequence)
+            && !self.options.read_only
+            && matches!(self.consult(|txn| Ok(txn.get(&orphan_key(ino))?.is_some())), Ok(true))
     }
 
     /// Finds what an earlier mount left to do.
@@ -85,7 +96,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Does one step for one file; says whether there is more to do.
+    /// Does one step for one file; says whether there was one. A file that is damaged waits for the next
+    /// mount.
     pub(super) fn reclaim_step(&self) -> Result<bool> {
         let Some(ino) = self.reclaim.lock().pop() else { return Ok(false) };
         if let Step::More = self.reclaim_file(ino)? {
@@ -136,17 +148,17 @@ impl Volume {
         Ok(step)
     }
 
-    /// Reclaims everything that waits.
+    /// Reclaims everything that waits. What is damaged is left to the next mount, and told afterwards.
     pub(super) fn reclaim_all(&self) -> Result<()> {
-        let rounds = self.reclaim.lock().len();
-        for _ in 0..rounds {
-            while self.reclaim_step()? {
-                if self.reclaim.lock().is_empty() {
-                    return Ok(());
-                }
+        let mut outcome = Ok(());
+        loop {
+            match self.reclaim_step() {
+                Ok(true) => {}
+                Ok(false) => return outcome,
+                Err(Error::Corrupt(damage)) => outcome = Err(damage.into()),
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 }
 

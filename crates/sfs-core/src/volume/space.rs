@@ -46,7 +46,11 @@ impl Volume {
         if enough() {
             return Ok(());
         }
-        self.reclaim_all()?;
+        match self.reclaim_all() {
+            // Somebody else's file.
+            Ok(()) | Err(Error::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
         if enough() { Ok(()) } else { Err(Error::NoSpace) }
     }
 

@@ -29,6 +29,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// again soon would only pay for it anew.
 const REST_AFTER_MS: i64 = 10_000;
 
+/// Between two sweeps of the handles.
+const SWEEP_MS: i64 = 500;
+
 /// A checkpoint is due when so many blocks of log have been written since the last: 512 MiB, or
 /// more if it has many nodes to write.
 const CHECKPOINT_BLOCKS: u64 = 512 << 20 >> 12;
@@ -67,6 +70,8 @@ struct Due {
     active: i64,
     /// Last checkpoint.
     checkpoint: i64,
+    /// When handles were swept.
+    swept: i64,
     /// What `changes` was when cleaning gained nothing, and the fewest dead blocks since.
     futile: Option<(u64, u64)>,
 }
@@ -170,12 +175,15 @@ impl Volume {
             return Ok(Work::Idle(Duration::MAX));
         }
         self.writable()?;
+        // Before what may fail: of files that are damaged there may be many.
+        if self.is_commit_due(now) {
+            let outcome = self.sync_all();
+            self.clock.due.lock().waiting = None;
+            outcome?;
+        }
+        self.sweep_if_due(now);
         if self.reclaim_step()? {
             return Ok(Work::More);
-        }
-        if self.is_commit_due(now) {
-            self.sync_all()?;
-            self.clock.due.lock().waiting = None;
         }
         self.checkpoint_if_due(now)?;
         if self.discard_some(&mut self.log.lock()) {
@@ -184,7 +192,6 @@ impl Volume {
         if let Some(work) = self.pace_cleaning()? {
             return Ok(work);
         }
-        self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
         let (waits, active) = {
             let due = self.clock.due.lock();
             (due.waiting.is_some(), due.active)
@@ -194,6 +201,18 @@ impl Volume {
             self.pool.rest();
         }
         Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
+    }
+
+    /// Forgets handles that nobody needs, however much cleaning there is.
+    fn sweep_if_due(&self, now: Timestamp) {
+        let now = millis(now);
+        let mut due = self.clock.due.lock();
+        if (0..SWEEP_MS).contains(&now.saturating_sub(due.swept)) {
+            return;
+        }
+        due.swept = now;
+        drop(due);
+        self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
     }
 
     fn checkpoint_if_due(&self, now: Timestamp) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod crashes;
+mod damage;
 mod files;
 mod full;
 mod held_up;

@@ -250,13 +250,26 @@ pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
     files.retain(|file| !file.is_empty());
 }
 
+/// Why there is no batch, and which file is to blame, if one is.
+#[derive(Debug)]
+pub(in crate::volume) struct Obstacle {
+    pub(in crate::volume) fault: Fault,
+    pub(in crate::volume) ino: Option<u64>,
+}
+
+impl<T: Into<Fault>> From<T> for Obstacle {
+    fn from(fault: T) -> Self {
+        Self { fault: fault.into(), ino: None }
+    }
+}
+
 /// What a batch does to the `ordered` files and to the `others`: up to so many blocks of the former,
 /// and up to so many of both.
 pub(super) fn plan_files<'a>(
     meta: &Meta,
     ordered: (&'a [Arc<Handle>], usize),
     others: (&'a [Arc<Handle>], usize),
-) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), Fault> {
+) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), Obstacle> {
     let mut progress = Progress::Done;
     let mut plans = Vec::with_capacity(ordered.0.len() + others.0.len());
     let mut planned = 0;
@@ -276,8 +289,9 @@ pub(super) fn plan_files<'a>(
         if !fits {
             progress = Progress::More;
         }
+        let blame = |fault| Obstacle { fault, ino: Some(handle.ino) };
         if (fits || left > 0)
-            && let Some(plan) = plan_file(meta, handle.ino, data, left)?
+            && let Some(plan) = plan_file(meta, handle.ino, data, left).map_err(blame)?
         {
             planned += plan.blocks.len() + 1;
             plans.push(FilePlan { has_to_go, ..plan });

@@ -1,0 +1,218 @@
+//! What damage to one file did to others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sfs_core::format::{ItemKind, ROOT_INO, Timestamp};
+use sfs_core::request::{Options, XattrMode};
+use sfs_core::{Error, Volume};
+use sfs_device::{Block, Device, FaultyDevice, RamDevice, Stream};
+
+use crate::rig::{NOW, caller, create, format, open, read, write};
+
+/// Blocks between two of a file, so that each has a run of its own and the file many leaves.
+const FAR: u64 = 32;
+
+/// From docs/FORMAT.md: a node begins with its magic, has its level at 34 and its first item's key
+/// at 64.
+const MAGIC: &[u8] = b"SFSn";
+const LEVEL_AT: usize = 34;
+const CHECKPOINT_AT: usize = 24;
+const KEY_AT: usize = 64;
+
+/// A volume with the file "bad", of whose mappings a leaf is damaged; the file, and a block in the
+/// leaf.
+fn damaged() -> (Arc<RamDevice>, u64, u64) {
+    let (device, bad, block, leaf) = volume();
+    device.write(leaf, &[&Block::zeroed(1)], Stream::default()).unwrap();
+    (device, bad, block)
+}
+
+/// As [`damaged`], with the address of the leaf instead of the damage.
+fn volume() -> (Arc<RamDevice>, u64, u64, u64) {
+    let device = Arc::new(RamDevice::new(256 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let bad = create(&volume, "bad");
+    for at in 0..2000 {
+        write(&volume, bad, at * FAR, &[7; 4096]).unwrap();
+    }
+    volume.close().unwrap();
+    let leaf = |at: u64| {
+        let mut block = Block::zeroed(1);
+        device.read(at, &mut block).unwrap();
+        let bytes = Block::bytes_of(&block);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let is_leaf = bytes.starts_with(MAGIC) && bytes[LEVEL_AT] == 0;
+        let is_of_bad = word(KEY_AT) == bad && bytes[KEY_AT + 8] == ItemKind::Mapping as u8;
+        (is_leaf && is_of_bad).then(|| (word(CHECKPOINT_AT), word(KEY_AT + 9), at))
+    };
+    // Of the newest, one in the middle.
+    let leaves: Vec<_> = (0..device.geometry().block_count).filter_map(leaf).collect();
+    let newest = leaves.iter().map(|leaf| leaf.0).max().expect("a leaf");
+    let found = leaves.iter().filter(|leaf| leaf.0 == newest && leaf.1 > 500);
+    let (_, run, at) = *found.min().expect("a leaf in the middle");
+    (device, bad, run * FAR, at)
+}
+
+fn size(volume: &Volume, name: &str) -> Option<u64> {
+    volume.lookup(ROOT_INO, name.as_bytes()).ok().map(|entry| entry.inode.size)
+}
+
+/// The file could not be planned, and with it nothing else was ever committed.
+#[test]
+fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
+    let (device, bad, block) = damaged();
+    let volume = open(&device);
+    volume.lookup(ROOT_INO, b"bad").unwrap();
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[3; 8192]).unwrap();
+    let later = Timestamp { secs: NOW.secs + 60, ..NOW };
+    volume.work(NOW).unwrap();
+    assert!(matches!(volume.work(later), Err(Error::Corrupt(_))), "it is told once");
+    volume.work(later).unwrap();
+    assert!(matches!(volume.sync_file(bad), Err(Error::Corrupt(_))), "and who syncs the file, too");
+    volume.sync_file(bad).unwrap();
+    volume.sync_all().unwrap();
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    write(&volume, new, 0, &[4; 8192]).unwrap();
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    drop(volume);
+    let volume = open(&device);
+    assert_eq!(size(&volume, "new"), Some(8192));
+    assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
+    assert_eq!(read(&volume, bad, 0, 4096), [7; 4096], "what is not damaged is there");
+}
+
+/// A leaf that the device does not read is tried again; then it is as good as damaged.
+#[test]
+fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
+    let (device, bad, block, leaf) = volume();
+    let device = Arc::new(FaultyDevice::new(device.snapshot()));
+    let volume = open(&device);
+    volume.lookup(ROOT_INO, b"bad").unwrap();
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[3; 8192]).unwrap();
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    device.fail_reads(leaf..leaf + 1);
+    assert!(matches!(volume.sync_all(), Err(Error::Device(_))), "the first time");
+    device.heal();
+    volume.sync_all().unwrap();
+    assert_eq!(read(&volume, bad, block * 4096, 4096), [9; 4096], "it was tried again");
+
+    volume.close().unwrap();
+    drop(volume);
+    let (inner, bad, block, leaf) = self::volume();
+    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let volume = open(&device);
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[4; 8192]).unwrap();
+    device.fail_reads(leaf..leaf + 1);
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    drop(volume);
+    let volume = open(&device);
+    assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
+}
+
+/// Its data waited for ever, until others had no memory to write to.
+#[test]
+fn a_damaged_leaf_does_not_fill_the_write_buffer() {
+    let (device, bad, block) = damaged();
+    let options = Options { write_buffer: 4 << 20, ..Options::default() };
+    let volume = Volume::open(device, options, NOW).unwrap();
+    let new = create(&volume, "new");
+    for at in 0..64 {
+        write(&volume, bad, block, &[9; 4096]).unwrap();
+        write(&volume, new, at * 32, &vec![3; 1 << 17]).unwrap();
+    }
+    volume.sync_file(new).unwrap();
+}
+
+/// It took the place of another file: its data was to go with every delta.
+#[test]
+fn a_damaged_file_that_is_renamed_over_another_holds_up_no_sync() {
+    let (device, bad, block) = damaged();
+    let volume = open(&device);
+    create(&volume, "target");
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    let mode = sfs_core::request::RenameMode::Replace;
+    volume.rename(ROOT_INO, b"bad", ROOT_INO, b"target", mode, &caller()).unwrap();
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[3; 8192]).unwrap();
+    volume.sync_file(new).unwrap();
+    drop(volume);
+    assert_eq!(size(&open(&device), "new"), Some(8192));
+}
+
+/// The unmount began with deleting, and ended where that failed.
+#[test]
+fn a_deleted_file_that_cannot_be_read_loses_nothing_of_others() {
+    let (device, bad, _) = damaged();
+    let volume = open(&device);
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[3; 8192]).unwrap();
+    volume.unlink(ROOT_INO, b"bad", &caller()).unwrap();
+    volume.forget(bad, 1);
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "it is not deleted");
+    drop(volume);
+    let volume = open(&device);
+    assert_eq!((size(&volume, "new"), size(&volume, "bad")), (Some(8192), None));
+    // The next mount tries again, and goes on with the rest.
+    write(&volume, new, 0, &[4; 8192]).unwrap();
+    let later = Timestamp { secs: NOW.secs + 60, ..NOW };
+    let outcomes: Vec<bool> = (0..10).map(|_| volume.work(later).is_ok()).collect();
+    assert!(outcomes.contains(&false) && outcomes.ends_with(&[true; 5]), "{outcomes:?}");
+}
+
+/// Each node that was needed began the search anew, and who had done something else meanwhile had
+/// taken the first ones away: any user could let the names of attributes be searched for ever.
+#[test]
+fn names_of_attributes_are_found_in_one_go() {
+    const COUNT: usize = 200;
+    let device = Arc::new(RamDevice::new(1 << 18));
+    format(&device, 256);
+    let options = Options { cache: 1 << 20, ..Options::default() };
+    let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
+    let (file, other) = (create(&volume, "f"), create(&volume, "g"));
+    for at in 0..COUNT {
+        let name = format!("user.{at}");
+        let value = vec![7; 65_536];
+        volume.set_xattr(file, name.as_bytes(), &value, XattrMode::Any, &caller()).unwrap();
+    }
+    volume.close().unwrap();
+    let volume = Volume::open(device, options, NOW).unwrap();
+    let before = volume.counters().nodes_read;
+    let is_over = AtomicBool::new(false);
+    let names = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                volume.attributes(other).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let names = volume.xattr_names(file);
+        is_over.store(true, Ordering::Relaxed);
+        names.unwrap()
+    });
+    assert_eq!(names.iter().filter(|byte| **byte == 0).count(), COUNT);
+    let nodes = volume.counters().nodes_read - before;
+    assert!(nodes < 10 * COUNT as u64, "{nodes} nodes were read for {COUNT} names");
+}
+
+/// Who has kept a number finds the file, whatever it is, as long as it has a name.
+#[test]
+fn a_number_finds_its_file() {
+    let device = Arc::new(RamDevice::new(128 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    assert_eq!(volume.lookup(file, b".").unwrap().ino, file);
+    assert_eq!(volume.lookup(ROOT_INO, b".").unwrap().ino, ROOT_INO);
+    assert!(matches!(volume.lookup(file, b".."), Err(Error::NotDirectory)));
+    assert!(matches!(volume.lookup(file, b"x"), Err(Error::NotDirectory)));
+    volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
+    assert!(matches!(volume.lookup(file, b"."), Err(Error::NotFound)));
+    assert!(matches!(volume.lookup(file + 1000, b"."), Err(Error::NotFound)));
+}
