@@ -63,6 +63,7 @@ impl Shell {
             | InitFlags::ATOMIC_O_TRUNC
             | InitFlags::CACHE_SYMLINKS
             | InitFlags::ALLOW_IDMAP
+            | InitFlags::EXPORT_SUPPORT
             | InitFlags::ABORT_ERROR;
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
         flags

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::harness::stderr;
-use super::on_volumes;
+use super::harness::{Volume, can_mount, stderr};
+use super::{SIZE, on_volumes};
 
 /// In a namespace of its own: the lower layer is in memory, the upper on the volume. What is left
 /// there is compared after another mount.
@@ -56,12 +56,47 @@ fn mounted_as_the_upper_layer() {
 }
 
 fn layers(dir: &Path) {
+    run(LAYERS, &[dir]);
+}
+
+/// Runs `script`, which says "done" or why it was skipped.
+fn run(script: &str, arguments: &[&Path]) {
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", LAYERS, "sh"]).arg(dir);
+    command.args(["--mount", "sh", "-c", script, "sh"]).args(arguments);
     let Ok(output) = command.output() else { return eprintln!("skipped: unshare is not here") };
     let said = String::from_utf8_lossy(&output.stdout);
     if said.contains("skipped: ") || stderr(&output).contains("unshare:") {
         return eprintln!("skipped: {said}{}", stderr(&output));
     }
     assert!(output.status.success() && said.contains("done"), "{said}{}", stderr(&output));
+}
+
+/// With these options overlayfs finds files of the upper layer by handles that it has kept.
+const HANDLES: &str = r#"
+    set -e
+    mkdir -p "$1/upper" "$1/work" "$2/lower/x" "$2/merged"
+    layers="lowerdir=$2/lower,upperdir=$1/upper,workdir=$1/work"
+    mount -t overlay -o "$layers,index=on,nfs_export=on" overlay "$2/merged" ||
+        { grep -qw overlay /proc/filesystems || { echo "skipped: no overlayfs"; exit 0; }; exit 1; }
+    if test -e "$1/upper/x/new"; then
+        test "$(cat "$2/merged/x/new")" = precious
+    else
+        echo precious > "$2/merged/x/new"
+    fi
+    umount "$2/merged"
+    echo done
+"#;
+
+#[test]
+fn mounted_again_file_handles_are_valid() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new(SIZE);
+    for _ in 0..3 {
+        let mount = volume.mount("");
+        run(HANDLES, &[&mount.dir, volume.scratch.path()]);
+        mount.unmount();
+    }
+    volume.check();
 }
