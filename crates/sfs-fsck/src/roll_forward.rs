@@ -229,6 +229,9 @@ fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Res
             return Err(damaged(wrong));
         }
     }
+    if !Change::maps_fit(&changes, view.volume.layout()) {
+        return Err(damaged(wrong));
+    }
     for change in &changes {
         match *change {
             Change::Unmap { ino, first, last } => {

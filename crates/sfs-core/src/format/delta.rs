@@ -4,6 +4,8 @@
 //! every `Unmap`, then every `Put` and `Delete`, then the mappings that the summaries of the same
 //! batch imply and those of every `Map`, then every `Release`.
 
+use std::collections::BTreeMap;
+
 use bincode::{Decode, Encode};
 
 use super::{
@@ -89,6 +91,19 @@ impl Change {
         (layout.segment_of(address + u64::from(last)) == Some(segment)).then_some(segment)
     }
 
+    /// Whether the `Map`s of one delta place no more blocks in a segment than it has. A few bytes that
+    /// place the same blocks again and again would take all memory there is.
+    pub fn maps_fit(changes: &[Self], layout: &Layout) -> bool {
+        let mut placed = BTreeMap::new();
+        changes.iter().all(|change| {
+            let Self::Map { count, .. } = *change else { return true };
+            let Some(segment) = change.mapped_segment(layout) else { return false };
+            let sum = placed.entry(segment).or_insert(0_u64);
+            *sum += u64::from(count);
+            *sum <= u64::from(layout.segment_blocks)
+        })
+    }
+
     /// Decodes a whole delta whose chunk is at block `at`.
     pub fn decode_all(mut bytes: &[u8], at: u64) -> Result<Vec<Self>, Corruption> {
         let mut changes = Vec::new();
@@ -109,4 +124,22 @@ impl Change {
 pub fn is_sayable(key: &Key) -> bool {
     let kind = ItemKind::decode(key.kind);
     kind.is_some_and(|kind| !matches!(kind, ItemKind::Mapping | ItemKind::Usage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_placed_once() {
+        let layout = Layout::new(1 << 16, 256, 0).expect("it fits");
+        let map = |ino, segment, block, count| {
+            let address = layout.segment_address(segment) + block;
+            Change::Map { ino, block: 0, count, address }
+        };
+        let whole = [map(20, 7, 0, 256), map(20, 8, 0, 100), map(21, 8, 100, 156)];
+        assert!(Change::maps_fit(&whole, &layout));
+        assert!(!Change::maps_fit(&[map(20, 7, 0, 256), map(21, 7, 0, 1)], &layout));
+        assert!(!Change::maps_fit(&[map(20, 7, 200, 100)], &layout), "it reaches into the next");
+    }
 }

@@ -195,7 +195,9 @@ impl Volume {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
         let changes = Change::decode_all(&delta, at)?;
-        if !changes.iter().all(|change| change.is_sound(&self.superblock)) {
+        let layout = &self.superblock.layout;
+        let are_sound = changes.iter().all(|change| change.is_sound(&self.superblock));
+        if !are_sound || !Change::maps_fit(&changes, layout) {
             return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
         }
         for change in &changes {
@@ -265,7 +267,13 @@ impl Volume {
             return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
         }
         let placed = (0..count).map(|n| (ino, block + n, Mapping::placed(address + u64::from(n))));
-        self.map_found(&placed.collect::<Vec<_>>(), sequence)
+        self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
+        // Other deltas have placed blocks there, too.
+        let live = segment.map_or(0, |at| self.meta.read().usage.entry(at).live_blocks);
+        match live <= self.superblock.layout.segment_blocks {
+            true => Ok(()),
+            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Count).into()),
+        }
     }
 
     /// Maps blocks, each with its file and its place there.
