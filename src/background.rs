@@ -105,6 +105,7 @@ impl Background {
 
 fn run(volume: &Volume, alarm: &Alarm, device: &str) {
     let mut failed = false;
+    let mut is_listening = false;
     loop {
         let (pause, until_change) = match step(volume, alarm) {
             None => (Some(PAUSE_MAX), true),
@@ -114,10 +115,13 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
             }
             // Something waits: the volume says when it wants to be asked again.
             Some(Ok(Work::Idle(pause))) if pause < PAUSE_MAX => (Some(pause), false),
-            Some(Ok(Work::Idle(_))) => {
+            // What changes from here on wakes this thread; what has changed during the step has not.
+            Some(Ok(Work::Idle(_))) if !is_listening => {
                 alarm.changed.store(false, Ordering::Relaxed);
-                (Some(PAUSE_MAX), true)
+                is_listening = true;
+                continue;
             }
+            Some(Ok(Work::Idle(_))) => (Some(PAUSE_MAX), true),
             Some(Err(error)) => {
                 if !failed {
                     let since = match volume.has_failed() {
@@ -130,6 +134,7 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
                 (Some(PAUSE_FAILED), false)
             }
         };
+        is_listening = false;
         if let Some(pause) = pause
             && alarm.wait(pause, until_change)
         {

@@ -38,7 +38,11 @@ impl Shell {
 
     pub(super) fn forget(&self, references: impl IntoIterator<Item = (u64, u64)>) -> Answer<Bytes> {
         for (ino, count) in references {
-            self.volume.forget(ino, count);
+            if self.alarm.rests() {
+                self.volume.forget_at_rest(ino, count);
+            } else {
+                self.volume.forget(ino, count);
+            }
         }
         self.alarm.note_idle();
         Answer::Done
