@@ -22,7 +22,7 @@ Mount options:
   commit=SECONDS        longest time that written data waits (5)
   checkpoint=SECONDS    longest time between checkpoints (30)
   policy=NAME           which blocks are written together: sfs, lifetime, sepbit, none, ... (sfs)
-  groups=N              groups of the policy, where they can be chosen (4)
+  groups=N              groups of the policy, where they can be chosen (4 for sfs)
   victim=NAME           which segment is cleaned first (what goes with the policy)
   remainder=pure|mixed  what does not fill a segment goes to its own group, or all to one (pure)
   cleaning=yielding|eager  clean in the background when nothing else is asked for, or at once
@@ -30,9 +30,11 @@ Mount options:
   discard, nodiscard    tell the device what holds nothing any more, or do not (discard)
   writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
                         nowriteback: a full volume is told at write(2), and holes are reported
-  threads=N             threads that serve requests, 1..64 (one for each core, and two)
+  threads=N             threads that serve requests, 1..64 (one for each core, two to 14, and two;
+                        with io_uring twice as many)
   allow_other           let other users in, where an ordinary user mounts
-  remount               change ro, rw, suid, dev and exec of what is mounted; only root can";
+  remount               change ro, rw, suid, dev, exec and symfollow of what is mounted; only root
+                        can";
 
 #[derive(Parser)]
 #[command(name = "sfs-mount", version, disable_version_flag = true, after_help = OPTIONS)]

@@ -1,7 +1,7 @@
 //! The usage table: what is in each segment, and which segments may be opened.
 //!
 //! Owns: every segment's state and sums, the queue of Clean segments, and the write clock.
-//! Promises: the states of `design.md`, no others; a segment leaves Drained only when told to; Clean
+//! Promises: the states of `docs/DESIGN.md`, no others; a segment leaves Drained only when told to; Clean
 //! segments are opened least recently freed first.
 //! Never: looks into a segment.
 

@@ -111,8 +111,6 @@ pub const RECIPES: &[Recipe] = &[
     Rename("/A", "/C"),
     Rename("/A", "/B"),
     Exchange("/foo", "/A/bar"),
-    Whiteout("/foo", "/A/foo"),
-    Whiteout("/A/bar", "/B/bar"),
     SetXattr("/foo", 20),
     SetXattr("/A", 3000),
     SetXattr("/A/bar", 900),
@@ -123,6 +121,8 @@ pub const RECIPES: &[Recipe] = &[
     Chmod("/A/foo"),
     Replace("/foo", 9000),
     Replace("/A/bar", 200),
+    Whiteout("/foo", "/A/foo"),
+    Whiteout("/A/bar", "/B/bar"),
 ];
 
 /// What follows an operation. The core makes no difference between `fsync` and `fdatasync`.

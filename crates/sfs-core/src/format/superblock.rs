@@ -172,7 +172,7 @@ pub struct Superblock {
     pub hash_key: [u64; 2],
     /// Where file data goes.
     pub placement: DataPlacement,
-    /// When the volume was made; volume time counts from here.
+    /// When the volume was made.
     pub created: Timestamp,
 }
 
