@@ -6,7 +6,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{Seek, Work};
 use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{NOW, caller, create, format, open, ram, read, set_size, write};
+use crate::rig::{NOW, blocks_for, caller, create, format, open, ram, read, set_size, write};
 
 /// Truncating an open file without a name took its orphan item away, and with it all hope.
 #[test]
@@ -78,4 +78,24 @@ fn seeking_in_the_last_block_of_the_largest_file_ends() {
     set_size(&volume, file, 1 << 44).unwrap();
     set_size(&volume, file, 5).unwrap();
     volume.sync_all().unwrap();
+}
+
+/// A file was deleted, and room made for that, though the volume had been remounted read-only.
+#[test]
+fn who_forgets_at_rest_writes_nothing() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Requests));
+    format(&device, 32);
+    let volume = open(&device);
+    let (file, filler) = (create(&volume, "f"), create(&volume, "filler"));
+    write(&volume, file, 0, &vec![7; 64 * 4096]).unwrap();
+    let full = (0..).find(|at| write(&volume, filler, at * 16, &vec![7; 16 * 4096]).is_err());
+    assert!(full.is_some_and(|at| at > 200), "it is full");
+    volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
+    volume.sync_all().unwrap();
+    device.take_events();
+    volume.forget_at_rest(file, 1);
+    assert!(device.take_events().is_empty(), "something was written");
+    assert!(volume.attributes(file).is_ok(), "it waits");
+    while volume.work(NOW).unwrap() == Work::More {}
+    assert!(volume.attributes(file).is_err(), "the file is still there");
 }
