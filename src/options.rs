@@ -172,6 +172,8 @@ impl MountOptions {
             "commit" => self.volume.commit_interval = seconds(name, value)?,
             "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
             "writeback" => self.writeback = switch(name, value)?,
+            // As ext4 has it, and what a volume does anyway.
+            "errors" => drop(one_of(name, value, &["remount-ro"])?),
             "policy" => self.volume.placement = one_of(name, value, &PLACEMENTS)?.to_owned(),
             "victim" => self.volume.victims = Some(one_of(name, value, &VICTIMS)?.to_owned()),
             "groups" => {
@@ -330,6 +332,7 @@ mod tests {
     #[test]
     fn what_mount_adds_is_dropped() {
         let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
+        MountOptions::parse(["errors=remount-ro"], false).expect("what is done anyway");
         MountOptions::parse([list], false).expect("all are known");
     }
 
@@ -378,6 +381,7 @@ mod tests {
             "threads=0",
             "cache=",
             "writeback=1",
+            "errors=continue",
         ] {
             let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
             assert!(failure.to_string().starts_with(nonsense), "{failure}");
