@@ -121,7 +121,10 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
                 is_listening = true;
                 continue;
             }
-            Some(Ok(Work::Idle(_))) => (Some(PAUSE_MAX), true),
+            Some(Ok(Work::Idle(_))) => {
+                failed = false;
+                (Some(PAUSE_MAX), true)
+            }
             Some(Err(error)) => {
                 if !failed {
                     let since = match volume.has_failed() {

@@ -17,6 +17,7 @@ mod commit;
 mod directory;
 mod engine;
 mod handles;
+mod losses;
 mod make;
 mod namespace;
 mod orphans;
@@ -54,7 +55,7 @@ use sfs_device::Device;
 
 use crate::buffer::{BlockRef, Pool};
 use crate::counters::AtomicCounters;
-use crate::format::{Corruption, DataPlacement, Layout, Superblock};
+use crate::format::{DataPlacement, Layout, Superblock};
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::policy::{self, One, Placement, VictimSelection};
@@ -64,6 +65,7 @@ use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
 use engine::{Engine, engine};
 use handles::{Handle, Handles};
+use losses::AllLosses;
 pub use make::{make, root_directory};
 use pacing::Pace;
 pub use rebuild::{Basis, Moved, Rebuild};
@@ -110,10 +112,9 @@ pub struct Volume {
     loaded: AtomicBool,
     /// A write failed: nothing is written any more.
     failed: AtomicBool,
-    /// Why something that waited was given up, until somebody has been told.
-    lost: Mutex<Option<Corruption>>,
-    /// The node that the device did not read for a commit, and how often.
-    unread: Mutex<(u64, u32)>,
+    lost: Mutex<AllLosses>,
+    /// Nodes that the device did not read for a commit, and how often.
+    unread: Mutex<BTreeMap<u64, u32>>,
 }
 
 /// The policies that `options` name.

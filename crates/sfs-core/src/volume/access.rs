@@ -101,6 +101,7 @@ impl Volume {
             }
             other => other?,
         };
+        self.unread.lock().remove(&missing.pointer.address);
         self.meta.write().tree.insert(missing, node);
         self.loaded.store(true, Ordering::Relaxed);
         Ok(())

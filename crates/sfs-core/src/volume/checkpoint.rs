@@ -254,17 +254,20 @@ impl Volume {
         let reclaimed = self.reclaim_all();
         let mut log = self.log.lock();
         let mut outcome = self.commit(&mut log, &Selection::All);
-        for _ in 1..READS_MAX {
+        // Each of these files may need nodes that cannot be read, a leaf and what leads to it.
+        let attempts = READS_MAX as usize * (1 + 2 * self.dirty_files.lock().len());
+        for _ in 1..attempts {
             if !matches!(outcome, Err(Error::Device(_))) || self.has_failed() {
                 break;
             }
             outcome = self.commit(&mut log, &Selection::All);
         }
         outcome?;
+        self.flush(&mut log)?;
         self.checkpoint_in_any_case(&mut log, true)?;
         while self.discard_some(&mut log) {}
         drop(log);
-        self.tell_lost(None)?;
+        self.lost.lock().close.tell_news()?;
         reclaimed
     }
 

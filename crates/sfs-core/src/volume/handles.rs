@@ -13,8 +13,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 use sfs_device::BLOCK_SIZE;
 
+use super::losses::Losses;
 use crate::buffer::BlockRef;
-use crate::format::{Corruption, Inode, Timestamp};
+use crate::format::{Inode, Timestamp};
 
 /// A block that is not on the device yet.
 #[derive(Clone, Debug)]
@@ -53,8 +54,8 @@ pub(crate) struct FileData {
     /// there is of it and what will be: it goes with the next delta (durability contract, sentence
     /// 4). The sequence number that the next chunk had when that was said.
     pub(crate) ordered: Option<u64>,
-    /// Why what waited was given up, until somebody has been told.
-    pub(crate) lost: Option<Corruption>,
+    /// What was given up of it.
+    pub(crate) lost: Losses,
 }
 
 impl FileData {

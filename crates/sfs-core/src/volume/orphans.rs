@@ -96,8 +96,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Does one step for one file; says whether there was one. A file that is damaged waits for the next
-    /// mount.
+    /// Does one step for one file; says whether there was one. A file that is damaged, or cannot be read,
+    /// waits for the next mount.
     pub(super) fn reclaim_step(&self) -> Result<bool> {
         let Some(ino) = self.reclaim.lock().pop() else { return Ok(false) };
         if let Step::More = self.reclaim_file(ino)? {

@@ -47,9 +47,9 @@ impl Volume {
             return Ok(());
         }
         match self.reclaim_all() {
+            Err(error) if self.has_failed() => return Err(error),
             // Somebody else's file.
-            Ok(()) | Err(Error::Corrupt(_)) => {}
-            Err(error) => return Err(error),
+            _ => {}
         }
         if enough() { Ok(()) } else { Err(Error::NoSpace) }
     }

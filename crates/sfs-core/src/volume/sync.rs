@@ -89,11 +89,24 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
-        self.sync_queued(file)?;
-        self.tell_lost(file)
+        match file {
+            Some(ino) => {
+                let handle = self.handles.find(ino);
+                let before = handle.as_ref().map(|handle| handle.data().lost.count());
+                self.sync_queued(file)?;
+                let handle = handle.or_else(|| self.handles.find(ino));
+                handle.map_or(Ok(()), |handle| handle.data().lost.tell(before.unwrap_or(u64::MAX)))
+            }
+            None => {
+                let before = self.lost.lock().syncs.count();
+                self.sync_queued(None)?;
+                self.lost.lock().syncs.tell(before)
+            }
+        }
     }
 
-    fn sync_queued(&self, file: Option<u64>) -> Result<()> {
+    /// As [`Volume::sync_all`], for who does not hear of losses by it.
+    pub(super) fn sync_queued(&self, file: Option<u64>) -> Result<()> {
         let ticket = self.syncs.join(file);
         let mut log = self.log.lock();
         self.writable()?;
@@ -188,9 +201,8 @@ impl Volume {
     /// The device has not read the node at `address`: whether it has had chances enough.
     fn is_unreadable(&self, address: u64) -> bool {
         let mut unread = self.unread.lock();
-        let (at, times) = &mut *unread;
-        *times = if *at == address { *times + 1 } else { 1 };
-        *at = address;
+        let times = unread.entry(address).or_insert(0);
+        *times += 1;
         *times >= READS_MAX
     }
 
@@ -198,17 +210,8 @@ impl Volume {
     fn give_up_file(&self, ino: u64, damage: Corruption) {
         let handle = self.handles.get(ino);
         self.drop_dirty(&handle);
-        handle.data().lost = Some(damage);
-        *self.lost.lock() = Some(damage);
-    }
-
-    /// What was given up of `file`, or of any: an error once.
-    pub(super) fn tell_lost(&self, file: Option<u64>) -> Result<()> {
-        let lost = match file {
-            Some(ino) => self.handles.find(ino).and_then(|handle| handle.data().lost.take()),
-            None => self.lost.lock().take(),
-        };
-        lost.map_or(Ok(()), |damage| Err(damage.into()))
+        handle.data().lost.note(damage);
+        self.lost.lock().note(damage);
     }
 
     /// Writes a batch. Where its delta says of data beside the log what must not be seen without it, that

@@ -176,13 +176,18 @@ impl Volume {
         }
         self.writable()?;
         // Before what may fail: of files that are damaged there may be many.
+        let mut committed = Ok(());
         if self.is_commit_due(now) {
-            let outcome = self.sync_all();
+            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+            committed = self.sync_queued(None);
             self.clock.due.lock().waiting = None;
-            outcome?;
         }
         self.sweep_if_due(now);
-        if self.reclaim_step()? {
+        // What is deleted may be the room that a commit needs.
+        let reclaimed = self.reclaim_step();
+        committed?;
+        self.lost.lock().work.tell_news()?;
+        if reclaimed? {
             return Ok(Work::More);
         }
         self.checkpoint_if_due(now)?;

@@ -38,6 +38,12 @@ fn volume() -> (Arc<RamDevice>, u64, u64, u64) {
         write(&volume, bad, at * FAR, &[7; 4096]).unwrap();
     }
     volume.close().unwrap();
+    let (block, leaf) = newest_leaf(&device, bad);
+    (device, bad, block, leaf)
+}
+
+/// A block of `bad` in the middle, and the leaf that has its mapping.
+fn newest_leaf(device: &Arc<impl Device>, bad: u64) -> (u64, u64) {
     let leaf = |at: u64| {
         let mut block = Block::zeroed(1);
         device.read(at, &mut block).unwrap();
@@ -52,7 +58,7 @@ fn volume() -> (Arc<RamDevice>, u64, u64, u64) {
     let newest = leaves.iter().map(|leaf| leaf.0).max().expect("a leaf");
     let found = leaves.iter().filter(|leaf| leaf.0 == newest && leaf.1 > 500);
     let (_, run, at) = *found.min().expect("a leaf in the middle");
-    (device, bad, run * FAR, at)
+    (run * FAR, at)
 }
 
 fn size(volume: &Volume, name: &str) -> Option<u64> {
@@ -70,10 +76,11 @@ fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
     write(&volume, new, 0, &[3; 8192]).unwrap();
     let later = Timestamp { secs: NOW.secs + 60, ..NOW };
     volume.work(NOW).unwrap();
-    assert!(matches!(volume.work(later), Err(Error::Corrupt(_))), "it is told once");
+    assert!(matches!(volume.work(later), Err(Error::Corrupt(_))), "the log is told");
     volume.work(later).unwrap();
     assert!(matches!(volume.sync_file(bad), Err(Error::Corrupt(_))), "and who syncs the file, too");
     volume.sync_file(bad).unwrap();
+    assert!(matches!(volume.sync_all(), Err(Error::Corrupt(_))), "and who syncs everything");
     volume.sync_all().unwrap();
     write(&volume, bad, block, &[9; 4096]).unwrap();
     write(&volume, new, 0, &[4; 8192]).unwrap();
@@ -114,6 +121,65 @@ fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
     drop(volume);
     let volume = open(&device);
     assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
+}
+
+/// Neither keeps the other from being given up.
+#[test]
+fn two_unreadable_leaves_keep_nothing_else_from_being_written() {
+    let (inner, bad, block, leaf) = volume();
+    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let volume = open(&device);
+    // Another file with the same mappings, in leaves of its own.
+    let second = create(&volume, "second");
+    for at in 0..2000 {
+        write(&volume, second, at * FAR, &[7; 4096]).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let of_second = newest_leaf(&device, second);
+    for at in [leaf, of_second.1] {
+        device.fail_reads(at..at + 1);
+    }
+    let volume = open(&device);
+    let new = create(&volume, "new");
+    let mut synced = 0;
+    for round in 0..12 {
+        write(&volume, bad, block, &[9; 4096]).unwrap();
+        write(&volume, second, of_second.0, &[9; 4096]).unwrap();
+        write(&volume, new, 0, &[round; 8192]).unwrap();
+        synced += u32::from(!matches!(volume.sync_all(), Err(Error::Device(_))));
+    }
+    assert!(synced >= 6, "{synced} of 12 syncs have written something");
+    write(&volume, new, 0, &[99; 8192]).unwrap();
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    drop(volume);
+    assert_eq!(read(&open(&device), new, 0, 8192), [99; 8192]);
+}
+
+/// The unmount tries each of them often enough, though nothing was tried before.
+#[test]
+fn an_unmount_gets_over_two_unreadable_leaves() {
+    let (inner, bad, block, leaf) = volume();
+    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let volume = open(&device);
+    let second = create(&volume, "second");
+    for at in 0..2000 {
+        write(&volume, second, at * FAR, &[7; 4096]).unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let of_second = newest_leaf(&device, second);
+    let volume = open(&device);
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    write(&volume, second, of_second.0, &[9; 4096]).unwrap();
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[4; 8192]).unwrap();
+    for at in [leaf, of_second.1] {
+        device.fail_reads(at..at + 1);
+    }
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    drop(volume);
+    assert_eq!(read(&open(&device), new, 0, 8192), [4; 8192]);
 }
 
 /// Its data waited for ever, until others had no memory to write to.
