@@ -105,7 +105,7 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::sync_all`], for who does not hear of losses by it.
+    /// As [`Volume::sync_file`] and [`Volume::sync_all`], without a word of what was given up.
     pub(super) fn sync_queued(&self, file: Option<u64>) -> Result<()> {
         let ticket = self.syncs.join(file);
         let mut log = self.log.lock();
