@@ -6,8 +6,8 @@
 //! Never: decides anything, or knows how a request came.
 
 mod content;
-mod lost;
 mod names;
+mod overflow;
 mod shell;
 mod shutdown;
 
@@ -16,7 +16,7 @@ use sfs_core::request::ReadBuffer;
 use sfs_fuse::{Answer, Errno, InitFlags, Operation, Request};
 
 use crate::attributes;
-pub(crate) use lost::Lost;
+pub(crate) use overflow::Overflow;
 pub(crate) use shell::Shell;
 use shell::TTL;
 

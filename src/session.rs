@@ -184,7 +184,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
     let shell = Shell::new(volume.clone(), alarm.clone(), &options, name.clone());
-    let lost = shell.lost();
+    let overflow = shell.overflow();
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
     let signals = mounted::signals()?;
@@ -247,7 +247,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     mounted.end();
     background.stop();
     *is_over.lock() = true;
-    let lost = lost.bytes(|ino| volume.attributes(ino).is_ok_and(|inode| inode.links > 0));
+    let lost = overflow.bytes(|ino| volume.attributes(ino).is_ok_and(|inode| inode.links > 0));
     let closed = volume.close().map_err(|error| {
         tracing::error!("{name}: {error}; what was written last may be lost");
         Failure::mount(format_args!("{name}: {error}; what was written last may be lost"))

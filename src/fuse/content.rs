@@ -32,7 +32,7 @@ impl Shell {
                 ..AttributeChanges::default()
             };
             self.volume.set_attributes(request.node, &changes, &caller(request))?;
-            self.lost.cut(request.node, 0);
+            self.overflow.cut(request.node, 0);
             self.names_changed(request.node)?;
         }
         Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
@@ -61,7 +61,7 @@ impl Shell {
             }
             written => written?,
         }
-        self.lost.written(ino, write.offset..write.offset + write.data.len() as u64);
+        self.overflow.written(ino, write.offset..write.offset + write.data.len() as u64);
         self.alarm.note();
         if self.sync == Sync::Everything {
             self.volume.sync_file(ino)?;
@@ -86,7 +86,7 @@ impl Shell {
         for piece in [first].into_iter().chain(rest.chunks(BLOCK_SIZE)) {
             let end = at + piece.len() as u64;
             match self.volume.write(ino, at, piece, mode, &caller(request)) {
-                Ok(()) => self.lost.written(ino, at..end),
+                Ok(()) => self.overflow.written(ino, at..end),
                 Err(Error::NoSpace) => {
                     self.lose(ino, at..end);
                     outcome = Err(Error::NoSpace.into());

@@ -65,7 +65,7 @@ impl Shell {
         };
         let inode = self.volume.set_attributes(ino, &changes, &caller)?;
         if let Some(size) = asked.size {
-            self.lost.cut(ino, size);
+            self.overflow.cut(ino, size);
         }
         self.names_changed(ino)?;
         Ok(Answer::Attributes(attributes::of(ino, &inode), TTL))

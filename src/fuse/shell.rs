@@ -12,7 +12,7 @@ use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
 use sfs_fuse::{Errno, Request};
 
-use super::Lost;
+use super::Overflow;
 use crate::background::Alarm;
 use crate::options::{MountOptions, Sync};
 use crate::{attributes, errno};
@@ -31,7 +31,7 @@ pub(crate) struct Shell {
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
-    pub(super) lost: Arc<Lost>,
+    pub(super) overflow: Arc<Overflow>,
 }
 
 impl Shell {
@@ -48,19 +48,19 @@ impl Shell {
             sync: options.sync,
             read_only: options.volume.read_only,
             device,
-            lost: Arc::default(),
+            overflow: Arc::default(),
         }
     }
 
     /// What programs had written to the kernel's cache and did not fit. Who asks with fsync(2) or close(2)
     /// is told; the kernel has forgotten it.
-    pub(crate) fn lost(&self) -> Arc<Lost> {
-        self.lost.clone()
+    pub(crate) fn overflow(&self) -> Arc<Overflow> {
+        self.overflow.clone()
     }
 
     /// The volume is full, and `bytes` of file `ino` that the kernel wanted to write back do not fit.
     pub(super) fn lose(&self, ino: u64, bytes: Range<u64>) {
-        if self.lost.add(ino, bytes) {
+        if self.overflow.add(ino, bytes) {
             tracing::error!(
                 "{}: full: what the kernel's cache has of inode {ino} does not fit and is lost; there \
                  may be more",

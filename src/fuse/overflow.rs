@@ -2,7 +2,7 @@
 //!
 //! Owns: which blocks of which files that was.
 //! Promises: what was written, cut off or deleted later does not count.
-//! Never: costs a write anything while nothing is lost.
+//! Never: costs a write anything while everything fits.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use sfs_device::BLOCK_SIZE;
 
-/// What is lost beyond it is not counted: 4 GiB.
+/// What does not fit beyond it is not counted: 4 GiB.
 const BLOCKS_MAX: usize = 1 << 20;
 
 /// Between two lines in the log.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The blocks that are lost.
+/// The blocks that did not fit.
 #[derive(Debug, Default)]
-pub(crate) struct Lost {
+pub(crate) struct Overflow {
     /// Whether there are any.
     any: AtomicBool,
     files: Mutex<Files>,
@@ -33,7 +33,7 @@ struct Files {
     said: Option<Instant>,
 }
 
-impl Lost {
+impl Overflow {
     /// `bytes` of file `ino` did not fit. Says whether the log should be told.
     pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
         let mut files = self.files.lock();
@@ -60,7 +60,7 @@ impl Lost {
         self.retain(ino, |block| block < size.div_ceil(BLOCK_SIZE as u64));
     }
 
-    /// Bytes that are lost, of the files that are still there.
+    /// Bytes that did not fit, of the files that are still there.
     pub(crate) fn bytes(&self, is_there: impl Fn(u64) -> bool) -> u64 {
         let files = self.files.lock();
         let there = files.blocks.iter().filter(|(ino, _)| is_there(**ino));
@@ -96,33 +96,33 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_block_is_lost_once_and_until_it_is_written_cut_or_deleted() {
-        let lost = Lost::default();
-        let all = || lost.bytes(|_| true);
-        lost.written(7, 0..MIB);
+    fn a_block_counts_once_and_until_it_is_written_cut_or_deleted() {
+        let overflow = Overflow::default();
+        let all = || overflow.bytes(|_| true);
+        overflow.written(7, 0..MIB);
         assert_eq!(all(), 0);
-        assert!(lost.add(7, 0..MIB), "the first is said");
-        assert!(!lost.add(7, 4096..8192), "the next is not, for a while");
-        lost.add(8, 100..200);
+        assert!(overflow.add(7, 0..MIB), "the first is said");
+        assert!(!overflow.add(7, 4096..8192), "the next is not, for a while");
+        overflow.add(8, 100..200);
         assert_eq!(all(), MIB + 4096);
-        lost.written(7, 8192..MIB / 2);
+        overflow.written(7, 8192..MIB / 2);
         assert_eq!(all(), MIB / 2 + 8192 + 4096);
-        lost.cut(7, MIB / 2 + 1);
+        overflow.cut(7, MIB / 2 + 1);
         assert_eq!(all(), 4096 + 8192 + 4096);
-        assert_eq!(lost.bytes(|ino| ino == 8), 4096);
-        lost.cut(8, 0);
-        lost.cut(7, 0);
+        assert_eq!(overflow.bytes(|ino| ino == 8), 4096);
+        overflow.cut(8, 0);
+        overflow.cut(7, 0);
         assert_eq!(all(), 0);
-        assert!(!lost.any.load(Ordering::Relaxed));
+        assert!(!overflow.any.load(Ordering::Relaxed));
     }
 
     #[test]
     fn what_is_counted_is_bounded() {
-        let lost = Lost::default();
-        lost.add(7, 0..8192 * MIB);
-        assert_eq!(lost.bytes(|_| true), 4096 * MIB);
-        lost.cut(7, 0);
-        lost.add(7, 0..MIB);
-        assert_eq!(lost.bytes(|_| true), MIB);
+        let overflow = Overflow::default();
+        overflow.add(7, 0..8192 * MIB);
+        assert_eq!(overflow.bytes(|_| true), 4096 * MIB);
+        overflow.cut(7, 0);
+        overflow.add(7, 0..MIB);
+        assert_eq!(overflow.bytes(|_| true), MIB);
     }
 }
