@@ -112,6 +112,7 @@ pub struct Volume {
     loaded: AtomicBool,
     /// A write failed: nothing is written any more.
     failed: AtomicBool,
+    /// What waited to be written and was given up, for each who has to hear of it.
     lost: Mutex<AllLosses>,
     /// Nodes that the device did not read for a commit, and how often.
     unread: Mutex<BTreeMap<u64, u32>>,

@@ -11,8 +11,7 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
-use super::commit::{Built, Obstacle, Request, Selection, data::Data};
-use super::sync::READS_MAX;
+use super::commit::{Built, Obstacle, Request, data::Data};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
@@ -253,16 +252,7 @@ impl Volume {
         self.writable()?;
         let reclaimed = self.reclaim_all();
         let mut log = self.log.lock();
-        let mut outcome = self.commit(&mut log, &Selection::All);
-        // Each of these files may need nodes that cannot be read, a leaf and what leads to it.
-        let attempts = READS_MAX as usize * (1 + 2 * self.dirty_files.lock().len());
-        for _ in 1..attempts {
-            if !matches!(outcome, Err(Error::Device(_))) || self.has_failed() {
-                break;
-            }
-            outcome = self.commit(&mut log, &Selection::All);
-        }
-        outcome?;
+        self.commit_all_there_is(&mut log)?;
         self.flush(&mut log)?;
         self.checkpoint_in_any_case(&mut log, true)?;
         while self.discard_some(&mut log) {}

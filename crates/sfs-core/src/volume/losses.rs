@@ -1,11 +1,20 @@
-//! What was given up because it could not be written, and who has been told.
+//! What cannot be written because its place in the tree is damaged: given up, counted and told.
 //!
-//! Owns: the count, which goes up only.
-//! Promises: who waits while something is given up is told, and if nobody does the next who asks.
-//! Never: gives anything up.
+//! Owns: what a batch does about nodes that cannot be read, and the count of losses, which goes up only.
+//! Promises: damage to one file keeps no other from becoming durable; who waits while something is
+//! given up is told, and if nobody does the next who asks.
+//! Never: gives up more than what waits of the file that the damage belongs to.
 
-use crate::Result;
-use crate::format::Corruption;
+use super::Volume;
+use super::commit::{Obstacle, Selection};
+use crate::format::{Corruption, CorruptionKind, Structure};
+use crate::log::Log;
+use crate::meta::Fault;
+use crate::tree::Missing;
+use crate::{Error, Result};
+
+/// A node that the device does not read may be read the next time. So often it is tried.
+const READS_MAX: u32 = 3;
 
 /// Losses, as one kind of listener hears of them.
 #[derive(Debug, Default)]
@@ -60,6 +69,67 @@ impl AllLosses {
         for losses in [&mut self.syncs, &mut self.work, &mut self.close] {
             losses.note(damage);
         }
+    }
+}
+
+impl Volume {
+    /// Takes an obstacle to a batch out of the way: brings the node that is needed into memory. A file
+    /// whose place in the tree is damaged must not keep others from becoming durable: what waits of it is
+    /// given up, as the kernel does with what it cannot write back, and who syncs it is told.
+    pub(super) fn overcome(&self, obstacle: Obstacle, failed: &mut Option<Missing>) -> Result<()> {
+        let damage = |error| match error {
+            Error::Corrupt(damage) => Ok(damage),
+            error => Err(error),
+        };
+        let outcome = match obstacle.fault {
+            Fault::Error(error) => damage(error),
+            Fault::Missing(missing) => match self.load(&missing, failed) {
+                Ok(()) => return Ok(()),
+                Err(Error::Device(_)) if self.is_unreadable(missing.pointer.address) => {
+                    let at = missing.pointer.address;
+                    Ok(Corruption::new(Structure::Node, at, CorruptionKind::Unreadable))
+                }
+                Err(error) => damage(error),
+            },
+        };
+        match (outcome, obstacle.ino) {
+            (Ok(damage), Some(ino)) => {
+                *failed = None;
+                self.give_up_file(ino, damage);
+                Ok(())
+            }
+            (Ok(damage), None) => Err(damage.into()),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Commits everything, though nodes that it needs cannot be read: tries each of them often enough.
+    pub(super) fn commit_all_there_is(&self, log: &mut Log) -> Result<()> {
+        // Each of these files may need two: a leaf and what leads to it.
+        let attempts = READS_MAX as usize * (1 + 2 * self.dirty_files.lock().len());
+        for _ in 1..attempts {
+            let outcome = self.commit(log, &Selection::All);
+            if !matches!(outcome, Err(Error::Device(_))) || self.has_failed() {
+                return outcome;
+            }
+        }
+        self.commit(log, &Selection::All)
+    }
+
+    /// The device has not read the node at `address`: whether it has had chances enough.
+    fn is_unreadable(&self, address: u64) -> bool {
+        let mut unread = self.unread.lock();
+        let times = unread.entry(address).or_insert(0);
+        *times += 1;
+        *times >= READS_MAX
+    }
+
+    /// What waits of file `ino` cannot be written.
+    fn give_up_file(&self, ino: u64, damage: Corruption) {
+        let handle = self.handles.get(ino);
+        self.drop_dirty(&handle);
+        handle.data().lost.note(damage);
+        self.lost.lock().note(damage);
     }
 }
 

@@ -12,17 +12,12 @@ use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, DeviceError, Stream};
 
 use super::Volume;
-use super::commit::{Built, Obstacle, Progress, Request, Selection, data};
+use super::commit::{Built, Progress, Request, Selection, data};
 use super::pacing::Vain;
-use crate::format::{Corruption, CorruptionKind, Structure, SummaryEntry};
+use crate::format::SummaryEntry;
 use crate::log::{Chunk, FIRST_GROUP_HEAD, Log};
-use crate::meta::Fault;
 use crate::mutant::{Mutant, mutated};
-use crate::tree::Missing;
 use crate::{Error, Result};
-
-/// A node that the device does not read may be read the next time. So often it is tried.
-pub(super) const READS_MAX: u32 = 3;
 
 /// Who waits for a flush.
 #[derive(Debug, Default)]
@@ -84,7 +79,6 @@ impl Volume {
     }
 
     fn sync(&self, file: Option<u64>) -> Result<()> {
-        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         self.pace.note_request();
         if self.options.read_only {
             return Ok(());
@@ -107,6 +101,7 @@ impl Volume {
 
     /// As [`Volume::sync_file`] and [`Volume::sync_all`], without a word of what was given up.
     pub(super) fn sync_queued(&self, file: Option<u64>) -> Result<()> {
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         let ticket = self.syncs.join(file);
         let mut log = self.log.lock();
         self.writable()?;
@@ -166,52 +161,6 @@ impl Volume {
         self.write_built(log, &built)?;
         self.note_released(&built.released);
         Ok(built.progress)
-    }
-
-    /// Takes an obstacle to a batch out of the way: brings the node that is needed into memory. A file
-    /// whose place in the tree is damaged must not keep others from becoming durable: what waits of it is
-    /// given up, as the kernel does with what it cannot write back, and who syncs it is told.
-    pub(super) fn overcome(&self, obstacle: Obstacle, failed: &mut Option<Missing>) -> Result<()> {
-        let damage = |error| match error {
-            Error::Corrupt(damage) => Ok(damage),
-            error => Err(error),
-        };
-        let outcome = match obstacle.fault {
-            Fault::Error(error) => damage(error),
-            Fault::Missing(missing) => match self.load(&missing, failed) {
-                Ok(()) => return Ok(()),
-                Err(Error::Device(_)) if self.is_unreadable(missing.pointer.address) => {
-                    let at = missing.pointer.address;
-                    Ok(Corruption::new(Structure::Node, at, CorruptionKind::Unreadable))
-                }
-                Err(error) => damage(error),
-            },
-        };
-        match (outcome, obstacle.ino) {
-            (Ok(damage), Some(ino)) => {
-                *failed = None;
-                self.give_up_file(ino, damage);
-                Ok(())
-            }
-            (Ok(damage), None) => Err(damage.into()),
-            (Err(error), _) => Err(error),
-        }
-    }
-
-    /// The device has not read the node at `address`: whether it has had chances enough.
-    fn is_unreadable(&self, address: u64) -> bool {
-        let mut unread = self.unread.lock();
-        let times = unread.entry(address).or_insert(0);
-        *times += 1;
-        *times >= READS_MAX
-    }
-
-    /// What waits of file `ino` cannot be written.
-    fn give_up_file(&self, ino: u64, damage: Corruption) {
-        let handle = self.handles.get(ino);
-        self.drop_dirty(&handle);
-        handle.data().lost.note(damage);
-        self.lost.lock().note(damage);
     }
 
     /// Writes a batch. Where its delta says of data beside the log what must not be seen without it, that

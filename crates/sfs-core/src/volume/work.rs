@@ -178,7 +178,6 @@ impl Volume {
         // Before what may fail: of files that are damaged there may be many.
         let mut committed = Ok(());
         if self.is_commit_due(now) {
-            self.counters.syncs.fetch_add(1, Ordering::Relaxed);
             committed = self.sync_queued(None);
             self.clock.due.lock().waiting = None;
         }
