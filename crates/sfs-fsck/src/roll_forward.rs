@@ -223,13 +223,8 @@ fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Res
     let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
     let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
     let changes = Change::decode_all(&delta, at).map_err(damaged)?;
-    for change in &changes {
-        check_key(change, at)?;
-        if !change.is_sound(&view.volume.superblock) {
-            return Err(damaged(wrong));
-        }
-    }
-    if !Change::maps_fit(&changes, view.volume.layout()) {
+    changes.iter().try_for_each(|change| check_key(change, at))?;
+    if !Change::are_sound(&changes, &view.volume.superblock) {
         return Err(damaged(wrong));
     }
     for change in &changes {

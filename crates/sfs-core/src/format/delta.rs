@@ -64,8 +64,13 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether a delta on this volume may say so, whatever was there before.
-    pub fn is_sound(&self, superblock: &Superblock) -> bool {
+    /// Whether a delta on this volume may say all this, whatever was there before.
+    pub fn are_sound(changes: &[Self], superblock: &Superblock) -> bool {
+        changes.iter().all(|change| change.is_sound(superblock))
+            && Self::maps_fit(changes, &superblock.layout)
+    }
+
+    fn is_sound(&self, superblock: &Superblock) -> bool {
         match *self {
             Self::NextIno(next) => next < COUNT_KEPT_MAX,
             Self::Unmap { first, last, .. } => first <= last,
@@ -93,7 +98,7 @@ impl Change {
 
     /// Whether the `Map`s of one delta place no more blocks in a segment than it has. A few bytes that
     /// place the same blocks again and again would take all memory there is.
-    pub fn maps_fit(changes: &[Self], layout: &Layout) -> bool {
+    fn maps_fit(changes: &[Self], layout: &Layout) -> bool {
         let mut placed = BTreeMap::new();
         changes.iter().all(|change| {
             let Self::Map { count, .. } = *change else { return true };

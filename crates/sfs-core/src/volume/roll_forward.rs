@@ -195,9 +195,7 @@ impl Volume {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
         let changes = Change::decode_all(&delta, at)?;
-        let layout = &self.superblock.layout;
-        let are_sound = changes.iter().all(|change| change.is_sound(&self.superblock));
-        if !are_sound || !Change::maps_fit(&changes, layout) {
+        if !Change::are_sound(&changes, &self.superblock) {
             return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
         }
         for change in &changes {
