@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::{
-    Random, Volume, can_mount, is_mounted, sfs_mount, sfs_umount, sfs_umount_unused, stderr,
-    transport, wait_until,
+    Random, Volume, can_mount, is_mounted, sfs_mount, sfs_mount_unused, sfs_umount,
+    sfs_umount_unused, stderr, transport, wait_until,
 };
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -224,14 +224,7 @@ fn mounted_read_only_when_write_protected() {
     assert!(set("--setro").expect("blockdev(8) runs").success());
     let bytes = fs::read(&volume.device).expect("the device");
     for options in ["rw", "noexec", "ro"] {
-        let mut output = sfs_mount(&volume.device, &volume.dir, options);
-        wait_until("nobody uses the device", || {
-            let is_used = stderr(&output).contains(": is mounted or in use");
-            if is_used {
-                output = sfs_mount(&volume.device, &volume.dir, options);
-            }
-            !is_used
-        });
+        let output = sfs_mount_unused(&volume.device, &volume.dir, options);
         assert!(output.status.success(), "{options}: {}", stderr(&output));
         let warning = format!(
             "sfs-mount: WARNING: {} is write-protected, mounted read-only\n",

@@ -139,16 +139,9 @@ impl Volume {
         }
     }
 
-    /// Mounts, when nobody uses the device: see [`sfs_umount_unused`].
+    /// Mounts, when nobody uses the device.
     pub(crate) fn mount(&self, options: &str) -> Mount {
-        let mut output = sfs_mount(&self.device, &self.dir, options);
-        wait_until("nobody uses the device", || {
-            let is_used = stderr(&output).contains(": is mounted or in use");
-            if is_used {
-                output = sfs_mount(&self.device, &self.dir, options);
-            }
-            !is_used
-        });
+        let output = sfs_mount_unused(&self.device, &self.dir, options);
         assert!(output.status.success(), "sfs-mount -o {options}: {}", stderr(&output));
         let daemon = daemon_of(&self.device).expect("the daemon runs");
         Mount { dir: self.dir.clone(), device: self.device.clone(), daemon, is_over: false }
@@ -257,6 +250,19 @@ pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
     command.args(["--transport", &transport()]).arg(device).arg(dir).args(["-o", options]);
     command.output().expect("sfs-mount runs")
+}
+
+/// Runs `sfs-mount` until nobody uses the device: see [`sfs_umount_unused`].
+pub(crate) fn sfs_mount_unused(device: &Path, dir: &Path, options: &str) -> Output {
+    let mut output = sfs_mount(device, dir, options);
+    wait_until("nobody uses the device", || {
+        let is_used = stderr(&output).contains(": is mounted or in use");
+        if is_used {
+            output = sfs_mount(device, dir, options);
+        }
+        !is_used
+    });
+    output
 }
 
 /// Runs `sfs-umount`.

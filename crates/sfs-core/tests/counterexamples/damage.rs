@@ -1,10 +1,9 @@
 //! What damage to one file did to others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::format::{ItemKind, ROOT_INO, Timestamp};
-use sfs_core::request::{Options, XattrMode};
+use sfs_core::request::Options;
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, FaultyDevice, RamDevice, Stream};
 
@@ -40,6 +39,28 @@ fn volume() -> (Arc<RamDevice>, u64, u64, u64) {
     volume.close().unwrap();
     let (block, leaf) = newest_leaf(&device, bad);
     (device, bad, block, leaf)
+}
+
+/// A block of a file, and the address of the leaf that has its mapping.
+struct Mapped {
+    file: u64,
+    block: u64,
+    leaf: u64,
+}
+
+/// As [`volume`], with a second such file whose leaves are its own.
+fn two_files() -> (Arc<FaultyDevice<RamDevice>>, [Mapped; 2]) {
+    let (inner, bad, block, leaf) = volume();
+    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let volume = open(&device);
+    let second = create(&volume, "second");
+    for at in 0..2000 {
+        write(&volume, second, at * FAR, &[7; 4096]).unwrap();
+    }
+    volume.close().unwrap();
+    let first = Mapped { file: bad, block, leaf };
+    let (block, leaf) = newest_leaf(&device, second);
+    (device, [first, Mapped { file: second, block, leaf }])
 }
 
 /// A block of `bad` in the middle, and the leaf that has its mapping.
@@ -126,26 +147,17 @@ fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
 /// Neither keeps the other from being given up.
 #[test]
 fn two_unreadable_leaves_keep_nothing_else_from_being_written() {
-    let (inner, bad, block, leaf) = volume();
-    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
-    let volume = open(&device);
-    // Another file with the same mappings, in leaves of its own.
-    let second = create(&volume, "second");
-    for at in 0..2000 {
-        write(&volume, second, at * FAR, &[7; 4096]).unwrap();
-    }
-    volume.close().unwrap();
-    drop(volume);
-    let of_second = newest_leaf(&device, second);
-    for at in [leaf, of_second.1] {
-        device.fail_reads(at..at + 1);
+    let (device, files) = two_files();
+    for Mapped { leaf, .. } in &files {
+        device.fail_reads(*leaf..*leaf + 1);
     }
     let volume = open(&device);
     let new = create(&volume, "new");
     let mut synced = 0;
     for round in 0..12 {
-        write(&volume, bad, block, &[9; 4096]).unwrap();
-        write(&volume, second, of_second.0, &[9; 4096]).unwrap();
+        for Mapped { file, block, .. } in &files {
+            write(&volume, *file, *block, &[9; 4096]).unwrap();
+        }
         write(&volume, new, 0, &[round; 8192]).unwrap();
         synced += u32::from(!matches!(volume.sync_all(), Err(Error::Device(_))));
     }
@@ -159,23 +171,15 @@ fn two_unreadable_leaves_keep_nothing_else_from_being_written() {
 /// The unmount tries each of them often enough, though nothing was tried before.
 #[test]
 fn an_unmount_gets_over_two_unreadable_leaves() {
-    let (inner, bad, block, leaf) = volume();
-    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let (device, files) = two_files();
     let volume = open(&device);
-    let second = create(&volume, "second");
-    for at in 0..2000 {
-        write(&volume, second, at * FAR, &[7; 4096]).unwrap();
+    for Mapped { file, block, .. } in &files {
+        write(&volume, *file, *block, &[9; 4096]).unwrap();
     }
-    volume.close().unwrap();
-    drop(volume);
-    let of_second = newest_leaf(&device, second);
-    let volume = open(&device);
-    write(&volume, bad, block, &[9; 4096]).unwrap();
-    write(&volume, second, of_second.0, &[9; 4096]).unwrap();
     let new = create(&volume, "new");
     write(&volume, new, 0, &[4; 8192]).unwrap();
-    for at in [leaf, of_second.1] {
-        device.fail_reads(at..at + 1);
+    for Mapped { leaf, .. } in &files {
+        device.fail_reads(*leaf..*leaf + 1);
     }
     assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
     drop(volume);
@@ -230,55 +234,4 @@ fn a_deleted_file_that_cannot_be_read_loses_nothing_of_others() {
     let later = Timestamp { secs: NOW.secs + 60, ..NOW };
     let outcomes: Vec<bool> = (0..10).map(|_| volume.work(later).is_ok()).collect();
     assert!(outcomes.contains(&false) && outcomes.ends_with(&[true; 5]), "{outcomes:?}");
-}
-
-/// Each node that was needed began the search anew, and who had done something else meanwhile had
-/// taken the first ones away: any user could let the names of attributes be searched for ever.
-#[test]
-fn names_of_attributes_are_found_in_one_go() {
-    const COUNT: usize = 200;
-    let device = Arc::new(RamDevice::new(1 << 18));
-    format(&device, 256);
-    let options = Options { cache: 1 << 20, ..Options::default() };
-    let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
-    let (file, other) = (create(&volume, "f"), create(&volume, "g"));
-    for at in 0..COUNT {
-        let name = format!("user.{at}");
-        let value = vec![7; 65_536];
-        volume.set_xattr(file, name.as_bytes(), &value, XattrMode::Any, &caller()).unwrap();
-    }
-    volume.close().unwrap();
-    let volume = Volume::open(device, options, NOW).unwrap();
-    let before = volume.counters().nodes_read;
-    let is_over = AtomicBool::new(false);
-    let names = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                volume.attributes(other).unwrap();
-                std::thread::yield_now();
-            }
-        });
-        let names = volume.xattr_names(file);
-        is_over.store(true, Ordering::Relaxed);
-        names.unwrap()
-    });
-    assert_eq!(names.iter().filter(|byte| **byte == 0).count(), COUNT);
-    let nodes = volume.counters().nodes_read - before;
-    assert!(nodes < 10 * COUNT as u64, "{nodes} nodes were read for {COUNT} names");
-}
-
-/// Who has kept a number finds the file, whatever it is, as long as it has a name.
-#[test]
-fn a_number_finds_its_file() {
-    let device = Arc::new(RamDevice::new(128 << 8));
-    format(&device, 256);
-    let volume = open(&device);
-    let file = create(&volume, "f");
-    assert_eq!(volume.lookup(file, b".").unwrap().ino, file);
-    assert_eq!(volume.lookup(ROOT_INO, b".").unwrap().ino, ROOT_INO);
-    assert!(matches!(volume.lookup(file, b".."), Err(Error::NotDirectory)));
-    assert!(matches!(volume.lookup(file, b"x"), Err(Error::NotDirectory)));
-    volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
-    assert!(matches!(volume.lookup(file, b"."), Err(Error::NotFound)));
-    assert!(matches!(volume.lookup(file + 1000, b"."), Err(Error::NotFound)));
 }

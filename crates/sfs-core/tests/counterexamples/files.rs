@@ -1,9 +1,11 @@
 //! What went wrong in single files.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Seek, Work};
+use sfs_core::request::{Options, Seek, Work, XattrMode};
+use sfs_core::{Error, Volume};
 use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::rig::{NOW, blocks_for, caller, create, format, open, ram, read, set_size, write};
@@ -98,4 +100,55 @@ fn who_forgets_at_rest_writes_nothing() {
     assert!(volume.attributes(file).is_ok(), "it waits");
     while volume.work(NOW).unwrap() == Work::More {}
     assert!(volume.attributes(file).is_err(), "the file is still there");
+}
+
+/// Each node that was needed began the search anew, and who had done something else meanwhile had
+/// taken the first ones away: any user could let the names of attributes be searched for ever.
+#[test]
+fn names_of_attributes_are_found_in_one_go() {
+    const COUNT: usize = 200;
+    let device = Arc::new(RamDevice::new(1 << 18));
+    format(&device, 256);
+    let options = Options { cache: 1 << 20, ..Options::default() };
+    let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
+    let (file, other) = (create(&volume, "f"), create(&volume, "g"));
+    for at in 0..COUNT {
+        let name = format!("user.{at}");
+        let value = vec![7; 65_536];
+        volume.set_xattr(file, name.as_bytes(), &value, XattrMode::Any, &caller()).unwrap();
+    }
+    volume.close().unwrap();
+    let volume = Volume::open(device, options, NOW).unwrap();
+    let before = volume.counters().nodes_read;
+    let is_over = AtomicBool::new(false);
+    let names = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                volume.attributes(other).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let names = volume.xattr_names(file);
+        is_over.store(true, Ordering::Relaxed);
+        names.unwrap()
+    });
+    assert_eq!(names.iter().filter(|byte| **byte == 0).count(), COUNT);
+    let nodes = volume.counters().nodes_read - before;
+    assert!(nodes < 10 * COUNT as u64, "{nodes} nodes were read for {COUNT} names");
+}
+
+/// Who has kept a number finds the file, whatever it is, as long as it has a name.
+#[test]
+fn a_number_finds_its_file() {
+    let device = Arc::new(RamDevice::new(128 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let file = create(&volume, "f");
+    assert_eq!(volume.lookup(file, b".").unwrap().ino, file);
+    assert_eq!(volume.lookup(ROOT_INO, b".").unwrap().ino, ROOT_INO);
+    assert!(matches!(volume.lookup(file, b".."), Err(Error::NotDirectory)));
+    assert!(matches!(volume.lookup(file, b"x"), Err(Error::NotDirectory)));
+    volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
+    assert!(matches!(volume.lookup(file, b"."), Err(Error::NotFound)));
+    assert!(matches!(volume.lookup(file + 1000, b"."), Err(Error::NotFound)));
 }
