@@ -2,12 +2,13 @@
 //!
 //! Owns: references that callers hold, dirty blocks, and attributes that wait for data.
 //! Promises: a file that is referenced or dirty keeps its handle, and so does one whose data would
-//! have to go with the next delta; none of them for longer than that.
+//! have to go with the next delta; none of them for longer than that. Who only looks at a file makes
+//! none: the kernel refers to all that it has ever listed.
 //! Never: touches the tree or the device.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
@@ -90,34 +91,15 @@ pub(crate) struct Handle {
     /// Readers of the content share it; writers and truncation have it alone.
     pub(crate) io: RwLock<()>,
     data: Mutex<FileData>,
-    references: AtomicU64,
-    /// It was made without a name, and has not had one.
-    linkable: AtomicBool,
 }
 
 impl Handle {
     fn new(ino: u64) -> Self {
-        Self {
-            ino,
-            io: RwLock::new(()),
-            data: Mutex::default(),
-            references: AtomicU64::new(0),
-            linkable: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether the file may get a name though it has none.
-    pub(crate) fn set_linkable(&self, linkable: bool) {
-        self.linkable.store(linkable, Ordering::Relaxed);
+        Self { ino, io: RwLock::new(()), data: Mutex::default() }
     }
 
     pub(crate) fn data(&self) -> MutexGuard<'_, FileData> {
         self.data.lock()
-    }
-
-    fn is_idle(&self, next_sequence: u64) -> bool {
-        self.references.load(Ordering::Relaxed) == 0
-            && self.data.lock().is_forgettable(next_sequence)
     }
 }
 
@@ -126,73 +108,95 @@ const SHARDS: usize = 16;
 /// All in-core files.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    shards: [Mutex<FxHashMap<u64, Arc<Handle>>>; SHARDS],
+    shards: [Mutex<FxHashMap<u64, InCore>>; SHARDS],
+}
+
+/// What is known of a file, by its number.
+#[derive(Debug, Default)]
+struct InCore {
+    /// References that callers hold.
+    references: u64,
+    /// It was made without a name, and has not had one.
+    linkable: bool,
+    handle: Option<Arc<Handle>>,
+}
+
+impl InCore {
+    /// Whether nobody refers to the file, nobody uses its handle, and nothing of it has to be
+    /// remembered.
+    fn is_idle(&self, next_sequence: u64) -> bool {
+        self.references == 0
+            && self.handle.as_ref().is_none_or(|handle| {
+                Arc::strong_count(handle) == 1 && handle.data().is_forgettable(next_sequence)
+            })
+    }
 }
 
 impl Handles {
-    fn shard(&self, ino: u64) -> MutexGuard<'_, FxHashMap<u64, Arc<Handle>>> {
+    fn shard(&self, ino: u64) -> MutexGuard<'_, FxHashMap<u64, InCore>> {
         self.shards[ino as usize % SHARDS].lock()
     }
 
     /// The handle of `ino`, made if there is none.
     pub(crate) fn get(&self, ino: u64) -> Arc<Handle> {
-        self.shard(ino).entry(ino).or_insert_with(|| Arc::new(Handle::new(ino))).clone()
+        let mut shard = self.shard(ino);
+        let file = shard.entry(ino).or_default();
+        file.handle.get_or_insert_with(|| Arc::new(Handle::new(ino))).clone()
     }
 
     /// The handle of `ino` if there is one.
     pub(crate) fn find(&self, ino: u64) -> Option<Arc<Handle>> {
-        self.shard(ino).get(&ino).cloned()
+        self.shard(ino).get(&ino)?.handle.clone()
     }
 
     /// A caller got to know `ino`.
     pub(crate) fn refer(&self, ino: u64) {
-        let mut shard = self.shard(ino);
-        let handle = shard.entry(ino).or_insert_with(|| Arc::new(Handle::new(ino)));
-        handle.references.fetch_add(1, Ordering::Relaxed);
+        self.shard(ino).entry(ino).or_default().references += 1;
     }
 
     /// A caller forgets `count` references; says whether none is left. The next chunk will have
     /// sequence number `next_sequence` or a later one.
     pub(crate) fn forget(&self, ino: u64, count: u64, next_sequence: u64) -> bool {
         let mut shard = self.shard(ino);
-        let Some(handle) = shard.get(&ino) else { return true };
-        let before = handle.references.load(Ordering::Relaxed);
-        let left = before.saturating_sub(count);
-        handle.references.store(left, Ordering::Relaxed);
-        if left == 0 && Arc::strong_count(handle) == 1 && handle.is_idle(next_sequence) {
-            shard.remove(&ino);
+        let Entry::Occupied(mut file) = shard.entry(ino) else { return true };
+        let left = file.get().references.saturating_sub(count);
+        file.get_mut().references = left;
+        if file.get().is_idle(next_sequence) {
+            file.remove();
         }
         left == 0
     }
 
     /// Whether a caller knows `ino`.
     pub(crate) fn is_referenced(&self, ino: u64) -> bool {
-        self.shard(ino).get(&ino).is_some_and(|h| h.references.load(Ordering::Relaxed) > 0)
+        self.shard(ino).get(&ino).is_some_and(|file| file.references > 0)
+    }
+
+    /// Says of `ino`, to which a caller refers, whether it may get a name though it has none.
+    pub(crate) fn set_linkable(&self, ino: u64, linkable: bool) {
+        if let Some(file) = self.shard(ino).get_mut(&ino) {
+            file.linkable = linkable;
+        }
     }
 
     /// Whether `ino` may get a name though it has none: as long as a caller knows it.
     pub(crate) fn is_linkable(&self, ino: u64) -> bool {
-        self.find(ino).is_some_and(|handle| {
-            let is_known = handle.references.load(Ordering::Relaxed) > 0;
-            is_known && handle.linkable.load(Ordering::Relaxed)
-        })
+        self.shard(ino).get(&ino).is_some_and(|file| file.references > 0 && file.linkable)
     }
 
     /// References that callers hold, over all files.
     pub(crate) fn reference_count(&self) -> u64 {
-        let count = |shard: &Mutex<FxHashMap<u64, Arc<Handle>>>| {
-            shard.lock().values().map(|h| h.references.load(Ordering::Relaxed)).sum::<u64>()
+        let count = |shard: &Mutex<FxHashMap<u64, InCore>>| {
+            shard.lock().values().map(|file| file.references).sum::<u64>()
         };
         self.shards.iter().map(count).sum()
     }
 
-    /// Drops handles that nobody needs. The next chunk will have sequence number `next_sequence`
-    /// or a later one.
+    /// Drops what nobody needs. The next chunk will have sequence number `next_sequence` or a later
+    /// one.
     pub(crate) fn sweep(&self, next_sequence: u64) {
-        let is_needed =
-            |handle: &Arc<Handle>| Arc::strong_count(handle) > 1 || !handle.is_idle(next_sequence);
         for shard in &self.shards {
-            shard.lock().retain(|_, handle| is_needed(handle));
+            shard.lock().retain(|_, file| !file.is_idle(next_sequence));
         }
     }
 }

@@ -107,7 +107,7 @@ impl Volume {
             orphans::remember(txn, ino);
             Ok(Entry { ino, inode })
         })?;
-        self.handles.get(made.ino).set_linkable(true);
+        self.handles.set_linkable(made.ino, true);
         Ok(made)
     }
 
@@ -173,7 +173,7 @@ impl Volume {
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<Entry> {
         self.admit(0)?;
         // A truncation under way says nothing of what it leaves of a file without a name.
-        let unnamed = self.handles.find(ino).filter(|_| self.handles.is_linkable(ino));
+        let unnamed = self.handles.is_linkable(ino).then(|| self.handles.get(ino));
         let _io = unnamed.as_ref().map(|handle| handle.io.write());
         if unnamed.is_some() {
             self.finish_unnamed_cut(ino)?;
@@ -204,7 +204,7 @@ impl Volume {
             Ok(Entry { ino, inode: self.inode_of(txn, ino)? })
         })?;
         self.handles.refer(ino);
-        self.handles.get(ino).set_linkable(false);
+        self.handles.set_linkable(ino, false);
         Ok(entry)
     }
 
