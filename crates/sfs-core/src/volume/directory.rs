@@ -12,7 +12,9 @@ use siphasher::sip::SipHasher13;
 
 use super::Volume;
 use super::txn::Txn;
-use crate::format::{Corruption, CorruptionKind, FileKind, ItemKind, Key, NAME_LEN_MAX, Structure};
+use crate::format::{
+    Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX, Structure,
+};
 use crate::meta::Fault;
 use crate::request::DirectoryEntry;
 use crate::{Error, Result};
@@ -29,8 +31,12 @@ const COOKIE_DOT_DOT: u64 = 2;
 /// Bytes of an entry before its name.
 const PREFIX_LEN: usize = 9;
 
-/// Entries taken from the tree under one hold of the lock.
-const ENTRIES_PER_STEP: usize = 64;
+/// Entries taken from the tree under one hold of the lock. The last ones of an answer are taken in
+/// vain, as only who asks knows when it has enough.
+const ENTRIES_PER_STEP: usize = 16;
+
+/// Bytes that there is room for at first, for each name.
+const NAME_LEN_USUAL: usize = 32;
 
 /// Hashes names with the volume's key.
 #[derive(Clone, Copy, Debug)]
@@ -149,13 +155,19 @@ pub(crate) fn replace(
     txn.put(Key::new(directory, ItemKind::Dirent, cookie), encode(ino, kind, name));
 }
 
-/// An entry that was copied out of the tree.
+/// Entries that were copied out of the tree.
 struct Copied {
+    entries: Vec<CopiedEntry>,
+    /// One after the other.
+    names: Vec<u8>,
+}
+
+struct CopiedEntry {
     ino: u64,
     kind: FileKind,
-    name: Vec<u8>,
+    name_len: usize,
     cookie: u64,
-    inode: Option<crate::format::Inode>,
+    inode: Option<Inode>,
 }
 
 impl Volume {
@@ -187,14 +199,17 @@ impl Volume {
         loop {
             let copied =
                 self.consult(|txn| self.copy_entries(txn, ino, cookie, with_attributes))?;
-            for entry in &copied {
+            let mut names = &copied.names[..];
+            for entry in &copied.entries {
+                let name;
+                (name, names) = names.split_at(entry.name_len);
                 if entry.inode.is_some() {
                     self.handles.refer(entry.ino);
                 }
                 let shown = DirectoryEntry {
                     ino: entry.ino,
                     kind: entry.kind,
-                    name: &entry.name,
+                    name,
                     cookie: entry.cookie,
                     inode: entry.inode,
                 };
@@ -206,7 +221,7 @@ impl Volume {
                 }
                 cookie = entry.cookie;
             }
-            if copied.len() < ENTRIES_PER_STEP {
+            if copied.entries.len() < ENTRIES_PER_STEP {
                 return Ok(());
             }
         }
@@ -219,16 +234,19 @@ impl Volume {
         directory: u64,
         cookie: u64,
         with_attributes: bool,
-    ) -> std::result::Result<Vec<Copied>, Fault> {
-        let mut copied = Vec::with_capacity(ENTRIES_PER_STEP);
+    ) -> std::result::Result<Copied, Fault> {
+        let mut names = Vec::with_capacity(ENTRIES_PER_STEP * NAME_LEN_USUAL);
+        let mut entries = Vec::with_capacity(ENTRIES_PER_STEP);
         let key = |cookie| Key::new(directory, ItemKind::Dirent, cookie);
         let after = (Bound::Excluded(key(cookie)), Bound::Included(key(u64::MAX)));
         for item in txn.tree().range(after).take(ENTRIES_PER_STEP) {
             let (key, value) = item?;
             let (ino, kind, name) = decode(value, &key)?;
             let inode = with_attributes.then(|| self.inode_of(txn, ino)).transpose()?;
-            copied.push(Copied { ino, kind, name: name.to_vec(), cookie: key.offset, inode });
+            names.extend_from_slice(name);
+            let (name_len, cookie) = (name.len(), key.offset);
+            entries.push(CopiedEntry { ino, kind, name_len, cookie, inode });
         }
-        Ok(copied)
+        Ok(Copied { entries, names })
     }
 }
