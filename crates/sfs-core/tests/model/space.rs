@@ -84,6 +84,21 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
     }
 }
 
+/// What waits counts, metadata too: nothing is gone all at once when it reaches the device.
+#[test]
+fn what_waits_is_not_free() {
+    let volume = open(Arc::new(ram(64 << 20, SEGMENT_BLOCKS)), Options::default());
+    let before = volume.space().free_blocks;
+    for no in 0..5000 {
+        volume.forget(make(&volume, &format!("{no}")), 1);
+    }
+    let waiting = volume.space().free_blocks;
+    volume.close().expect("it closes");
+    let after = volume.space().free_blocks;
+    assert!(before > after + 200, "{before} before, {after} after");
+    assert!(waiting.abs_diff(after) <= 4, "{waiting} while it waits, {after} after");
+}
+
 /// The write buffer holds more than what is Clean: room is made without writing all of it first.
 #[test]
 fn a_write_buffer_larger_than_what_is_clean() {

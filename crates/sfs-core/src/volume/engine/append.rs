@@ -36,7 +36,8 @@ impl Engine for Append {
     }
 
     fn free_blocks(&self, layout: &Layout, meta: &Meta) -> u64 {
-        self.capacity(layout).saturating_sub(meta.usage.live_blocks())
+        let used = meta.usage.live_blocks() + meta.tree.new_count();
+        self.capacity(layout).saturating_sub(used)
     }
 
     fn admits(&self, layout: &Layout, meta: &Meta, dirty: u64, blocks: u64) -> bool {
