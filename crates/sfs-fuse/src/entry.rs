@@ -37,6 +37,11 @@ impl Entry {
         Ok(Self { ring, commit_id: None, queue })
     }
 
+    /// The processor whose requests it is for.
+    pub(crate) fn queue(&self) -> u16 {
+        self.queue
+    }
+
     /// Hands over the answer to the last request, if there was one, and waits for the next. Returns
     /// whether there is one.
     pub(crate) fn fetch(&mut self) -> std::io::Result<bool> {

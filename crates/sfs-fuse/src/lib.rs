@@ -41,6 +41,7 @@ mod directory;
 mod door;
 mod entry;
 mod errno;
+mod home;
 mod init;
 #[cfg(test)]
 mod kernel;

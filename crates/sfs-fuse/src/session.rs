@@ -17,6 +17,7 @@ use crate::arguments::Malformed;
 use crate::door::{Buffer, Door};
 use crate::entry::Entry;
 use crate::errno::Errno;
+use crate::home::Home;
 use crate::init::{Agreed, Config, InitFlags, Offer};
 use crate::message::Message;
 use crate::notify::Notifier;
@@ -187,7 +188,7 @@ impl<F> Worker<'_, F> {
         let mut buffer = Buffer::new(self.agreed.max_write)?;
         while let Some(len) = door.read(&mut buffer)? {
             let (bytes, room) = buffer.message(len);
-            if let Some((unique, outcome)) = self.answer(bytes, room)? {
+            if let Some((unique, outcome)) = self.answer(bytes, room, |_| {})? {
                 let sent = door.send(&mut Message::reply(unique, &outcome, room));
                 sent.or_else(|_| door.send(&mut not_taken(unique)))?;
             }
@@ -201,9 +202,15 @@ impl<F> Worker<'_, F> {
         B: AsRef<[u8]>,
         F: Fn(&Request<'_>, &mut [u8]) -> Outcome<B>,
     {
+        let mut home = Home::of(entry.queue());
+        let mut note = |operation: &Operation<'_>| {
+            if let Some(home) = &mut home {
+                home.note(operation);
+            }
+        };
         while entry.fetch()? {
             let answer = match entry.message() {
-                Ok((bytes, room)) => self.answer(bytes, room)?,
+                Ok((bytes, room)) => self.answer(bytes, room, &mut note)?,
                 Err(malformed) => return Err(garbage(malformed)),
             };
             match answer {
@@ -224,8 +231,13 @@ impl<F> Worker<'_, F> {
     }
 
     /// The answer to a message, and to whom. `None` if it has none. No answer is longer than the room
-    /// that it is said to be in.
-    fn answer<B>(&self, bytes: &[u8], room: &mut [u8]) -> io::Result<Option<(u64, Outcome<B>)>>
+    /// that it is said to be in. `note` is told what is asked for.
+    fn answer<B>(
+        &self,
+        bytes: &[u8],
+        room: &mut [u8],
+        note: impl FnOnce(&Operation<'_>),
+    ) -> io::Result<Option<(u64, Outcome<B>)>>
     where
         B: AsRef<[u8]>,
         F: Fn(&Request<'_>, &mut [u8]) -> Outcome<B>,
@@ -234,6 +246,7 @@ impl<F> Worker<'_, F> {
             Ok(request) => request,
             Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
         };
+        note(&request.operation);
         let outcome = match (self.handler)(&request, room) {
             Ok(Answer::Filled(len)) if len > room.len() => Err(Errno::new(libc::EIO)),
             outcome => outcome,
