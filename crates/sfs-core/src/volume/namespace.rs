@@ -176,7 +176,7 @@ impl Volume {
         let unnamed = self.handles.is_linkable(ino).then(|| self.handles.get(ino));
         let _io = unnamed.as_ref().map(|handle| handle.io.write());
         if unnamed.is_some() {
-            self.finish_unnamed_cut(ino)?;
+            self.finish_cut(ino, self.attributes(ino)?.size)?;
         }
         let entry = self.transact(|txn| {
             directory::check_name(name)?;

@@ -170,10 +170,20 @@ fn cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, Fault> {
     Ok(Some(u32::try_from(u64::from_le_bytes(bytes)).map_err(|_| wrong)?))
 }
 
-/// The first block to unmap of `ino`, if it has a name and a truncation was not finished.
-pub(super) fn unfinished_cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, Fault> {
+/// The first block to unmap of `ino`, of whose blocks `end` are left, if a truncation was not
+/// finished.
+pub(super) fn unfinished_cut(
+    txn: &Txn<'_>,
+    ino: u64,
+    end: u64,
+) -> std::result::Result<Option<u32>, Fault> {
     let Some(first) = cut(txn, ino)? else { return Ok(None) };
-    Ok((txn.inode(ino)?.links > 0).then_some(first))
+    if txn.inode(ino)?.links > 0 {
+        return Ok(Some(first));
+    }
+    // The item says that all of the file is to go, and of a truncation there is no other.
+    let Ok(end) = u32::try_from(end) else { return Ok(None) };
+    Ok(txn.is_mapped_from(ino, end)?.then_some(end))
 }
 
 fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fault> {

@@ -75,22 +75,14 @@ impl Volume {
         })
     }
 
-    /// Finishes a truncation of `ino` that a crash or an error left unfinished: to be called
-    /// before the file grows, which would show what was to be cut off.
-    pub(super) fn finish_cut(&self, ino: u64) -> Result<()> {
-        while let Some(keep) = self.consult(|txn| orphans::unfinished_cut(txn, ino))? {
+    /// Finishes a truncation of `ino` that a crash or an error left unfinished: to be called before the
+    /// file grows or gets its first name, which would show what was to be cut off. Its handle is locked
+    /// for writing, and callers see `size` bytes: what the tree says may be less, and a commit makes it
+    /// more at any time.
+    pub(super) fn finish_cut(&self, ino: u64, size: u64) -> Result<()> {
+        let end = size.div_ceil(BLOCK_SIZE as u64);
+        while let Some(keep) = self.consult(|txn| orphans::unfinished_cut(txn, ino, end))? {
             self.cut_further(ino, keep)?;
-        }
-        Ok(())
-    }
-
-    /// Finishes a truncation of `ino`, which has no name and is about to get one, and whose handle is
-    /// locked for writing: no item says that there was one.
-    pub(super) fn finish_unnamed_cut(&self, ino: u64) -> Result<()> {
-        let inode = self.consult(|txn| txn.inode(ino))?;
-        let keep = inode.size.div_ceil(BLOCK_SIZE as u64);
-        if inode.links == 0 && keep < FILE_BLOCKS_MAX {
-            while self.cut_further(ino, keep as u32)? {}
         }
         Ok(())
     }

@@ -84,6 +84,17 @@ impl<'a> Txn<'a> {
         Ok((freed, count < UNMAP_RUNS_MAX))
     }
 
+    /// Whether block `first` of `ino`, or one after it, is mapped.
+    pub(crate) fn is_mapped_from(&self, ino: u64, first: u32) -> Result<bool, Fault> {
+        let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
+        let end = Key::new(ino, ItemKind::Mapping, u64::MAX);
+        let last = self.tree.last_before(&end)?.filter(|(key, _)| *key >= least);
+        let Some((key, value)) = last else { return Ok(false) };
+        let run = MappingRun::decode(value, &key)?;
+        let base = run_base(&key)?;
+        Ok(run.iter(base).any(|(block, _)| block >= first))
+    }
+
     /// Unmaps what the last run of `ino` before `end` has from block `first` on; gives its offset.
     fn unmap_last_run(&mut self, ino: u64, first: u32, end: &Key) -> Result<Option<u64>, Fault> {
         let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));

@@ -100,7 +100,7 @@ impl Volume {
             let io = handle.io.write();
             let inode = self.regular(handle.ino)?;
             if end > inode.size {
-                self.finish_cut(handle.ino)?;
+                self.finish_cut(handle.ino, inode.size)?;
             }
             let partial = partial_blocks(&inode, offset, end);
             if self.bases_hold(handle, &bases, &partial)? {
@@ -136,7 +136,7 @@ impl Volume {
             return Ok(());
         }
         self.writable()?;
-        self.finish_cut(handle.ino)?;
+        self.finish_cut(handle.ino, inode.size)?;
         if size < inode.size {
             return self.shrink(handle, &inode, size);
         }

@@ -7,7 +7,7 @@ use sfs_core::request::Options;
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, FaultyDevice, RamDevice, Stream};
 
-use crate::rig::{NOW, caller, create, format, open, read, write};
+use crate::rig::{NOW, caller, create, format, open, read, set_size, write};
 
 /// Blocks between two of a file, so that each has a run of its own and the file many leaves.
 const FAR: u64 = 32;
@@ -234,4 +234,25 @@ fn a_deleted_file_that_cannot_be_read_loses_nothing_of_others() {
     let later = Timestamp { secs: NOW.secs + 60, ..NOW };
     let outcomes: Vec<bool> = (0..10).map(|_| volume.work(later).is_ok()).collect();
     assert!(outcomes.contains(&false) && outcomes.ends_with(&[true; 5]), "{outcomes:?}");
+}
+
+/// Nothing said of a file without a name how far it was to be cut, and when it grew its old content was
+/// shown again.
+#[test]
+fn what_a_failed_truncation_leaves_is_not_shown_again() {
+    for has_name in [true, false] {
+        let (inner, bad, block, leaf) = volume();
+        let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+        let volume = open(&device);
+        volume.lookup(ROOT_INO, b"bad").unwrap();
+        if !has_name {
+            volume.unlink(ROOT_INO, b"bad", &caller()).unwrap();
+        }
+        device.fail_reads(leaf..leaf + 1);
+        assert!(set_size(&volume, bad, 4096).is_err(), "it fails half way");
+        assert_eq!(volume.attributes(bad).unwrap().size, 4096, "it is short");
+        device.heal();
+        set_size(&volume, bad, 2000 * FAR * 4096).unwrap();
+        assert_eq!(read(&volume, bad, block * 4096, 4096), [0; 4096], "has a name: {has_name}");
+    }
 }

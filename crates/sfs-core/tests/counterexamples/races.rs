@@ -150,3 +150,33 @@ fn two_writers_of_a_small_file_do_not_undo_each_other() {
         assert!(lost.is_empty(), "writer and round of what was lost: {lost:?}");
     });
 }
+
+/// Getting its first name cut a file to the length that the tree knew, though a commit had written more
+/// since.
+#[test]
+fn a_file_that_gets_its_first_name_during_a_commit_keeps_its_data() {
+    let device = Arc::new(RamDevice::new(256 << 8));
+    format(&device, 256);
+    let volume = open(&device);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                volume.sync_all().expect("it syncs");
+            }
+        });
+        let is_whole = |no: &u32| {
+            let name = format!("f{no}");
+            let file = volume.make_unnamed(ROOT_INO, 0o600, &caller()).expect("it is made").ino;
+            write(&volume, file, 0, &[7; 8192]).expect("it is written");
+            volume.link(file, ROOT_INO, name.as_bytes(), &caller()).expect("it gets a name");
+            let is_whole = read(&volume, file, 0, 8192) == [7; 8192];
+            volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
+            volume.forget(file, 2);
+            is_whole
+        };
+        let lost = (0..5000).find(|no| !is_whole(no));
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(lost, None, "the first file that lost its data");
+    });
+}
