@@ -41,6 +41,11 @@ impl Losses {
         self.count
     }
 
+    /// Whether somebody has been told of all.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told == self.count
+    }
+
     /// Something is lost because of `damage`.
     pub(crate) fn note(&mut self, damage: Corruption) {
         self.count += 1;

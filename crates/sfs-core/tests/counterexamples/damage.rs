@@ -256,3 +256,20 @@ fn what_a_failed_truncation_leaves_is_not_shown_again() {
         assert_eq!(read(&volume, bad, block * 4096, 4096), [0; 4096], "has a name: {has_name}");
     }
 }
+
+/// Nobody referred to the file any more when it was given up, and nobody was ever told.
+#[test]
+fn a_loss_is_told_though_the_file_was_forgotten() {
+    let (device, bad, block) = damaged();
+    let volume = open(&device);
+    volume.lookup(ROOT_INO, b"bad").unwrap();
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    volume.forget(bad, 1);
+    let at = |secs| Timestamp { secs: NOW.secs + secs, ..NOW };
+    volume.work(at(0)).unwrap();
+    assert!(matches!(volume.work(at(60)), Err(Error::Corrupt(_))), "the log is told");
+    volume.work(at(62)).unwrap();
+    volume.lookup(ROOT_INO, b"bad").unwrap();
+    assert!(matches!(volume.sync_file(bad), Err(Error::Corrupt(_))), "who syncs it next");
+    volume.sync_file(bad).unwrap();
+}
