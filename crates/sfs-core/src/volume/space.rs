@@ -46,10 +46,15 @@ impl Volume {
         if enough() {
             return Ok(());
         }
-        match self.reclaim_all() {
-            Err(error) if self.has_failed() => return Err(error),
-            // Somebody else's file.
-            _ => {}
+        // Step by step: who needs a block does not wait until all is deleted that is to be.
+        loop {
+            match self.reclaim_step() {
+                Ok(true) if !enough() => {}
+                Err(error) if self.has_failed() => return Err(error),
+                // Somebody else's file.
+                Err(_) => {}
+                Ok(_) => break,
+            }
         }
         if enough() { Ok(()) } else { Err(Error::NoSpace) }
     }
