@@ -59,12 +59,17 @@ fn first_key(hasher: &NameHasher, ino: u64, name: &[u8]) -> Key {
 
 /// The key of the first part of attribute `name`, if the attribute exists.
 fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> Step<Option<Key>> {
-    let first = first_key(hasher, ino, name);
-    let last = Key { offset: first.offset | u64::from(u32::MAX), ..first };
-    for item in txn.tree().range(first..=last) {
-        let (key, bytes) = item?;
+    let mut from = first_key(hasher, ino, name);
+    let last = Key { offset: from.offset | u64::from(u32::MAX), ..from };
+    while let Some((key, bytes)) = txn.tree().range(from..=last).next().transpose()? {
         if is_beginning(&key) && decode(bytes, &key)?.name == name {
             return Ok(Some(key));
+        }
+        // Not part by part: forged ones may be many.
+        let Some(offset) = (key.offset | u64::from(u16::MAX)).checked_add(1) else { break };
+        from.offset = offset;
+        if from > last {
+            break;
         }
     }
     Ok(None)

@@ -4,6 +4,7 @@ mod cleaning;
 mod crashes;
 mod damage;
 mod files;
+mod forged;
 mod full;
 mod held_up;
 mod policies;
