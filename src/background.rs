@@ -104,13 +104,13 @@ impl Background {
 }
 
 fn run(volume: &Volume, alarm: &Alarm, device: &str) {
-    let mut failed = false;
+    let mut said = Said::default();
     let mut is_listening = false;
     loop {
         let (pause, until_change) = match step(volume, alarm) {
             None => (Some(PAUSE_MAX), true),
             Some(Ok(Work::More)) => {
-                failed = false;
+                said.over();
                 (None, false)
             }
             // Something waits: the volume says when it wants to be asked again.
@@ -122,18 +122,17 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
                 continue;
             }
             Some(Ok(Work::Idle(_))) => {
-                failed = false;
+                said.over();
                 (Some(PAUSE_MAX), true)
             }
             Some(Err(error)) => {
-                if !failed {
+                if said.is_news(&error) {
                     let since = match volume.has_failed() {
                         true => "the volume is read-only from now on",
                         false => "what waits is tried again; after damage, run sfs-fsck",
                     };
                     tracing::error!("{device}: {error}; {since}");
                 }
-                failed = true;
                 (Some(PAUSE_FAILED), false)
             }
         };
@@ -149,8 +148,42 @@ fn run(volume: &Volume, alarm: &Alarm, device: &str) {
     }
 }
 
+/// The failure that the log knows of. The same one again, step after step, is no news.
+#[derive(Debug, Default)]
+struct Said(Option<String>);
+
+impl Said {
+    fn is_news(&mut self, error: &sfs_core::Error) -> bool {
+        let error = Some(error.to_string());
+        let is_news = self.0 != error;
+        self.0 = error;
+        is_news
+    }
+
+    fn over(&mut self) {
+        self.0 = None;
+    }
+}
+
 /// One step, unless it is time to rest.
 fn step(volume: &Volume, alarm: &Alarm) -> Option<sfs_core::Result<Work>> {
     let _step = alarm.step.lock();
     (!alarm.rests()).then(|| volume.work(now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_core::Error;
+
+    use super::*;
+
+    #[test]
+    fn what_differs_from_the_failure_before_is_said() {
+        let mut said = Said::default();
+        assert!(said.is_news(&Error::NoSpace));
+        assert!(!said.is_news(&Error::NoSpace));
+        assert!(said.is_news(&Error::ReadOnly), "the loss after the attempts");
+        said.over();
+        assert!(said.is_news(&Error::ReadOnly));
+    }
 }
