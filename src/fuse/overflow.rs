@@ -34,6 +34,11 @@ struct Files {
 }
 
 impl Overflow {
+    /// Whether there is anything.
+    pub(super) fn is_any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
     /// `bytes` of file `ino` did not fit. Says whether the log should be told.
     pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
         let mut files = self.files.lock();
@@ -68,7 +73,7 @@ impl Overflow {
     }
 
     fn retain(&self, ino: u64, keeps: impl Fn(u64) -> bool) {
-        if !self.any.load(Ordering::Relaxed) {
+        if !self.is_any() {
             return;
         }
         let mut files = self.files.lock();

@@ -69,6 +69,17 @@ impl Shell {
         }
     }
 
+    /// The kernel has forgotten `ino`: nobody misses what did not fit of a file that is deleted.
+    pub(super) fn forget_overflow(&self, ino: u64) {
+        if self.overflow.is_any() && !self.has_name(ino) {
+            self.overflow.cut(ino, 0);
+        }
+    }
+
+    fn has_name(&self, ino: u64) -> bool {
+        self.volume.attributes(ino).is_ok_and(|inode| inode.links > 0)
+    }
+
     /// What the kernel is told of an operation on `ino` that has failed.
     pub(super) fn errno(&self, ino: u64, error: &Error) -> Errno {
         if errno::is_failure(error) {
@@ -105,5 +116,42 @@ pub(super) fn entry(entry: &Entry) -> sfs_fuse::Entry {
         name_ttl: TTL,
         attributes_ttl: TTL,
         attributes: attributes::of(entry.ino, &entry.inode),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
+    use sfs_core::request::Options;
+    use sfs_device::RamDevice;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
+
+    #[test]
+    fn what_is_deleted_does_not_count_as_lost() {
+        let device = Arc::new(RamDevice::new(1 << 14));
+        let superblock = Superblock {
+            uuid: [7; 16],
+            label: Label::NONE,
+            layout: Layout::new(1 << 14, 256, 0).expect("it fits"),
+            hash_key: [1, 2],
+            placement: Default::default(),
+            created: NOW,
+        };
+        let root = sfs_core::root_directory(0, 0, NOW);
+        sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
+        let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
+        let alarm = Arc::new(Alarm::default());
+        let options = MountOptions::default();
+        let shell = Shell::new(Arc::new(volume), alarm, &options, "device".into());
+        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+        shell.lose(file.ino, 0..1 << 20);
+        shell.volume.unlink(ROOT_INO, b"f", &caller).expect("it is removed");
+        assert!(shell.overflow.is_any(), "somebody may have it open");
+        shell.forget([(file.ino, 1)]);
+        assert!(!shell.overflow.is_any());
     }
 }
