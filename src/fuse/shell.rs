@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
 use sfs_fuse::{Errno, Request};
@@ -108,20 +109,28 @@ pub(super) fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.uid, gid: request.gid, now: attributes::now() }
 }
 
-/// A file as the kernel takes it. Inode numbers are never used again.
+/// A file as the kernel takes it.
 pub(super) fn entry(entry: &Entry) -> sfs_fuse::Entry {
     sfs_fuse::Entry {
         node: entry.ino,
-        generation: 0,
+        generation: generation(entry),
         name_ttl: TTL,
         attributes_ttl: TTL,
         attributes: attributes::of(entry.ino, &entry.inode),
     }
 }
 
+/// Tells apart files that have had one number: what was made just before a crash may be gone, and its
+/// number is given to the next. Who has kept a handle of the one must not be led to the other.
+fn generation(Entry { ino, inode }: &Entry) -> u64 {
+    // The kernel knows the root before it asks, and keeps 32 bits.
+    let Timestamp { secs, nanos } = inode.btime;
+    if *ino == ROOT_INO { 0 } else { u64::from(secs as u32 ^ nanos) }
+}
+
 #[cfg(test)]
 mod tests {
-    use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
+    use sfs_core::format::{Inode, Label, Layout, Superblock};
     use sfs_core::request::Options;
     use sfs_device::RamDevice;
 
@@ -129,6 +138,18 @@ mod tests {
 
     const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
+    #[test]
+    fn files_with_one_number_have_different_generations() {
+        let root = sfs_core::root_directory(0, 0, Timestamp { secs: 7, nanos: 8 });
+        let at = |ino, secs, nanos| {
+            let btime = Timestamp { secs, nanos };
+            generation(&Entry { ino, inode: Inode { btime, ..root } })
+        };
+        assert_ne!(at(20, 1_700_000_000, 5), at(20, 1_700_000_000, 6));
+        assert_ne!(at(20, 1_700_000_000, 5), at(20, 1_700_000_001, 5));
+        assert_eq!(at(20, -1, 999_999_999) >> 32, 0);
+        assert_eq!(at(ROOT_INO, 1_700_000_000, 5), 0, "as the kernel has it");
+    }
     #[test]
     fn what_is_deleted_does_not_count_as_lost() {
         let device = Arc::new(RamDevice::new(1 << 14));
