@@ -249,8 +249,16 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     *is_over.lock() = true;
     let lost = overflow.bytes(|ino| volume.attributes(ino).is_ok_and(|inode| inode.links > 0));
     let closed = volume.close().map_err(|error| {
-        tracing::error!("{name}: {error}; what was written last may be lost");
-        Failure::mount(format_args!("{name}: {error}; what was written last may be lost"))
+        let failure = match volume.is_closed() {
+            true => format!(
+                "{name}: {error}; what waited there is lost, all else is on it; run sfs-fsck"
+            ),
+            false => format!(
+                "{name}: the last checkpoint failed: {error}; what was written last may be lost"
+            ),
+        };
+        tracing::error!("{failure}");
+        Failure::mount(failure)
     });
     if let Some(control) = control {
         control.end(&closed, lost);

@@ -157,7 +157,7 @@ fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<u64, Failure> {
         Ok(Reply::Written) => Ok(0),
         Ok(Reply::WrittenBut(lost)) => Ok(lost),
         Ok(Reply::Failed { line, .. }) => {
-            Err(Failure::mount(format_args!("unmounted, but the last checkpoint failed: {line}")))
+            Err(Failure::mount(format_args!("unmounted, but {line}")))
         }
         late if is_late(&late) => Err(too_long(mount)),
         _ => Err(Failure::mount(format_args!(

@@ -61,7 +61,8 @@ fn mounted_volumes_that_cannot_be_written_out_are_named() {
     fs::write(mount.dir.join("file"), Random(5).bytes(1 << 20)).expect("it is in memory");
     // The device is full before the data is on it.
     let _ = fs::write(small.0.join("rest"), vec![1; 8 << 20]);
-    expect_failure(&sfs_umount_unused(&volume.dir), "unmounted, but the last checkpoint failed");
+    let said = format!("unmounted, but {}: the last checkpoint failed", volume.device.display());
+    expect_failure(&sfs_umount_unused(&volume.dir), &said);
     assert!(!is_mounted(&volume.dir));
     mount.wait_for_end();
 }

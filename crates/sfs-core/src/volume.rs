@@ -112,6 +112,8 @@ pub struct Volume {
     loaded: AtomicBool,
     /// A write failed: nothing is written any more.
     failed: AtomicBool,
+    /// The last checkpoint is written.
+    closed: AtomicBool,
     /// What waited to be written and was given up, for each who has to hear of it.
     lost: Mutex<AllLosses>,
     /// Nodes that the device did not read for a commit, and how often.
@@ -173,6 +175,7 @@ impl Volume {
             keepers: AtomicUsize::new(0),
             loaded: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             lost: Mutex::default(),
             unread: Mutex::default(),
         }
@@ -187,6 +190,12 @@ impl Volume {
     /// crash leaves. What is in memory can still be read.
     pub fn shut_down(&self) {
         self.failed.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Volume::close`] has written everything that could be. An error that it gave is of what
+    /// was damaged.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Whether a write has failed, or [`Volume::shut_down`] was called, since when nothing is written

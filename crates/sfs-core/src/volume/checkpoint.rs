@@ -244,7 +244,8 @@ impl Volume {
     }
 
     /// Writes everything and a last checkpoint. Nothing may be written afterwards. What is damaged keeps
-    /// nothing else from being written; the error comes afterwards.
+    /// nothing else from being written; the error comes afterwards, and [`Volume::is_closed`] tells it
+    /// from others.
     pub fn close(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
@@ -255,6 +256,7 @@ impl Volume {
         self.commit_all_there_is(&mut log)?;
         self.flush(&mut log)?;
         self.checkpoint_in_any_case(&mut log, true)?;
+        self.closed.store(true, Ordering::Release);
         while self.discard_some(&mut log) {}
         drop(log);
         self.lost.lock().close.tell_news()?;

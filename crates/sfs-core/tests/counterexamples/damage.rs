@@ -106,6 +106,7 @@ fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
     write(&volume, bad, block, &[9; 4096]).unwrap();
     write(&volume, new, 0, &[4; 8192]).unwrap();
     assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    assert!(volume.is_closed(), "but all else is written");
     drop(volume);
     let volume = open(&device);
     assert_eq!(size(&volume, "new"), Some(8192));
@@ -226,6 +227,7 @@ fn a_deleted_file_that_cannot_be_read_loses_nothing_of_others() {
     volume.unlink(ROOT_INO, b"bad", &caller()).unwrap();
     volume.forget(bad, 1);
     assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "it is not deleted");
+    assert!(volume.is_closed(), "but all else is written");
     drop(volume);
     let volume = open(&device);
     assert_eq!((size(&volume, "new"), size(&volume, "bad")), (Some(8192), None));
