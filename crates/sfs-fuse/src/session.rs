@@ -77,8 +77,9 @@ impl Session {
     ///
     /// Each ring has a thread, and memory for one request, of which only what a request has needed is
     /// taken. They are twice as many as [`Config::threads`] says, but at least two for each processor, whose
-    /// requests go to no others. What has no answer comes through the device file, but for a FORGET of what
-    /// the kernel could not keep of a READDIRPLUS.
+    /// requests go to no others, and where they run while they serve what somebody waits for. What has no
+    /// answer comes through the device file, but for a FORGET of what the kernel could not keep of a
+    /// READDIRPLUS.
     ///
     /// `lost` is told when the kernel does not take a ring, or the answer in it, or nobody reads the device
     /// file any more though there are rings, or `handler` panics: who waits for what is lost waits until the
