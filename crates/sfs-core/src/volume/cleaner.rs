@@ -131,12 +131,14 @@ impl Volume {
 
     /// Writes what the background has in hand.
     pub(super) fn finish_round(&self, cleaner: &mut Cleaner) -> Result<Step> {
-        match self.write_moves(&mut self.log.lock(), cleaner) {
-            Err(Error::NoSpace) => {
-                // Whoever needs room now cleans emptier segments.
-                self.let_go(cleaner);
-                Ok(Step::Nothing)
-            }
+        let outcome = self.write_moves(&mut self.log.lock(), cleaner);
+        if outcome.is_err() {
+            // Whoever needs room now cleans emptier segments; and what lies behind damage is found to be
+            // when its segment is read again.
+            self.let_go(cleaner);
+        }
+        match outcome {
+            Err(Error::NoSpace) => Ok(Step::Nothing),
             other => other,
         }
     }

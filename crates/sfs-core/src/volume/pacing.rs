@@ -212,7 +212,11 @@ impl Volume {
         self.pace.debt.fetch_sub(DEBT_BLOCKS, Ordering::Relaxed);
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let mut cleaner = self.cleaner.lock();
-        unless_full(self.clean_step(&mut cleaner).map(drop))
+        match self.clean_step(&mut cleaner) {
+            Err(error) if self.has_failed() => Err(error),
+            // What others have does not keep him from writing.
+            _ => Ok(()),
+        }
     }
 
     /// Makes segments Clean for one who cannot go on without: what is Drained, and what cleaning

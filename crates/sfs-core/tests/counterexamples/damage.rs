@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use sfs_core::format::{ItemKind, ROOT_INO, Timestamp};
-use sfs_core::request::Options;
+use sfs_core::request::{Options, Work};
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, FaultyDevice, RamDevice, Stream};
 
-use crate::rig::{NOW, caller, create, format, open, read, set_size, write};
+use crate::rig::{NOW, blocks_for, caller, create, format, open, read, set_size, write};
 
 /// Blocks between two of a file, so that each has a run of its own and the file many leaves.
 const FAR: u64 = 32;
@@ -65,21 +65,25 @@ fn two_files() -> (Arc<FaultyDevice<RamDevice>>, [Mapped; 2]) {
 
 /// A block of `bad` in the middle, and the leaf that has its mapping.
 fn newest_leaf(device: &Arc<impl Device>, bad: u64) -> (u64, u64) {
+    let leaves = leaves(device, bad);
+    let newest = leaves.iter().map(|leaf| leaf.0).max().expect("a leaf");
+    let found = leaves.iter().filter(|leaf| leaf.0 == newest && leaf.1 > 500);
+    let (_, run, at) = *found.min().expect("a leaf in the middle");
+    (run * FAR, at)
+}
+
+/// All leaves on the device that begin with a mapping of `ino`: their checkpoint, the run and the address.
+fn leaves(device: &Arc<impl Device>, ino: u64) -> Vec<(u64, u64, u64)> {
     let leaf = |at: u64| {
         let mut block = Block::zeroed(1);
         device.read(at, &mut block).unwrap();
         let bytes = Block::bytes_of(&block);
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let is_leaf = bytes.starts_with(MAGIC) && bytes[LEVEL_AT] == 0;
-        let is_of_bad = word(KEY_AT) == bad && bytes[KEY_AT + 8] == ItemKind::Mapping as u8;
-        (is_leaf && is_of_bad).then(|| (word(CHECKPOINT_AT), word(KEY_AT + 9), at))
+        let is_its = word(KEY_AT) == ino && bytes[KEY_AT + 8] == ItemKind::Mapping as u8;
+        (is_leaf && is_its).then(|| (word(CHECKPOINT_AT), word(KEY_AT + 9), at))
     };
-    // Of the newest, one in the middle.
-    let leaves: Vec<_> = (0..device.geometry().block_count).filter_map(leaf).collect();
-    let newest = leaves.iter().map(|leaf| leaf.0).max().expect("a leaf");
-    let found = leaves.iter().filter(|leaf| leaf.0 == newest && leaf.1 > 500);
-    let (_, run, at) = *found.min().expect("a leaf in the middle");
-    (run * FAR, at)
+    (0..device.geometry().block_count).filter_map(leaf).collect()
 }
 
 fn size(volume: &Volume, name: &str) -> Option<u64> {
@@ -274,4 +278,38 @@ fn a_loss_is_told_though_the_file_was_forgotten() {
     volume.lookup(ROOT_INO, b"bad").unwrap();
     assert!(matches!(volume.sync_file(bad), Err(Error::Corrupt(_))), "who syncs it next");
     volume.sync_file(bad).unwrap();
+}
+
+/// The cleaner had a file's blocks in hand when the leaf with their mappings could not be read any more,
+/// and kept them in hand for ever: nothing else was cleaned, and who wrote was told of it.
+#[test]
+fn an_unreadable_leaf_does_not_stop_cleaning() {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(285))));
+    format(&device, 32);
+    let (cache, placement) = (1 << 20, "none".to_owned());
+    let options = Options { cache, placement, yield_cleaning: false, ..Options::default() };
+    let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
+    let (bad, dead) = (create(&volume, "bad"), create(&volume, "dead"));
+    let others: Vec<u64> = (0..12_000).map(|no| create(&volume, &format!("{no}"))).collect();
+    // Each segment has a block of the one, and some that do not live long.
+    for at in 0..350 {
+        write(&volume, bad, at * FAR, &[7; 4096]).unwrap();
+        write(&volume, dead, 0, &[1; 20 * 4096]).unwrap();
+        volume.sync_all().unwrap();
+    }
+    volume.close().unwrap();
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    let later = Timestamp { secs: NOW.secs + 1, ..NOW };
+    (0..100).for_each(|_| assert_eq!(volume.work(later).unwrap(), Work::More, "it cleans"));
+    assert_eq!(volume.counters().segments_cleaned, 0, "it has them in hand");
+    for file in others {
+        volume.attributes(file).unwrap();
+    }
+    for (_, _, leaf) in leaves(&device, bad) {
+        device.fail_reads(leaf..leaf + 1);
+    }
+    let failures = (0..1000).filter(|_| volume.work(later).is_err()).count();
+    assert_eq!(failures, 1, "it is said, and then cleaned elsewhere");
+    assert!(volume.counters().segments_cleaned > 0);
+    assert!(!volume.has_failed());
 }
