@@ -35,6 +35,10 @@ pub enum Recipe {
     /// What makes an editor's save safe: `creat` of `/new`, `write` of so many bytes, `close`, and
     /// `rename` over the file.
     Replace(&'static str, usize),
+    /// `open(O_TMPFILE)`.
+    MakeUnnamed,
+    /// What makes a file appear whole: `open(O_TMPFILE)`, `write` of so many bytes, and `linkat`.
+    Publish(&'static str, usize),
     /// `link`.
     Link(&'static str, &'static str),
     /// `unlink`.
@@ -58,8 +62,9 @@ pub enum Recipe {
 }
 
 use Recipe::{
-    Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, RemoveDirectory, RemoveXattr, Rename,
-    Replace, Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen, Whiteout, Write, WriteBack,
+    Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish, RemoveDirectory,
+    RemoveXattr, Rename, Replace, Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen,
+    Whiteout, Write, WriteBack,
 };
 
 /// Every operation with every argument. `/foo` has four blocks and a tail, `/A/foo` 300 bytes,
@@ -123,6 +128,8 @@ pub const RECIPES: &[Recipe] = &[
     Replace("/A/bar", 200),
     Whiteout("/foo", "/A/foo"),
     Whiteout("/A/bar", "/B/bar"),
+    Publish("/bar", 200),
+    Publish("/A/new", 9000),
 ];
 
 /// What follows an operation. The core makes no difference between `fsync` and `fdatasync`.
@@ -219,7 +226,13 @@ fn resolve(reference: &Reference, path: &str) -> Option<(u64, Vec<u8>)> {
     Some((parent, last))
 }
 
+/// Stands for the file that has no name yet.
+const UNNAMED: &str = "(unnamed)";
+
 fn find(reference: &Reference, path: &str) -> Option<u64> {
+    if path == UNNAMED {
+        return reference.unnamed();
+    }
     let (parent, name) = resolve(reference, path)?;
     reference.find(parent, &name).ok()
 }
@@ -229,6 +242,7 @@ pub fn parts(recipe: Recipe) -> Vec<Recipe> {
     const NEW: &str = "/new";
     match recipe {
         Replace(path, len) => vec![Create(NEW), Write(NEW, 0, len), Rename(NEW, path)],
+        Publish(path, len) => vec![MakeUnnamed, Write(UNNAMED, 0, len), Link(UNNAMED, path)],
         recipe => vec![recipe],
     }
 }
@@ -273,7 +287,8 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Opera
             let ino = file(path)?;
             vec![cut(ino, 0), write(ino, 0, len, false)]
         }
-        Replace(..) => unreachable!("{recipe:?} has parts"),
+        Replace(..) | Publish(..) => unreachable!("{recipe:?} has parts"),
+        MakeUnnamed => vec![Operation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
             vec![Operation::Link { ino: file(from)?, parent, name }]
@@ -331,7 +346,8 @@ fn target(recipe: Recipe) -> &'static str {
     match recipe {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
-        Rewrite(path, _) | Replace(path, _) => path,
+        Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
+        MakeUnnamed => UNNAMED,
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,

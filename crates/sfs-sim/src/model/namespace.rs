@@ -54,6 +54,17 @@ impl Reference {
         self.refer(ino);
     }
 
+    /// Adds the new file `ino`, which nobody can find.
+    pub fn make_unnamed(&mut self, parent: u64, ino: u64, mut node: Node) {
+        let directory = &self.nodes[&parent];
+        if directory.mode & 0o2000 != 0 {
+            node.gid = directory.gid;
+        }
+        (node.links, node.linkable) = (0, true);
+        assert!(self.nodes.insert(ino, node.into()).is_none(), "inode number {ino} is used twice");
+        self.refer(ino);
+    }
+
     /// Gives `ino` another name.
     pub fn link(&mut self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         check_name(name)?;
@@ -61,12 +72,13 @@ impl Reference {
         if node.is_directory() {
             return Err(Error::NotPermitted);
         }
-        if node.links == 0 {
+        if node.links == 0 && !node.linkable {
             return Err(Error::NotFound);
         }
         self.may_make(parent, name)?;
         let node = self.edit(ino);
         node.links += 1;
+        node.linkable = false;
         node.ctime = caller.now;
         let directory = self.edit(parent);
         directory.entries.insert(name.to_vec(), ino);

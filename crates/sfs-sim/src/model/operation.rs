@@ -21,6 +21,10 @@ pub enum Operation {
         mode: u32,
         rdev: u32,
     },
+    MakeUnnamed {
+        parent: u64,
+        mode: u32,
+    },
     Symlink {
         parent: u64,
         name: Vec<u8>,
@@ -106,6 +110,7 @@ impl Operation {
         matches!(
             self,
             Self::Make { .. }
+                | Self::MakeUnnamed { .. }
                 | Self::Symlink { .. }
                 | Self::Link { .. }
                 | Self::Rename { .. }
@@ -157,9 +162,7 @@ impl Chooser<'_> {
                 name: self.name(),
                 target: self.target(),
             },
-            14..=16 => {
-                Operation::Link { ino: self.ino(), parent: self.directory(), name: self.name() }
-            }
+            14..=16 => self.link(),
             17..=20 => self.unlink(),
             21..=22 => {
                 let (parent, name) = self.entry();
@@ -262,6 +265,9 @@ impl Chooser<'_> {
 
     fn make(&mut self) -> Operation {
         let bits = self.random.draw() as u32;
+        if self.random.one_in(12) {
+            return Operation::MakeUnnamed { parent: self.directory(), mode: bits & 0o7777 };
+        }
         let kind = match self.random.below(20) {
             0..=12 => FILE & 0o170_000,
             13..=16 => 0o040_000,
@@ -271,6 +277,12 @@ impl Chooser<'_> {
         };
         let (parent, name) = (self.directory(), self.name());
         Operation::Make { parent, name, mode: kind | bits & 0o7777, rdev: bits }
+    }
+
+    fn link(&mut self) -> Operation {
+        let unnamed = self.reference.unnamed().filter(|_| self.random.one_in(2));
+        let ino = unnamed.unwrap_or_else(|| self.ino());
+        Operation::Link { ino, parent: self.directory(), name: self.name() }
     }
 
     fn unlink(&mut self) -> Operation {

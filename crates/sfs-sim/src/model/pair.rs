@@ -122,6 +122,16 @@ impl Pair {
                 let made = self.volume().make_node(*parent, name, *mode, *rdev, &caller);
                 self.made(made, *parent, name, made_node(*mode, *rdev, &caller), &caller)
             }
+            Operation::MakeUnnamed { parent, mode } => {
+                let made = self.volume().make_unnamed(*parent, *mode, &caller);
+                let expected = self.reference.live_directory(*parent).map(drop);
+                if let (Ok(entry), Ok(())) = (&made, &expected) {
+                    let node = Node::new(0o100_000 | mode & 0o7777, &caller);
+                    self.reference.make_unnamed(*parent, entry.ino, node);
+                    compare::attributes(&self.reference, entry.ino, &entry.inode);
+                }
+                (made.map(drop), expected)
+            }
             Operation::Symlink { parent, name, target } => {
                 let made = self.volume().symlink(*parent, name, target, &caller);
                 let mut node = Node::new(0o120_777, &caller);

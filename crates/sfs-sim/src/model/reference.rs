@@ -53,6 +53,8 @@ pub struct Node {
     /// It took the place of another file, or was cut to nothing to be written anew: the fourth
     /// sentence of the contract is about it.
     pub replaces: bool,
+    /// It was made without a name, and has not had one.
+    pub linkable: bool,
 }
 
 impl Node {
@@ -75,6 +77,7 @@ impl Node {
             parent: 0,
             entries: BTreeMap::new(),
             replaces: false,
+            linkable: false,
         }
     }
 
@@ -151,6 +154,11 @@ impl Reference {
     /// The directory `ino`, which must have a name.
     pub fn live_directory(&self, ino: u64) -> Result<&Node> {
         self.directory(ino).and_then(|n| if n.links > 0 { Ok(n) } else { Err(Error::NotFound) })
+    }
+
+    /// A file that was made without a name and has none yet.
+    pub fn unnamed(&self) -> Option<u64> {
+        self.nodes.iter().find(|(_, node)| node.linkable).map(|(ino, _)| *ino)
     }
 
     /// Files that have a name, or a reference.

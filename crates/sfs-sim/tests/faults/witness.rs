@@ -154,6 +154,9 @@ fn perform(volume: &Volume, operation: &Operation, millis: u64) -> Result<(), Er
         Operation::Make { parent, name, mode, rdev } => {
             volume.make_node(*parent, name, *mode, *rdev, &caller).map(drop)
         }
+        Operation::MakeUnnamed { parent, mode } => {
+            volume.make_unnamed(*parent, *mode, &caller).map(drop)
+        }
         Operation::Symlink { parent, name, target } => {
             volume.symlink(*parent, name, target, &caller).map(drop)
         }
