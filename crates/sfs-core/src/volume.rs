@@ -117,7 +117,7 @@ pub struct Volume {
     /// What waited to be written and was given up, for each who has to hear of it.
     lost: Mutex<AllLosses>,
     /// Nodes that the device did not read for a commit, and how often.
-    unread: Mutex<BTreeMap<u64, u32>>,
+    unread: Mutex<BTreeMap<u64, usize>>,
 }
 
 /// The policies that `options` name.

@@ -14,7 +14,7 @@ use crate::tree::Missing;
 use crate::{Error, Result};
 
 /// A node that the device does not read may be read the next time. So often it is tried.
-const READS_MAX: u32 = 3;
+pub(super) const READS_MAX: usize = 3;
 
 /// Losses, as one kind of listener hears of them.
 #[derive(Debug, Default)]
@@ -111,14 +111,24 @@ impl Volume {
     /// Commits everything, though nodes that it needs cannot be read: tries each of them often enough.
     pub(super) fn commit_all_there_is(&self, log: &mut Log) -> Result<()> {
         // Each of these files may need two: a leaf and what leads to it.
-        let attempts = READS_MAX as usize * (1 + 2 * self.dirty_files.lock().len());
+        let nodes = 1 + 2 * self.dirty_files.lock().len();
+        self.commit_again_if_unread(log, &Selection::All, READS_MAX * nodes)
+    }
+
+    /// Commits what `selection` says, in up to so many attempts where the device does not read a node.
+    pub(super) fn commit_again_if_unread(
+        &self,
+        log: &mut Log,
+        selection: &Selection,
+        attempts: usize,
+    ) -> Result<()> {
         for _ in 1..attempts {
-            let outcome = self.commit(log, &Selection::All);
+            let outcome = self.commit(log, selection);
             if !matches!(outcome, Err(Error::Device(_))) || self.has_failed() {
                 return outcome;
             }
         }
-        self.commit(log, &Selection::All)
+        self.commit(log, selection)
     }
 
     /// The device has not read the node at `address`: whether it has had chances enough.

@@ -15,6 +15,7 @@ use sfs_device::BLOCK_SIZE;
 use super::Volume;
 use super::commit::Selection;
 use super::handles::Handle;
+use super::losses::READS_MAX;
 use super::pacing::Dead;
 use super::space::unless_full;
 use crate::Result;
@@ -155,11 +156,13 @@ impl Volume {
         let count = (budget / WRITE_OUT_SHARE / BLOCK_SIZE).max(1);
         loop {
             let before = self.dirty_blocks.load(Ordering::Relaxed);
-            let outcome = self.commit(&mut log, &Selection::Largest(count));
-            // What is in the buffer has been taken: only if it runs over is there something to say.
-            if self.pool.held() < 2 * budget {
-                unless_full(outcome)?;
-            } else {
+            let runs_over = || self.pool.held() >= 2 * budget;
+            let attempts = if runs_over() { READS_MAX } else { 1 };
+            let outcome =
+                self.commit_again_if_unread(&mut log, &Selection::Largest(count), attempts);
+            // What is in the buffer has been taken, whatever of others cannot be written: only if it runs
+            // over is there something to say.
+            if runs_over() || self.has_failed() {
                 outcome?;
             }
             // One write may be longer than what is written out at once.

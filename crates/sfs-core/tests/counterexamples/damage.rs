@@ -313,3 +313,19 @@ fn an_unreadable_leaf_does_not_stop_cleaning() {
     assert!(volume.counters().segments_cleaned > 0);
     assert!(!volume.has_failed());
 }
+
+/// A write was refused for what could not be written of another file, and done all the same.
+#[test]
+fn a_write_is_not_refused_for_damage_of_others() {
+    let (inner, bad, block, leaf) = volume();
+    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let options = Options { write_buffer: 1 << 20, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    device.fail_reads(leaf..leaf + 1);
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    let good = create(&volume, "good");
+    for no in 0..6 {
+        write(&volume, good, no * 256, &[5; 1 << 20]).unwrap();
+    }
+    volume.sync_file(good).unwrap();
+}
