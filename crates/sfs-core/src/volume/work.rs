@@ -234,7 +234,9 @@ impl Volume {
     }
 
     fn is_commit_due(&self, now: Timestamp) -> bool {
-        let waits = !self.dirty_files.lock().is_empty() || self.meta.read().has_changes();
+        let changed = !self.dirty_files.lock().is_empty() || self.meta.read().has_changes();
+        // What was written to make room, or went with what the cleaner moved, is not durable yet.
+        let waits = changed || self.log.try_lock().is_none_or(|log| log.unflushed);
         let changes = self.clock.changes.load(Ordering::Relaxed);
         let now = millis(now);
         let mut due = self.clock.due.lock();
@@ -250,7 +252,8 @@ impl Volume {
         let long = |from: i64, interval: Duration| {
             now.saturating_sub(from) >= i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
         };
-        long(since, self.options.commit_interval) || long(due.active, PAUSE) || now < since
+        let paused = changed && long(due.active, PAUSE);
+        paused || long(since, self.options.commit_interval) || now < since
     }
 
     fn is_checkpoint_due(&self, blocks: u64, now: Timestamp) -> bool {

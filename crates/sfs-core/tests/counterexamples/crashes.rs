@@ -309,3 +309,24 @@ fn rot_newest_and_refuse(device: Arc<RamDevice>) {
         Ok(_) => panic!("it mounts, and what was synced is gone"),
     }
 }
+
+/// What was written out to make room, or went with what the cleaner moved, was flushed by nobody before
+/// the next checkpoint.
+#[test]
+fn what_was_written_a_while_ago_is_durable() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(256 << 8), Keep::Counts));
+    format(&device, 256);
+    let options = Options { write_buffer: 1 << 20, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    let file = create(&volume, "f");
+    volume.sync_all().unwrap();
+    let later = |secs: i64| Timestamp { secs: NOW.secs + secs, nanos: 0 };
+    while volume.work(later(1)).unwrap() == Work::More {}
+    write(&volume, file, 0, &[1; 1 << 20]).unwrap();
+    let before = device.counts();
+    for secs in 2..9 {
+        while volume.work(later(secs)).unwrap() == Work::More {}
+    }
+    let after = device.counts();
+    assert_eq!(after.flushes, before.flushes + 1, "{before:?}, {after:?}");
+}
