@@ -24,7 +24,7 @@ impl Volume {
     /// The file called `name` in `parent`. A reference to it is taken. "." finds every file that has a
     /// name, not only directories: so does who has kept its number (NFS, `open_by_handle_at`).
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry> {
-        let entry = self.consult(|txn| {
+        self.consult(|txn| {
             let ino = match name {
                 b"." if txn.inode(parent)?.links == 0 => return Err(Error::NotFound.into()),
                 b"." => parent,
@@ -34,10 +34,11 @@ impl Volume {
                     directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?.ino
                 }
             };
-            Ok(Entry { ino, inode: self.inode_of(txn, ino)? })
-        })?;
-        self.handles.refer(entry.ino);
-        Ok(entry)
+            let inode = self.inode_of(txn, ino)?;
+            // Before anybody can take its last name away: it would be deleted.
+            self.handles.refer(ino);
+            Ok(Entry { ino, inode })
+        })
     }
 
     /// Makes a regular file, directory, device file, pipe or socket, by the type bits of `mode`.
