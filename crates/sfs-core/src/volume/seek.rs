@@ -45,12 +45,15 @@ impl Volume {
             let blocks = block as u32..=last as u32;
             let dirty: Vec<u32> = handle.data().dirty.range(blocks.clone()).map(|d| *d.0).collect();
             let key = run_key(handle.ino, block as u32);
-            let run = self.consult(|txn| {
+            let (is_inline, run) = self.consult(|txn| {
                 let value = txn.tree().get(&key)?;
-                Ok(value.map(|value| MappingRun::decode(value, &key)).transpose()?)
+                let run = value.map(|value| MappingRun::decode(value, &key)).transpose()?;
+                Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
             let is_data = |block: u32| {
-                run.as_ref().is_some_and(|run| run.get(block).is_some())
+                // A commit may have put all of it there meanwhile.
+                is_inline
+                    || run.as_ref().is_some_and(|run| run.get(block).is_some())
                     || dirty.binary_search(&block).is_ok()
             };
             if let Some(hole) = blocks.into_iter().find(|block| !is_data(*block)) {
@@ -65,6 +68,9 @@ impl Volume {
     fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
         let dirty = handle.data().dirty.range(block..).next().map(|(block, _)| *block);
         let mapped = self.consult(|txn| {
+            if txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE) {
+                return Ok(Some(block));
+            }
             let last = Key::new(handle.ino, ItemKind::Mapping, u64::MAX);
             for item in txn.tree().range(run_key(handle.ino, block)..=last) {
                 let (key, value) = item?;
