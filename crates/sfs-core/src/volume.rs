@@ -91,6 +91,8 @@ pub struct Volume {
     /// Those whose data has to go with the next delta.
     ordered_files: Mutex<BTreeSet<u64>>,
     dirty_blocks: AtomicUsize,
+    /// Blocks that writers have been admitted to, and that are not dirty yet.
+    admitted: AtomicU64,
     pool: Pool,
     /// Before `log`, in the order of locks.
     cleaner: Mutex<Cleaner>,
@@ -162,6 +164,7 @@ impl Volume {
             dirty_files: Mutex::default(),
             ordered_files: Mutex::default(),
             dirty_blocks: AtomicUsize::new(0),
+            admitted: AtomicU64::new(0),
             pool,
             cleaner: Mutex::default(),
             unfit: Mutex::default(),

@@ -23,6 +23,18 @@ const CLEANING_SEGMENTS: usize = 3;
 /// Segments that a small commit may open, and one to see it coming.
 const COMMIT_SEGMENTS: usize = 4;
 
+/// Room that a writer has been admitted to, until what he writes is dirty.
+pub(super) struct Admitted<'a> {
+    volume: &'a Volume,
+    blocks: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.volume.admitted.fetch_sub(self.blocks, Ordering::SeqCst);
+    }
+}
+
 impl Volume {
     /// How full the volume is.
     pub fn space(&self) -> Space {
@@ -36,15 +48,19 @@ impl Volume {
         }
     }
 
-    /// Whether an operation may add metadata, and `blocks` of data.
-    pub(super) fn admit(&self, blocks: u64) -> Result<()> {
+    /// Whether an operation may add metadata, and `blocks` of data. Nobody else is admitted to the same
+    /// room as long as what is returned lives: between here and the buffer a writer may have to wait.
+    pub(super) fn admit(&self, blocks: u64) -> Result<Admitted<'_>> {
         self.writable()?;
+        let others = self.admitted.fetch_add(blocks, Ordering::SeqCst);
+        let admitted = Admitted { volume: self, blocks };
         let enough = || {
-            let dirty = self.dirty_blocks.load(Ordering::Relaxed) as u64;
-            self.engine.admits(&self.superblock.layout, &self.meta.read(), dirty, blocks)
+            let meta = self.meta.read();
+            let waiting = self.dirty_blocks.load(Ordering::SeqCst) as u64 + others;
+            self.engine.admits(&self.superblock.layout, &meta, waiting, blocks)
         };
         if enough() {
-            return Ok(());
+            return Ok(admitted);
         }
         // Step by step: who needs a block does not wait until all is deleted that is to be.
         loop {
@@ -56,22 +72,27 @@ impl Volume {
                 Ok(_) => break,
             }
         }
-        if enough() { Ok(()) } else { Err(Error::NoSpace) }
+        if enough() { Ok(admitted) } else { Err(Error::NoSpace) }
     }
 
     /// Whether `offset..end` of a file may be written: overwriting always may.
-    pub(super) fn admit_write(&self, handle: &Handle, offset: u64, end: u64) -> Result<()> {
+    pub(super) fn admit_write(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        end: u64,
+    ) -> Result<Admitted<'_>> {
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
         // One more for what leaves the tree item.
-        if self.admit(last - first + 2).is_ok() {
-            return Ok(());
+        if let Ok(admitted) = self.admit(last - first + 2) {
+            return Ok(admitted);
         }
         self.writable()?;
         let inode = self.attributes(handle.ino)?;
         let is_inline = inode.flags.contains(InodeFlags::INLINE);
         if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
-            return Ok(());
+            return Ok(Admitted { volume: self, blocks: 0 });
         }
         let mut new_blocks = u64::from(is_inline && first > 0);
         for block in first..=last {
@@ -82,14 +103,17 @@ impl Volume {
                 new_blocks += u64::from(mapped.is_none());
             }
         }
-        if new_blocks == 0 { Ok(()) } else { self.admit(new_blocks) }
+        match new_blocks {
+            0 => Ok(Admitted { volume: self, blocks: 0 }),
+            _ => self.admit(new_blocks),
+        }
     }
 
     /// Whether a file may get the length `size`: what its tree item held takes a block beyond that.
     pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<()> {
         let inode = self.attributes(ino)?;
         let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
-        if outgrows { self.admit(1) } else { Ok(()) }
+        if outgrows { self.admit(1).map(drop) } else { Ok(()) }
     }
 
     /// Segments that a commit leaves Clean which changes `more` leaves, so that there is always room

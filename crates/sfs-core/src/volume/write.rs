@@ -69,12 +69,13 @@ impl Volume {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_LEN_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
         let handle = self.handles.get(ino);
-        self.admit_write(&handle, offset, end)?;
+        let admitted = self.admit_write(&handle, offset, end)?;
         if mode.kill_privileges {
             self.kill_privileges(ino)?;
         }
         let times = (!mode.keep_times).then_some((caller.now, caller.now));
         self.merge(&handle, offset, data, times)?;
+        drop(admitted);
         let ordered = handle.data().ordered.is_some();
         if ordered && self.is_batch_short() {
             self.write_ahead(ino)?;

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Options, Work, WriteMode};
-use sfs_device::RamDevice;
+use sfs_core::request::{Options, Seek, Work, WriteMode};
+use sfs_device::{GatedDevice, Operation, RamDevice};
 
-use crate::rig::{NOW, Random, caller, create, format, open, ram, read, write};
+use crate::rig::{
+    NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
+};
 
 /// A write between the planning of a commit and its taking effect was thrown away.
 #[test]
@@ -179,4 +182,84 @@ fn a_file_that_gets_its_first_name_during_a_commit_keeps_its_data() {
         done.store(true, Ordering::Relaxed);
         assert_eq!(lost, None, "the first file that lost its data");
     });
+}
+
+/// A commit put a file into its tree item between two looks of a seek, to which all of it was a hole.
+#[test]
+fn a_small_file_has_data_during_a_commit() {
+    let device = ram(256);
+    let volume = open(&device);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                volume.sync_all().expect("it syncs");
+            }
+        });
+        let file = create(&volume, "f");
+        let mut wrong = None;
+        for no in 0..100_000u32 {
+            set_size(&volume, file, 0).unwrap();
+            volume.write(file, 0, &[7; 100], WriteMode::default(), &caller()).unwrap();
+            let data = volume.seek(file, 0, Seek::Data);
+            if !matches!(data, Ok(0)) {
+                wrong = Some((no, "data", format!("{data:?}")));
+                break;
+            }
+            set_size(&volume, file, 0).unwrap();
+            volume.write(file, 0, &[7; 100], WriteMode::default(), &caller()).unwrap();
+            let hole = volume.seek(file, 0, Seek::Hole);
+            if !matches!(hole, Ok(100)) {
+                wrong = Some((no, "hole", format!("{hole:?}")));
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
+    });
+}
+
+/// Each was admitted to the free blocks that the others had been admitted to and had not put into the
+/// buffer yet, as they read the block with the old end: what had been accepted was lost.
+#[test]
+fn appends_are_not_admitted_to_the_same_room() {
+    const BYTES: usize = 100 * 4096;
+    const OLD_END: u64 = 5000;
+    let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(64))));
+    format(&device, 32);
+    let volume = open(&device);
+    let append =
+        |file: u64| volume.write(file, OLD_END, &[2; BYTES], WriteMode::default(), &caller());
+    let files: Vec<u64> = (0..16).map(|no| create(&volume, &format!("f{no}"))).collect();
+    for file in &files {
+        volume.write(*file, 0, &[1; OLD_END as usize], WriteMode::default(), &caller()).unwrap();
+    }
+    volume.sync_all().unwrap();
+    let fill = create(&volume, "fill");
+    let mut count = 0;
+    while write(&volume, fill, count, &[1; 16 * 4096]).is_ok() {
+        count += 16;
+        if count % 128 == 0 {
+            volume.sync_all().unwrap();
+        }
+    }
+    // Room for one of them.
+    set_size(&volume, fill, (count - 116) * 4096).unwrap();
+    volume.sync_all().unwrap();
+    device.close(Operation::Read);
+    let accepted = std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            files.iter().map(|file| scope.spawn(|| append(*file).is_ok())).collect();
+        device.wait_until_reached();
+        std::thread::sleep(Duration::from_millis(200));
+        device.open();
+        writers.into_iter().map(|writer| writer.join().unwrap()).filter(|is_ok| *is_ok).count()
+    });
+    assert!(accepted > 0);
+    volume.sync_all().expect("what was accepted fits");
+    volume.close().unwrap();
+    let end = OLD_END + BYTES as u64;
+    let volume = open(&device);
+    let kept = files.iter().filter(|file| volume.attributes(**file).unwrap().size == end).count();
+    assert_eq!(kept, accepted);
 }
