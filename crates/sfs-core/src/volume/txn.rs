@@ -86,24 +86,28 @@ impl<'a> Txn<'a> {
 
     /// Whether block `first` of `ino`, or one after it, is mapped.
     pub(crate) fn is_mapped_from(&self, ino: u64, first: u32) -> Result<bool, Fault> {
-        let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
         let end = Key::new(ino, ItemKind::Mapping, u64::MAX);
-        let last = self.tree.last_before(&end)?.filter(|(key, _)| *key >= least);
-        let Some((key, value)) = last else { return Ok(false) };
+        let last = self.last_run(ino, first, &end)?;
+        Ok(last.is_some_and(|(_, base, run)| run.iter(base).any(|(block, _)| block >= first)))
+    }
+
+    /// The last run of `ino` before `end` that may map block `first` or one after it, and its first block.
+    fn last_run(
+        &self,
+        ino: u64,
+        first: u32,
+        end: &Key,
+    ) -> Result<Option<(Key, u32, MappingRun)>, Fault> {
+        let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
+        let last = self.tree.last_before(end)?.filter(|(key, _)| *key >= least);
+        let Some((key, value)) = last else { return Ok(None) };
         let run = MappingRun::decode(value, &key)?;
-        let base = run_base(&key)?;
-        Ok(run.iter(base).any(|(block, _)| block >= first))
+        Ok(Some((key, run_base(&key)?, run)))
     }
 
     /// Unmaps what the last run of `ino` before `end` has from block `first` on; gives its offset.
     fn unmap_last_run(&mut self, ino: u64, first: u32, end: &Key) -> Result<Option<u64>, Fault> {
-        let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
-        let Some((key, value)) = self.tree.last_before(end)? else { return Ok(None) };
-        if key < least {
-            return Ok(None);
-        }
-        let mut run = MappingRun::decode(value, &key)?;
-        let base = run_base(&key)?;
+        let Some((key, base, mut run)) = self.last_run(ino, first, end)? else { return Ok(None) };
         let gone: Vec<(u32, Mapping)> =
             run.iter(base).filter(|(block, _)| *block >= first).collect();
         let Some(((low, _), (high, _))) = gone.first().copied().zip(gone.last().copied()) else {
