@@ -21,7 +21,7 @@ impl Volume {
         if offset >= inode.size {
             return Err(Error::OutOfRange);
         }
-        let whole = inode.kind() != FileKind::Regular || inode.flags.contains(InodeFlags::INLINE);
+        let whole = inode.kind() != FileKind::Regular;
         let first = offset / BLOCK_SIZE as u64;
         let end = inode.size.div_ceil(BLOCK_SIZE as u64);
         let found = match what {
@@ -41,7 +41,7 @@ impl Volume {
     fn next_hole(&self, handle: &Handle, mut block: u64, end: u64) -> Result<u64> {
         while block < end {
             let last = (block | u64::from(RUN_BLOCKS - 1)).min(end - 1);
-            // Dirty ones first: what is written out meanwhile is mapped.
+            // Dirty ones first: what is written out meanwhile is mapped, or in the tree item.
             let blocks = block as u32..=last as u32;
             let dirty: Vec<u32> = handle.data().dirty.range(blocks.clone()).map(|d| *d.0).collect();
             let key = run_key(handle.ino, block as u32);
@@ -51,7 +51,6 @@ impl Volume {
                 Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
             let is_data = |block: u32| {
-                // A commit may have put all of it there meanwhile.
                 is_inline
                     || run.as_ref().is_some_and(|run| run.get(block).is_some())
                     || dirty.binary_search(&block).is_ok()
