@@ -29,9 +29,18 @@ pub(super) struct Admitted<'a> {
     blocks: u64,
 }
 
+impl<'a> Admitted<'a> {
+    /// After what others have been admitted to, which comes with it.
+    fn to(volume: &'a Volume, blocks: u64) -> (Self, u64) {
+        // Who no longer finds a block here finds it dirty.
+        let others = volume.admitted.fetch_add(blocks, Ordering::AcqRel);
+        (Self { volume, blocks }, others)
+    }
+}
+
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
-        self.volume.admitted.fetch_sub(self.blocks, Ordering::SeqCst);
+        self.volume.admitted.fetch_sub(self.blocks, Ordering::Release);
     }
 }
 
@@ -52,11 +61,10 @@ impl Volume {
     /// room as long as what is returned lives: between here and the buffer a writer may have to wait.
     pub(super) fn admit(&self, blocks: u64) -> Result<Admitted<'_>> {
         self.writable()?;
-        let others = self.admitted.fetch_add(blocks, Ordering::SeqCst);
-        let admitted = Admitted { volume: self, blocks };
+        let (admitted, others) = Admitted::to(self, blocks);
         let enough = || {
             let meta = self.meta.read();
-            let waiting = self.dirty_blocks.load(Ordering::SeqCst) as u64 + others;
+            let waiting = self.dirty_blocks.load(Ordering::Relaxed) as u64 + others;
             self.engine.admits(&self.superblock.layout, &meta, waiting, blocks)
         };
         if enough() {
@@ -92,7 +100,7 @@ impl Volume {
         let inode = self.attributes(handle.ino)?;
         let is_inline = inode.flags.contains(InodeFlags::INLINE);
         if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
-            return Ok(Admitted { volume: self, blocks: 0 });
+            return Ok(Admitted::to(self, 0).0);
         }
         let mut new_blocks = u64::from(is_inline && first > 0);
         for block in first..=last {
@@ -104,7 +112,7 @@ impl Volume {
             }
         }
         match new_blocks {
-            0 => Ok(Admitted { volume: self, blocks: 0 }),
+            0 => Ok(Admitted::to(self, 0).0),
             _ => self.admit(new_blocks),
         }
     }
