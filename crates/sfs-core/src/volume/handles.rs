@@ -76,8 +76,8 @@ impl FileData {
         most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
     }
 
-    /// Whether nothing of this has to be remembered, not even that something was lost, when `next_sequence` is what the next chunk
-    /// will have. Data that comes after the chunk that said it is too late to go with it.
+    /// Whether nothing of this has to be remembered, not even that something was lost, when
+    /// `next_sequence` is what the next chunk will have. Data that comes after the chunk that said it is too late to go with it.
     fn is_forgettable(&self, next_sequence: u64) -> bool {
         let is_said = self.ordered.is_none_or(|sequence| sequence < next_sequence);
         self.dirty.is_empty() && self.pending.is_none() && is_said && self.lost.is_told()
