@@ -247,7 +247,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     mounted.end();
     background.stop();
     *is_over.lock() = true;
-    let lost = overflow.bytes(|ino| volume.attributes(ino).is_ok_and(|inode| inode.links > 0));
+    let lost = overflow.bytes_of(&volume);
     let closed = volume.close().map_err(|error| {
         let failure = match volume.is_closed() {
             true => format!(

@@ -43,7 +43,7 @@ impl Shell {
             } else {
                 self.volume.forget(ino, count);
             }
-            self.forget_overflow(ino);
+            self.overflow.forget(&self.volume, ino);
         }
         self.alarm.note_idle();
         Answer::Done

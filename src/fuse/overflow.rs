@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use sfs_core::Volume;
 use sfs_device::BLOCK_SIZE;
 
 /// What does not fit beyond it is not counted: 4 GiB.
@@ -65,11 +66,23 @@ impl Overflow {
         self.retain(ino, |block| block < size.div_ceil(BLOCK_SIZE as u64));
     }
 
-    /// Bytes that did not fit, of the files that are still there.
-    pub(crate) fn bytes(&self, is_there: impl Fn(u64) -> bool) -> u64 {
+    /// The kernel has forgotten file `ino` of `volume`: nobody misses what did not fit of one that is
+    /// deleted.
+    pub(super) fn forget(&self, volume: &Volume, ino: u64) {
+        if self.is_any() && !has_name(volume, ino) {
+            self.cut(ino, 0);
+        }
+    }
+
+    /// Bytes that did not fit, of the files of `volume` that still have a name.
+    pub(crate) fn bytes_of(&self, volume: &Volume) -> u64 {
+        self.bytes(|ino| has_name(volume, ino))
+    }
+
+    fn bytes(&self, counts: impl Fn(u64) -> bool) -> u64 {
         let files = self.files.lock();
-        let there = files.blocks.iter().filter(|(ino, _)| is_there(**ino));
-        there.map(|(_, blocks)| blocks.len() as u64 * BLOCK_SIZE as u64).sum()
+        let counted = files.blocks.iter().filter(|(ino, _)| counts(**ino));
+        counted.map(|(_, blocks)| blocks.len() as u64 * BLOCK_SIZE as u64).sum()
     }
 
     fn retain(&self, ino: u64, keeps: impl Fn(u64) -> bool) {
@@ -87,6 +100,10 @@ impl Overflow {
         }
         self.any.store(!files.blocks.is_empty(), Ordering::Relaxed);
     }
+}
+
+fn has_name(volume: &Volume, ino: u64) -> bool {
+    volume.attributes(ino).is_ok_and(|inode| inode.links > 0)
 }
 
 /// The blocks that `bytes` touch.
@@ -118,7 +135,7 @@ mod tests {
         overflow.cut(8, 0);
         overflow.cut(7, 0);
         assert_eq!(all(), 0);
-        assert!(!overflow.any.load(Ordering::Relaxed));
+        assert!(!overflow.is_any());
     }
 
     #[test]

@@ -70,17 +70,6 @@ impl Shell {
         }
     }
 
-    /// The kernel has forgotten `ino`: nobody misses what did not fit of a file that is deleted.
-    pub(super) fn forget_overflow(&self, ino: u64) {
-        if self.overflow.is_any() && !self.has_name(ino) {
-            self.overflow.cut(ino, 0);
-        }
-    }
-
-    fn has_name(&self, ino: u64) -> bool {
-        self.volume.attributes(ino).is_ok_and(|inode| inode.links > 0)
-    }
-
     /// What the kernel is told of an operation on `ino` that has failed.
     pub(super) fn errno(&self, ino: u64, error: &Error) -> Errno {
         if errno::is_failure(error) {
@@ -150,6 +139,7 @@ mod tests {
         assert_eq!(at(20, -1, 999_999_999) >> 32, 0);
         assert_eq!(at(ROOT_INO, 1_700_000_000, 5), 0, "as the kernel has it");
     }
+
     #[test]
     fn what_is_deleted_does_not_count_as_lost() {
         let device = Arc::new(RamDevice::new(1 << 14));
