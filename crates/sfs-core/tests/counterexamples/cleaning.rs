@@ -7,7 +7,7 @@ use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, Options, Work};
 use sfs_device::{Event, FaultyDevice, Keep, RamDevice, RecordingDevice};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, format, open, write};
+use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
 
 /// A summary that cannot be read hides what lives behind it: cleaning the segment gains nothing.
 #[test]
@@ -49,11 +49,7 @@ fn written_when_full(changes: bool) -> u64 {
     format(&device, 32);
     let volume = open(&device);
     let file = create(&volume, "f");
-    let mut count = 0;
-    while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
-        count += 16;
-        volume.sync_all().unwrap();
-    }
+    let count = fill(&volume, file, 16, 16);
     let later = |secs: i64| Timestamp { secs: NOW.secs + 60 + secs, nanos: 0 };
     for secs in 0..60 {
         while volume.work(later(secs)).unwrap() == Work::More {}

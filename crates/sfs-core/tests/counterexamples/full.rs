@@ -8,7 +8,7 @@ use sfs_core::policy::PLACEMENTS;
 use sfs_core::request::{Options, Work};
 use sfs_device::{FaultyDevice, RamDevice};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, format, ram, write};
+use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, ram, write};
 
 /// Options that `random` gives.
 fn any_options(random: &mut Random) -> Options {
@@ -123,11 +123,7 @@ fn every_policy_comes_to_rest() {
             let options = Options { placement: placement.to_string(), ..Options::default() };
             let volume = Volume::open(ram(segments), options, NOW).unwrap();
             let file = create(&volume, "f");
-            let mut count = 0;
-            while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {
-                count += 16;
-                volume.sync_all().unwrap();
-            }
+            let count = fill(&volume, file, 16, 16);
             let mut random = Random(segments);
             for round in 0..count {
                 write(&volume, file, random.below(count), &[2; 4096]).unwrap();
@@ -182,14 +178,7 @@ fn a_segment_that_was_freed_is_sound_again() {
     let options = Options { placement: "none".into(), yield_cleaning: false, ..Options::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let file = create(&volume, "f");
-    let fill = |file: u64| {
-        let mut count = 0;
-        while write(&volume, file, count, &[1; 4 * 4096]).is_ok() {
-            count += 4;
-            volume.sync_all().unwrap();
-        }
-        count
-    };
+    let fill = |file: u64| fill(&volume, file, 4, 4);
     let count = fill(file);
     let mut random = Random(3);
     // Data blocks of most segments read wrong for a while.

@@ -10,7 +10,8 @@ use sfs_core::request::{Options, Seek, Work, WriteMode};
 use sfs_device::{GatedDevice, Operation, RamDevice};
 
 use crate::rig::{
-    NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
+    NOW, Random, beside_syncs, blocks_for, caller, create, fill, format, open, ram, read, set_size,
+    write,
 };
 
 /// A write between the planning of a commit and its taking effect was thrown away.
@@ -20,27 +21,14 @@ fn a_write_during_a_commit_is_not_lost() {
     format(&device, 256);
     let volume = open(&device);
     let files: Vec<u64> = (0..40).map(|i| create(&volume, &format!("f{i}"))).collect();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                volume.sync_all().expect("it syncs");
-                std::thread::yield_now();
-            }
-        });
-        let mut last = Vec::new();
-        'rounds: for round in 1..100u32 {
+    beside_syncs(&volume, || {
+        for round in 1..100u32 {
             for file in &files {
                 let bytes = round.to_le_bytes().repeat(65_536);
                 write(&volume, *file, 0, &bytes).expect("it is written");
-                if read(&volume, *file, 0, bytes.len()) != bytes {
-                    last.push((round, *file));
-                    break 'rounds;
-                }
+                assert!(read(&volume, *file, 0, bytes.len()) == bytes, "round {round}, {file}");
             }
         }
-        done.store(true, Ordering::Relaxed);
-        assert!(last.is_empty(), "round and file of a write that was lost: {last:?}");
     });
     drop(volume.sync_all());
     drop(volume);
@@ -56,14 +44,7 @@ fn an_append_during_a_commit_of_a_small_file_is_not_lost() {
     let device = Arc::new(RamDevice::new(64 << 8));
     format(&device, 256);
     let volume = open(&device);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                volume.sync_all().expect("it syncs");
-                std::thread::yield_now();
-            }
-        });
+    beside_syncs(&volume, || {
         for round in 0..2000u32 {
             let file = create(&volume, &format!("f{round}"));
             volume.write(file, 0, &[1; 100], WriteMode::default(), &caller()).unwrap();
@@ -73,12 +54,8 @@ fn an_append_during_a_commit_of_a_small_file_is_not_lost() {
             volume.unlink(ROOT_INO, format!("f{round}").as_bytes(), &caller()).unwrap();
             volume.forget(file, 1);
             while volume.work(NOW).expect("it works") == Work::More {}
-            if !sound {
-                done.store(true, Ordering::Relaxed);
-                panic!("round {round}: {} bytes", found.len());
-            }
+            assert!(sound, "round {round}: {} bytes", found.len());
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
@@ -125,32 +102,20 @@ fn two_writers_of_a_small_file_do_not_undo_each_other() {
     let volume = open(&device);
     let file = create(&volume, "f");
     volume.write(file, 0, &[0; 100], WriteMode::default(), &caller()).unwrap();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                volume.sync_all().expect("it syncs");
+    let writes = |writer: u64| {
+        for round in 0..20_000u32 {
+            let at = 10 + writer * 50;
+            let bytes = round.to_le_bytes();
+            volume.write(file, at, &bytes, WriteMode::default(), &caller()).unwrap();
+            assert_eq!(read(&volume, file, at, 4), bytes, "writer {writer}, round {round}");
+        }
+    };
+    beside_syncs(&volume, || {
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                scope.spawn(move || writes(writer));
             }
         });
-        let writers: Vec<_> = (0..2u64)
-            .map(|writer| {
-                let volume = &volume;
-                scope.spawn(move || {
-                    for round in 0..20_000u32 {
-                        let at = 10 + writer * 50;
-                        let bytes = round.to_le_bytes();
-                        volume.write(file, at, &bytes, WriteMode::default(), &caller()).unwrap();
-                        if read(volume, file, at, 4) != bytes {
-                            return Some((writer, round));
-                        }
-                    }
-                    None
-                })
-            })
-            .collect();
-        let lost: Vec<_> = writers.into_iter().filter_map(|w| w.join().unwrap()).collect();
-        done.store(true, Ordering::Relaxed);
-        assert!(lost.is_empty(), "writer and round of what was lost: {lost:?}");
     });
 }
 
@@ -161,61 +126,34 @@ fn a_file_that_gets_its_first_name_during_a_commit_keeps_its_data() {
     let device = Arc::new(RamDevice::new(256 << 8));
     format(&device, 256);
     let volume = open(&device);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                volume.sync_all().expect("it syncs");
-            }
-        });
-        let is_whole = |no: &u32| {
+    beside_syncs(&volume, || {
+        for no in 0..5000 {
             let name = format!("f{no}");
             let file = volume.make_unnamed(ROOT_INO, 0o600, &caller()).expect("it is made").ino;
             write(&volume, file, 0, &[7; 8192]).expect("it is written");
             volume.link(file, ROOT_INO, name.as_bytes(), &caller()).expect("it gets a name");
-            let is_whole = read(&volume, file, 0, 8192) == [7; 8192];
+            assert_eq!(read(&volume, file, 0, 8192), [7; 8192], "file {no}");
             volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
             volume.forget(file, 2);
-            is_whole
-        };
-        let lost = (0..5000).find(|no| !is_whole(no));
-        done.store(true, Ordering::Relaxed);
-        assert_eq!(lost, None, "the first file that lost its data");
+        }
     });
 }
 
 /// A commit put a file into its tree item between two looks of a seek, to which all of it was a hole.
 #[test]
 fn a_small_file_has_data_during_a_commit() {
-    let device = ram(256);
-    let volume = open(&device);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                volume.sync_all().expect("it syncs");
-            }
-        });
-        let file = create(&volume, "f");
-        let mut wrong = None;
-        for no in 0..100_000u32 {
-            set_size(&volume, file, 0).unwrap();
-            volume.write(file, 0, &[7; 100], WriteMode::default(), &caller()).unwrap();
-            let data = volume.seek(file, 0, Seek::Data);
-            if !matches!(data, Ok(0)) {
-                wrong = Some((no, "data", format!("{data:?}")));
-                break;
-            }
-            set_size(&volume, file, 0).unwrap();
-            volume.write(file, 0, &[7; 100], WriteMode::default(), &caller()).unwrap();
-            let hole = volume.seek(file, 0, Seek::Hole);
-            if !matches!(hole, Ok(100)) {
-                wrong = Some((no, "hole", format!("{hole:?}")));
-                break;
-            }
+    let volume = open(&ram(256));
+    let file = create(&volume, "f");
+    let look = |what| {
+        set_size(&volume, file, 0).unwrap();
+        volume.write(file, 0, &[7; 100], WriteMode::default(), &caller()).unwrap();
+        volume.seek(file, 0, what)
+    };
+    beside_syncs(&volume, || {
+        for round in 0..100_000 {
+            assert!(matches!(look(Seek::Data), Ok(0)), "round {round}");
+            assert!(matches!(look(Seek::Hole), Ok(100)), "round {round}");
         }
-        done.store(true, Ordering::Relaxed);
-        assert_eq!(wrong, None);
     });
 }
 
@@ -235,16 +173,10 @@ fn appends_are_not_admitted_to_the_same_room() {
         volume.write(*file, 0, &[1; OLD_END as usize], WriteMode::default(), &caller()).unwrap();
     }
     volume.sync_all().unwrap();
-    let fill = create(&volume, "fill");
-    let mut count = 0;
-    while write(&volume, fill, count, &[1; 16 * 4096]).is_ok() {
-        count += 16;
-        if count % 128 == 0 {
-            volume.sync_all().unwrap();
-        }
-    }
+    let rest = create(&volume, "rest");
+    let count = fill(&volume, rest, 16, 128);
     // Room for one of them.
-    set_size(&volume, fill, (count - 116) * 4096).unwrap();
+    set_size(&volume, rest, (count - 116) * 4096).unwrap();
     volume.sync_all().unwrap();
     device.close(Operation::Read);
     let accepted = std::thread::scope(|scope| {

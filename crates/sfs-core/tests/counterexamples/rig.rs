@@ -1,6 +1,7 @@
 //! Small volumes in memory, and what is done to them again and again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{AttributeChanges, Caller, Options, WriteMode};
@@ -47,6 +48,42 @@ pub(crate) fn create(volume: &Volume, name: &str) -> u64 {
 
 pub(crate) fn write(volume: &Volume, ino: u64, block: u64, bytes: &[u8]) -> sfs_core::Result<()> {
     volume.write(ino, block * 4096, bytes, WriteMode::default(), &caller())
+}
+
+/// Writes to the end of an empty file, `step` blocks at a time and with a sync after every `each`, until
+/// there is no room. Gives its blocks.
+pub(crate) fn fill(volume: &Volume, ino: u64, step: u64, each: u64) -> u64 {
+    let bytes = vec![1; step as usize * 4096];
+    let mut count = 0;
+    while write(volume, ino, count, &bytes).is_ok() {
+        count += step;
+        if count.is_multiple_of(each) {
+            volume.sync_all().unwrap();
+        }
+    }
+    count
+}
+
+/// What `work` gives, while another thread syncs all the time.
+pub(crate) fn beside_syncs<T>(volume: &Volume, work: impl FnOnce() -> T) -> T {
+    /// Ends the thread, if `work` panics, too.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                volume.sync_all().expect("it syncs");
+                std::thread::yield_now();
+            }
+        });
+        let _end = End(&is_over);
+        work()
+    })
 }
 
 pub(crate) fn set_size(volume: &Volume, ino: u64, size: u64) -> sfs_core::Result<()> {

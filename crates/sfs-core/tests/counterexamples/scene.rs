@@ -6,7 +6,7 @@ use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
 use sfs_device::{GatedDevice, RamDevice};
 
-use crate::rig::{Random, blocks_for, caller, create, format, open, write};
+use crate::rig::{Random, blocks_for, caller, create, fill, format, open, write};
 
 /// Many small files, one that can be emptied, and one that fills the rest and has been overwritten
 /// until few segments are Clean. A file "doomed" can be deleted.
@@ -33,13 +33,7 @@ pub(crate) fn scene(segments: u64, files: usize, doomed: u64, clean: u32) -> Sce
     let emptied = create(&volume, "emptied");
     write(&volume, emptied, 0, &[1; 3 * 4096]).unwrap();
     let large = create(&volume, "large");
-    let mut count = 0;
-    while write(&volume, large, count, &[1; 4 * 4096]).is_ok() {
-        count += 4;
-        if count % 64 == 0 {
-            volume.sync_all().unwrap();
-        }
-    }
+    let count = fill(&volume, large, 4, 64);
     volume.close().unwrap();
     drop(volume);
     let volume = open(&device);

@@ -7,7 +7,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{AttributeChanges, Options, Work, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{NOW, Random, caller, create, format, open, ram, read, set_size, write};
+use crate::rig::{NOW, Random, caller, create, fill, format, open, ram, read, set_size, write};
 
 /// Everything on a full volume is overwritten in memory before a sync: it does not fit at once.
 #[test]
@@ -16,13 +16,7 @@ fn overwriting_all_of_a_full_tiny_volume_can_be_synced() {
         let device = ram(segments);
         let volume = open(&device);
         let file = create(&volume, "f");
-        let mut count = 0;
-        while write(&volume, file, count, &[1; 4096]).is_ok() {
-            count += 1;
-            if count % 20 == 0 {
-                volume.sync_all().unwrap();
-            }
-        }
+        let count = fill(&volume, file, 1, 20);
         volume.sync_all().unwrap();
         for round in 2..6u8 {
             for block in 0..count {
