@@ -15,6 +15,7 @@ mod checkpoint;
 mod cleaner;
 mod commit;
 mod directory;
+mod dirty;
 mod engine;
 mod handles;
 mod losses;

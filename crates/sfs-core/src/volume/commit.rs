@@ -186,9 +186,7 @@ impl Volume {
         if file.inline.is_some() {
             data.dirty.clear();
         }
-        for planned in &file.blocks {
-            data.dirty.remove(&planned.block);
-        }
+        data.dirty.remove(file.blocks.iter().map(|planned| planned.block));
         self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
         if data.dirty.is_empty() {
             data.pending = None;

@@ -6,7 +6,6 @@
 //! none: the kernel refers to all that it has ever listed.
 //! Never: touches the tree or the device.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -14,17 +13,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustc_hash::FxHashMap;
 use sfs_device::BLOCK_SIZE;
 
+use super::dirty::DirtyBlocks;
 use super::losses::Losses;
-use crate::buffer::BlockRef;
 use crate::format::{Inode, Timestamp};
-
-/// A block that is not on the device yet.
-#[derive(Clone, Debug)]
-pub(crate) struct DirtyBlock {
-    pub(crate) memory: BlockRef,
-    /// CRC-32C of the memory.
-    pub(crate) checksum: u32,
-}
 
 /// Attributes that must not reach the tree before the data they speak of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +40,7 @@ impl Pending {
 /// The data of a file in memory.
 #[derive(Debug, Default)]
 pub(crate) struct FileData {
-    pub(crate) dirty: BTreeMap<u32, DirtyBlock>,
+    pub(crate) dirty: DirtyBlocks,
     pub(crate) pending: Option<Pending>,
     /// The namespace already says something that only makes sense with the data of this file, what
     /// there is of it and what will be: it goes with the next delta (durability contract, sentence

@@ -100,7 +100,7 @@ impl Volume {
                 wanted.extend(range);
             } else {
                 for block in range {
-                    match data.dirty.get(&block) {
+                    match data.dirty.get(block) {
                         Some(dirty) => {
                             blocks[(block - first) as usize].clone_from(dirty.memory.block());
                         }

@@ -105,7 +105,7 @@ impl Volume {
         let mut new_blocks = u64::from(is_inline && first > 0);
         for block in first..=last {
             let block = block as u32;
-            if !handle.data().dirty.contains_key(&block) {
+            if !handle.data().dirty.contains(block) {
                 let mapped =
                     self.consult(|txn| crate::meta::mapping(txn.tree(), handle.ino, block))?;
                 new_blocks += u64::from(mapped.is_none());

@@ -92,7 +92,7 @@ impl Volume {
         let mut data = handle.data();
         let before = data.dirty.len();
         if keep < FILE_BLOCKS_MAX {
-            data.dirty.split_off(&(keep as u32));
+            data.dirty.truncate(keep as u32);
         }
         self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
         if let Some(pending) = &mut data.pending {

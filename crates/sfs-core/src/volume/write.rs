@@ -12,7 +12,8 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::handles::{DirtyBlock, FileData, Handle, Pending};
+use super::dirty::DirtyBlock;
+use super::handles::{FileData, Handle, Pending};
 use crate::buffer::Buffer;
 use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Key, Mapping, Timestamp};
 use crate::meta::Meta;
@@ -180,7 +181,7 @@ impl Volume {
     }
 
     fn state_of(&self, handle: &Handle, block: u32) -> Result<State> {
-        if let Some(dirty) = handle.data().dirty.get(&block) {
+        if let Some(dirty) = handle.data().dirty.get(block) {
             return Ok(State::Dirty(dirty.checksum));
         }
         self.consult(|txn| match crate::meta::mapping(txn.tree(), handle.ino, block)? {
@@ -270,7 +271,7 @@ impl Volume {
     }
 
     fn insert_dirty(&self, data: &mut FileData, block: u32, dirty: DirtyBlock) {
-        if data.dirty.insert(block, dirty).is_none() {
+        if data.dirty.insert(block, dirty) {
             self.dirty_blocks.fetch_add(1, Ordering::Relaxed);
         }
     }

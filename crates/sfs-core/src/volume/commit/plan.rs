@@ -23,7 +23,8 @@ use crate::mutant::{Mutant, mutated};
 use crate::policy::{Candidate, GROUPS_MAX};
 use crate::request::Remainder;
 use crate::volume::Volume;
-use crate::volume::handles::{DirtyBlock, FileData, Handle, Pending};
+use crate::volume::dirty::DirtyBlock;
+use crate::volume::handles::{FileData, Handle, Pending};
 
 /// A dirty block that was chosen.
 pub(in crate::volume) struct Chosen {
@@ -111,7 +112,7 @@ impl FilePlan<'_> {
         self.lengthens = inode.size > self.inode.size;
         let new_blocks = self.blocks.iter().filter(|planned| planned.old.is_none()).count() as u64;
         inode.blocks = self.inode.blocks.saturating_add(new_blocks);
-        if self.inode.flags.contains(InodeFlags::INLINE) && self.data.dirty.contains_key(&0) {
+        if self.inode.flags.contains(InodeFlags::INLINE) && self.data.dirty.contains(0) {
             self.outgrown = self.blocks.first().is_some_and(|planned| planned.block == 0);
             inode.flags.set(InodeFlags::INLINE, !self.outgrown);
         }
@@ -123,7 +124,7 @@ impl FilePlan<'_> {
     fn first_left(&self) -> Option<u32> {
         let end = u32::try_from(self.inode.size / BLOCK_SIZE as u64).unwrap_or(u32::MAX);
         let planned = |block: u32| self.blocks.binary_search_by_key(&block, |p| p.block).is_ok();
-        self.data.dirty.range(end..).map(|(block, _)| *block).find(|block| !planned(*block))
+        self.data.dirty.from(end).map(|(block, _)| block).find(|block| !planned(*block))
     }
 }
 
@@ -143,7 +144,7 @@ impl Volume {
             let mut dirty = file.data.dirty.iter();
             for planned in &file.blocks {
                 let (_, dirty) =
-                    dirty.find(|(block, _)| **block == planned.block).expect("its data is locked");
+                    dirty.find(|(block, _)| *block == planned.block).expect("its data is locked");
                 let now = meta.usage.clock.after(chosen.len() as u64);
                 let before = planned.old.map(|old| old.history);
                 let history = meta.placement.history(before, now);
@@ -314,13 +315,12 @@ fn plan_file<'a>(
     let mut shown = inode;
     data.pending.unwrap_or(Pending { size: inode.size, times: None }).overlay(&mut shown);
 
-    let only_first = data.dirty.len() == 1 && data.dirty.contains_key(&0);
     let fits = shown.size <= INLINE_LEN_MAX as u64 && shown.size > 0 && inode.blocks == 0;
-    let (blocks, inline) = if only_first && fits {
-        let content = data.dirty[&0].memory.block().0[..shown.size as usize].to_vec();
-        (Vec::new(), Some(content))
-    } else {
-        (plan_blocks(meta, ino, &inode, data.dirty.iter().take(limit))?, None)
+    let only = data.dirty.get(0).filter(|_| fits && data.dirty.len() == 1);
+    let inline = only.map(|first| first.memory.block().0[..shown.size as usize].to_vec());
+    let blocks = match inline {
+        Some(_) => Vec::new(),
+        None => plan_blocks(meta, ino, &inode, data.dirty.iter().take(limit))?,
     };
     Ok(Some(FilePlan {
         ino,
@@ -341,7 +341,7 @@ fn plan_blocks<'a>(
     meta: &Meta,
     ino: u64,
     inode: &Inode,
-    blocks: impl Iterator<Item = (&'a u32, &'a DirtyBlock)>,
+    blocks: impl Iterator<Item = (u32, &'a DirtyBlock)>,
 ) -> std::result::Result<Vec<PlannedBlock>, Fault> {
     let now = meta.usage.clock.now();
     let mut run: Option<(Key, MappingRun)> = None;
@@ -350,7 +350,7 @@ fn plan_blocks<'a>(
     // goes where its last block belongs.
     let end = inode.size / BLOCK_SIZE as u64;
     let (mut appended, mut last) = (0, None);
-    for (&block, dirty) in blocks {
+    for (block, dirty) in blocks {
         let key = run_key(ino, block);
         if run.as_ref().is_none_or(|(at, _)| *at != key) {
             run = Some((key, meta.run(&key)?));
