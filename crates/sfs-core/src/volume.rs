@@ -44,6 +44,7 @@ mod truncate;
 mod txn;
 mod work;
 mod write;
+mod writing;
 mod xattr;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,10 +52,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
 use sfs_device::Device;
 
-use crate::buffer::{BlockRef, Pool};
+use crate::buffer::Pool;
 use crate::counters::AtomicCounters;
 use crate::format::{DataPlacement, Layout, Superblock};
 use crate::log::Log;
@@ -72,6 +72,7 @@ use pacing::Pace;
 pub use rebuild::{Basis, Moved, Rebuild};
 use sync::SyncQueue;
 use work::Clock;
+use writing::Writing;
 
 /// A mounted volume.
 pub struct Volume {
@@ -83,8 +84,8 @@ pub struct Volume {
 
     log: Mutex<Log>,
     meta: RwLock<Meta>,
-    /// Blocks on their way to the device, by address.
-    writing: RwLock<FxHashMap<u64, BlockRef>>,
+    /// Blocks on their way to the device.
+    writing: RwLock<Writing>,
 
     handles: Handles,
     /// Files with dirty blocks or pending attributes.

@@ -1,5 +1,7 @@
 //! Batches: the chunks of one write-out, laid out over the heads.
 
+use std::sync::Arc;
+
 use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -27,6 +29,11 @@ pub(crate) struct Chunk {
 impl Chunk {
     pub(crate) fn stream(&self) -> Stream {
         Stream(self.head)
+    }
+
+    /// The address of what was appended, behind the summary.
+    pub(crate) fn first_append(&self) -> u64 {
+        self.address + self.summary.len() as u64
     }
 
     pub(crate) fn block_count(&self) -> usize {
@@ -187,7 +194,7 @@ impl Batch {
     }
 
     /// Numbers the chunks and seals their summaries.
-    pub(crate) fn finish(self, log: &mut Log, volume: u64, time: u32) -> Vec<Chunk> {
+    pub(crate) fn finish(self, log: &mut Log, volume: u64, time: u32) -> Vec<Arc<Chunk>> {
         assert_eq!(self.filled, self.planned.len());
         let last = self.planned.len().saturating_sub(1);
         let mut chunks = Vec::with_capacity(self.planned.len());
@@ -209,7 +216,7 @@ impl Batch {
             log.next_sequence += 1;
             log.blocks_since_checkpoint += (count + entries.len()) as u64;
             let Planned { head, address, appends, .. } = planned;
-            chunks.push(Chunk { address, head, summary, appends });
+            chunks.push(Arc::new(Chunk { address, head, summary, appends }));
         }
         chunks
     }

@@ -5,6 +5,7 @@
 //! Never: writes more than what changed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sfs_device::{BLOCK_SIZE, Block, Stream};
@@ -29,7 +30,7 @@ const SPLITS: usize = 2;
 /// A consistent state of the tree, about to be written.
 struct Snapshot {
     record: CheckpointRecord,
-    chunks: Vec<Chunk>,
+    chunks: Vec<Arc<Chunk>>,
     /// Segments that this state does not refer to.
     drained: Vec<u32>,
 }
@@ -164,7 +165,7 @@ impl Volume {
         batch.fill(nodes.map(append).collect());
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.expect_reads(&chunks, &Data::default());
+        self.writing.write().expect(&chunks, &Data::default());
         let written = self.counters.snapshot();
         let record = CheckpointRecord {
             number,
@@ -212,17 +213,6 @@ impl Volume {
                 prepared.insert(item);
             }
         }
-    }
-
-    /// Until a block has been written, it is read from memory.
-    pub(super) fn expect_reads(&self, chunks: &[Chunk], data: &Data) {
-        let mut writing = self.writing.write();
-        for chunk in chunks {
-            let first = chunk.address + chunk.summary.len() as u64;
-            let memory = chunk.appends.iter().map(|append| append.memory.clone());
-            writing.extend((first..).zip(memory));
-        }
-        writing.extend(data.blocks().iter().cloned());
     }
 
     /// Writes a checkpoint's record to its slot, durably.

@@ -45,7 +45,7 @@ struct Plan<'a> {
 /// A batch that has taken effect in memory and is to be written.
 #[derive(Default)]
 pub(super) struct Built {
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<Arc<Chunk>>,
     /// What is written beside them.
     pub(super) data: Data,
     pub(super) progress: Progress,
@@ -123,7 +123,7 @@ impl Volume {
 
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.expect_reads(&chunks, &data);
+        self.writing.write().expect(&chunks, &data);
         Ok(Built { chunks, data, progress, released })
     }
 

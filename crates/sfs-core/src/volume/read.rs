@@ -161,7 +161,7 @@ impl Volume {
             let writing = self.writing.read();
             if !writing.is_empty() {
                 for (at, block) in (address..).zip(blocks.iter_mut()) {
-                    if let Some(memory) = writing.get(&at) {
+                    if let Some(memory) = writing.get(at) {
                         block.clone_from(memory.block());
                         found += 1;
                     }

@@ -6,6 +6,7 @@
 //! Never: chooses what a batch holds (see `commit`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
@@ -176,13 +177,7 @@ impl Volume {
             log.unflushed = true;
             let bytes = (len * BLOCK_SIZE) as u64;
             self.counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
-            let mut writing = self.writing.write();
-            for (at, memory) in run {
-                // A later batch that is built already may write the block once more.
-                if writing.get(at).is_some_and(|waiting| waiting.is(memory)) {
-                    writing.remove(at);
-                }
-            }
+            self.writing.write().note_placed(run);
         }
         if data.is_ordered() && !mutated(Mutant::PlacedUnflushed) {
             // No flush of the log: its chunks are still to come.
@@ -192,17 +187,13 @@ impl Volume {
     }
 
     /// Writes chunks in order.
-    pub(super) fn write_chunks(&self, log: &mut Log, chunks: &[Chunk]) -> Result<()> {
+    pub(super) fn write_chunks(&self, log: &mut Log, chunks: &[Arc<Chunk>]) -> Result<()> {
         for chunk in chunks {
             let outcome = self.device.write(chunk.address, &chunk.parts(), chunk.stream());
             outcome.map_err(|error| self.fail(error))?;
             log.unflushed = true;
             self.count_chunk(chunk);
-            let first = chunk.address + chunk.summary.len() as u64;
-            let mut writing = self.writing.write();
-            for at in first..first + chunk.appends.len() as u64 {
-                writing.remove(&at);
-            }
+            self.writing.write().note_chunk(chunk);
         }
         Ok(())
     }
