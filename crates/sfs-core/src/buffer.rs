@@ -2,15 +2,15 @@
 //!
 //! Owns: the memory of blocks that are not on the device yet, and of answers to reads.
 //! Promises: a block that is shared does not change; what is held counts as long as one block of
-//! a buffer is needed; memory that was used is used again instead of asking the system for more.
+//! a buffer is needed; memory that was used is used again instead of asking the system for more, and
+//! goes back to the system when it is not kept.
 //! Never: knows which file a block belongs to, or clears memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use sfs_device::{BLOCK_SIZE, Block};
-use zerocopy::FromZeros;
+use sfs_device::{BLOCK_SIZE, Block, Piece};
 
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger memory is not kept.
 const CLASSES: usize = 9;
@@ -18,8 +18,11 @@ const CLASSES: usize = 9;
 /// Memory that is kept for the next use in any case, in blocks, over all classes: 8 MiB.
 const KEPT_BLOCKS: usize = 2048;
 
+/// Blocks that are asked of the system at least, and then divided: 64 KiB.
+const LEAST_BLOCKS: usize = 16;
+
 /// The pieces of memory of one class.
-type Shelf = Mutex<Vec<Vec<Block>>>;
+type Shelf = Mutex<Vec<Piece>>;
 
 #[derive(Debug, Default)]
 struct Shelves {
@@ -42,9 +45,9 @@ impl Pool {
         Self(Arc::new(Shelves { budget, ..Shelves::default() }))
     }
 
-    /// Keeps no more than it would without a budget.
+    /// Keeps nothing.
     pub(crate) fn rest(&self) {
-        self.keep(KEPT_BLOCKS);
+        self.keep(0);
     }
 
     /// Blocks that are kept for the next use.
@@ -59,35 +62,46 @@ impl Pool {
     }
 
     /// At least `count` blocks of memory with any content.
-    fn take(&self, count: usize) -> Vec<Block> {
+    fn take(&self, count: usize) -> Piece {
         let class = class_of(count);
         self.take_kept(class).unwrap_or_else(|| {
             let count = if class < CLASSES { 1 << class } else { count };
-            Block::new_vec_zeroed(count).expect("memory for blocks")
+            let number = (LEAST_BLOCKS / count).max(1);
+            let mut pieces = Piece::several(number, count).expect("memory for blocks");
+            let first = pieces.next().expect("there is one");
+            pieces.for_each(|piece| self.put(class, piece));
+            first
         })
     }
 
-    fn take_kept(&self, class: usize) -> Option<Vec<Block>> {
-        let memory = self.0.free.get(class)?.lock().pop()?;
-        self.0.kept.fetch_sub(memory.len(), Ordering::Relaxed);
-        Some(memory)
+    fn take_kept(&self, class: usize) -> Option<Piece> {
+        let piece = self.0.free.get(class)?.lock().pop()?;
+        self.0.kept.fetch_sub(piece.len(), Ordering::Relaxed);
+        Some(piece)
     }
 
-    fn give_back(&self, memory: Vec<Block>) {
-        let Some(shelf) = self.0.free.get(class_of(memory.len())) else { return };
-        self.0.kept.fetch_add(memory.len(), Ordering::Relaxed);
-        shelf.lock().push(memory);
-        let free = self.0.budget.saturating_sub(self.held()) / BLOCK_SIZE;
-        self.keep(KEPT_BLOCKS.max(free));
+    fn put(&self, class: usize, piece: Piece) {
+        self.0.kept.fetch_add(piece.len(), Ordering::Relaxed);
+        self.0.free[class].lock().push(piece);
     }
 
-    /// Keeps no more than `most` blocks. What comes back is likely to be asked for next: if there is too
-    /// much, that of which there is most goes.
+    fn give_back(&self, piece: Piece) {
+        let class = class_of(piece.len());
+        if class < CLASSES {
+            self.put(class, piece);
+            let free = self.0.budget.saturating_sub(self.held()) / BLOCK_SIZE;
+            self.keep(KEPT_BLOCKS.max(free));
+        }
+    }
+
+    /// Keeps no more than `most` blocks. The small pieces go first: each may keep the system from
+    /// having others.
     fn keep(&self, most: usize) {
-        while self.0.kept.load(Ordering::Relaxed) > most {
-            let blocks = |class: &usize| self.0.free[*class].lock().len() << class;
-            let fullest = (0..CLASSES).max_by_key(blocks);
-            let Some(_gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
+        let mut class = 0;
+        while self.0.kept.load(Ordering::Relaxed) > most && class < CLASSES {
+            if self.take_kept(class).is_none() {
+                class += 1;
+            }
         }
     }
 }
@@ -100,7 +114,7 @@ fn class_of(count: usize) -> usize {
 /// Blocks of memory for one use. What is in them at first is undefined.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    blocks: Vec<Block>,
+    blocks: Piece,
     count: usize,
     pool: Pool,
 }
@@ -221,8 +235,11 @@ mod tests {
             assert!(kept() <= KEPT_BLOCKS && kept() > KEPT_BLOCKS / 2, "{} after {count}", kept());
             assert!(pool.take_kept(class_of(count)).is_some(), "{count} blocks");
         }
-        let shelves =
-            pool.0.free.iter().map(|shelf| shelf.lock().iter().map(Vec::len).sum::<usize>());
+        let shelves = pool
+            .0
+            .free
+            .iter()
+            .map(|shelf| shelf.lock().iter().map(|piece| piece.len()).sum::<usize>());
         assert_eq!(shelves.sum::<usize>(), kept());
     }
 
@@ -240,7 +257,7 @@ mod tests {
         assert_eq!(kept(), 0, "nothing was asked of the system");
         drop((some, again));
         pool.rest();
-        assert_eq!(kept(), KEPT_BLOCKS);
+        assert_eq!(kept(), 0);
     }
 
     #[test]

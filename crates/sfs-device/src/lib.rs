@@ -1,6 +1,6 @@
 //! Block devices under SFS.
 //!
-//! Owns: the [`Device`] contract, aligned memory ([`Block`]), and the devices behind it.
+//! Owns: the [`Device`] contract, aligned memory ([`Block`], [`Piece`]), and the devices behind it.
 //! Promises: an acknowledged [`Device::flush`] means that every earlier write is durable.
 //! Never: knows what the blocks mean.
 
@@ -11,10 +11,12 @@ mod faulty;
 mod file;
 mod gated;
 mod geometry;
+#[expect(unsafe_code, reason = "memory that the allocator does not know")]
+mod piece;
 mod pointer;
 mod ram;
 mod recording;
-#[expect(unsafe_code, reason = "the one module that calls the system")]
+#[expect(unsafe_code, reason = "calls to the system")]
 mod sys;
 mod transfer;
 
@@ -27,6 +29,7 @@ pub use faulty::FaultyDevice;
 pub use file::{Access, FileDevice, OpenError, OpenErrorKind};
 pub use gated::GatedDevice;
 pub use geometry::DeviceNumber;
+pub use piece::Piece;
 pub use ram::RamDevice;
 pub use recording::{Counts, Event, Extent, Keep, RecordingDevice, image_after};
 

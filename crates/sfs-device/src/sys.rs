@@ -1,6 +1,6 @@
 //! Calls to the system that the standard library does not make.
 //!
-//! Owns: all unsafe code of this crate.
+//! Owns: all unsafe code of this crate, but for memory (`piece`).
 //! Promises: safe functions, whose errors are the system's own.
 //! Never: retries, or decides what an error means.
 
