@@ -36,6 +36,11 @@ impl Chunk {
         self.address + self.summary.len() as u64
     }
 
+    /// The address behind its last block.
+    pub(crate) fn end(&self) -> u64 {
+        self.first_append() + self.appends.len() as u64
+    }
+
     pub(crate) fn block_count(&self) -> usize {
         self.summary.len() + self.appends.len()
     }

@@ -165,7 +165,7 @@ impl Volume {
         batch.fill(nodes.map(append).collect());
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.writing.write().expect(&chunks, &Data::default());
+        self.writing.write().note_built(&chunks, &Data::default());
         let written = self.counters.snapshot();
         let record = CheckpointRecord {
             number,

@@ -123,7 +123,7 @@ impl Volume {
 
         let chunks = batch.finish(log, self.superblock.volume(), meta.usage.clock.now());
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
-        self.writing.write().expect(&chunks, &data);
+        self.writing.write().note_built(&chunks, &data);
         Ok(Built { chunks, data, progress, released })
     }
 

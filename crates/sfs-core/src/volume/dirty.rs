@@ -67,16 +67,16 @@ impl DirtyBlocks {
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &DirtyBlock)> {
-        self.from(0)
+        self.range_from(0)
     }
 
     /// `block` and those after it.
-    pub(crate) fn from(&self, block: u32) -> impl Iterator<Item = (u32, &DirtyBlock)> {
+    pub(crate) fn range_from(&self, block: u32) -> impl Iterator<Item = (u32, &DirtyBlock)> {
         let runs = self.runs.range(block / RUN_BLOCKS..);
         runs.flat_map(|(no, run)| run.iter(no * RUN_BLOCKS)).skip_while(move |(at, _)| *at < block)
     }
 
-    /// Those of `blocks`, which ascend, are not dirty any more.
+    /// None of `blocks` is dirty any more. They may come in any order; in ascending order it is quick.
     pub(crate) fn remove(&mut self, blocks: impl Iterator<Item = u32>) {
         let mut blocks = blocks.peekable();
         while let Some(first) = blocks.next() {
@@ -137,8 +137,8 @@ impl Run {
     /// Says how many there were.
     fn remove(&mut self, gone: u32) -> usize {
         let before = self.blocks.len();
-        let mut bits = bits(self.present);
-        self.blocks.retain(|_| bits.next().is_some_and(|no| gone & bit(no) == 0));
+        let mut present = bits(self.present);
+        self.blocks.retain(|_| present.next().is_some_and(|no| gone & bit(no) == 0));
         self.present &= !gone;
         before - self.blocks.len()
     }
@@ -235,7 +235,7 @@ mod tests {
                 for block in [0, 31, 32, 77, 199, u32::MAX] {
                     let found = dirty.get(block).map(|dirty| dirty.checksum);
                     prop_assert_eq!(found, model.get(&block).copied());
-                    let first = dirty.from(block).next().map(|(at, _)| at);
+                    let first = dirty.range_from(block).next().map(|(at, _)| at);
                     prop_assert_eq!(first, model.range(block..).next().map(|(at, _)| *at));
                 }
             }

@@ -43,10 +43,11 @@ impl Volume {
             let last = (block | u64::from(RUN_BLOCKS - 1)).min(end - 1);
             // Dirty ones first: what is written out meanwhile is mapped, or in the tree item.
             let blocks = block as u32..=last as u32;
-            let data = handle.data();
-            let dirty: Vec<u32> =
-                blocks.clone().filter(|block| data.dirty.contains(*block)).collect();
-            drop(data);
+            let dirty: Vec<u32> = {
+                let data = handle.data();
+                let dirty = data.dirty.range_from(block as u32).map(|(block, _)| block);
+                dirty.take_while(|block| blocks.contains(block)).collect()
+            };
             let key = run_key(handle.ino, block as u32);
             let (is_inline, run) = self.consult(|txn| {
                 let value = txn.tree().get(&key)?;
@@ -68,7 +69,7 @@ impl Volume {
 
     /// The first block of a file at or after `block` that is not a hole.
     fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
-        let dirty = handle.data().dirty.from(block).next().map(|(block, _)| block);
+        let dirty = handle.data().dirty.range_from(block).next().map(|(block, _)| block);
         let mapped = self.consult(|txn| {
             if txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE) {
                 return Ok(Some(block));

@@ -23,7 +23,7 @@ use crate::mutant::{Mutant, mutated};
 use crate::policy::{Candidate, GROUPS_MAX};
 use crate::request::Remainder;
 use crate::volume::Volume;
-use crate::volume::dirty::DirtyBlock;
+use crate::volume::dirty::DirtyBlocks;
 use crate::volume::handles::{FileData, Handle, Pending};
 
 /// A dirty block that was chosen.
@@ -124,7 +124,7 @@ impl FilePlan<'_> {
     fn first_left(&self) -> Option<u32> {
         let end = u32::try_from(self.inode.size / BLOCK_SIZE as u64).unwrap_or(u32::MAX);
         let planned = |block: u32| self.blocks.binary_search_by_key(&block, |p| p.block).is_ok();
-        self.data.dirty.from(end).map(|(block, _)| block).find(|block| !planned(*block))
+        self.data.dirty.range_from(end).map(|(block, _)| block).find(|block| !planned(*block))
     }
 }
 
@@ -320,7 +320,7 @@ fn plan_file<'a>(
     let inline = only.map(|first| first.memory.block().0[..shown.size as usize].to_vec());
     let blocks = match inline {
         Some(_) => Vec::new(),
-        None => plan_blocks(meta, ino, &inode, data.dirty.iter().take(limit))?,
+        None => plan_blocks(meta, ino, &inode, &data.dirty, limit)?,
     };
     Ok(Some(FilePlan {
         ino,
@@ -335,22 +335,23 @@ fn plan_file<'a>(
     }))
 }
 
-/// `blocks` of file `ino`, with what each is mapped to and the group it belongs to. The runs are in
+/// The first `limit` blocks of `dirty`, of file `ino`, with what each is mapped to and the group it belongs to. The runs are in
 /// memory afterwards.
-fn plan_blocks<'a>(
+fn plan_blocks(
     meta: &Meta,
     ino: u64,
     inode: &Inode,
-    blocks: impl Iterator<Item = (u32, &'a DirtyBlock)>,
+    dirty: &DirtyBlocks,
+    limit: usize,
 ) -> std::result::Result<Vec<PlannedBlock>, Fault> {
     let now = meta.usage.clock.now();
     let mut run: Option<(Key, MappingRun)> = None;
-    let mut planned = Vec::with_capacity(blocks.size_hint().0);
+    let mut planned = Vec::with_capacity(dirty.len().min(limit));
     // What is appended cannot be written before the last block that was there: see `finish`. All of it
     // goes where its last block belongs.
     let end = inode.size / BLOCK_SIZE as u64;
     let (mut appended, mut last) = (0, None);
-    for (block, dirty) in blocks {
+    for (block, dirty) in dirty.iter().take(limit) {
         let key = run_key(ino, block);
         if run.as_ref().is_none_or(|(at, _)| *at != key) {
             run = Some((key, meta.run(&key)?));
