@@ -6,6 +6,7 @@
 //! Never: decides anything, or knows how a request came.
 
 mod content;
+mod mappable;
 mod names;
 mod overflow;
 mod shell;
@@ -110,7 +111,8 @@ impl Shell {
             Operation::Open { open_flags, kill_privileges } => {
                 self.open(request, *open_flags, *kill_privileges)
             }
-            Operation::Release(_) | Operation::Releasedir(_) => Ok(Answer::Done),
+            Operation::Release(release) => Ok(self.release(node, release)),
+            Operation::Releasedir(_) => Ok(Answer::Done),
             Operation::Read(read) => self.read(node, read, room),
             Operation::Write(write) => self.write(request, write),
             Operation::Fsync { .. } | Operation::Fsyncdir { .. } => self.sync_file(node),

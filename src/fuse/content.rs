@@ -2,13 +2,13 @@
 //!
 //! Owns: their arguments and answers.
 //! Promises: with `-o sync` a write is durable when it is answered.
-//! Never: keeps state of an open file.
+//! Never: keeps state of an open file, but for how many there are (`mappable`).
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
 use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
-use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Request, Statfs, Write};
+use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Release, Request, Statfs, Write};
 
 use super::shell::{HANDLE, Shell, caller};
 use super::{Bytes, Refusal, Served};
@@ -35,7 +35,18 @@ impl Shell {
             self.overflow.cut(request.node, 0);
             self.names_changed(request.node)?;
         }
-        Ok(Answer::Opened(Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }))
+        Ok(Answer::Opened(self.opened(request.node, open_flags)))
+    }
+
+    /// File `ino` is open from now on.
+    pub(super) fn opened(&self, ino: u64, open_flags: u32) -> Opened {
+        self.mappable.opened(ino, open_flags);
+        Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }
+    }
+
+    pub(super) fn release(&self, ino: u64, release: &Release) -> Answer<Bytes> {
+        self.mappable.released(ino, release.open_flags);
+        Answer::Done
     }
 
     pub(super) fn read(&self, ino: u64, read: &Read, room: &mut [u8]) -> Served {
@@ -132,7 +143,16 @@ impl Shell {
         if i64::try_from(offset).is_err() {
             return Err(Refusal::Errno(libc::ENXIO));
         }
-        Ok(Answer::Offset(self.volume.seek(ino, offset, what)?))
+        if !self.mappable.contains(ino) {
+            return Ok(Answer::Offset(self.volume.seek(ino, offset, what)?));
+        }
+        // Likewise, but of this file only: all of it is data.
+        let size = self.volume.attributes(ino)?.size;
+        match what {
+            _ if offset >= size => Err(Refusal::Errno(libc::ENXIO)),
+            Seek::Data => Ok(Answer::Offset(offset)),
+            Seek::Hole => Ok(Answer::Offset(size)),
+        }
     }
 
     pub(super) fn statfs(&self) -> Statfs {

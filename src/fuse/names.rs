@@ -7,11 +7,9 @@
 use sfs_core::format::FileKind;
 use sfs_core::request::{AttributeChanges, Entry, RenameMode, XattrMode};
 use sfs_core::{Error, Result as CoreResult};
-use sfs_fuse::{
-    Answer, Create, Directory, DirectoryEntry, Errno, Opened, OpenedFlags, Read, Request, Setattr,
-};
+use sfs_fuse::{Answer, Create, Directory, DirectoryEntry, Errno, Read, Request, Setattr};
 
-use super::shell::{HANDLE, Shell, TTL, caller, entry};
+use super::shell::{Shell, TTL, caller, entry};
 use super::{Bytes, Refusal, Served};
 use crate::attributes;
 
@@ -95,14 +93,19 @@ impl Shell {
         let (parent, mode) = (request.node, regular_mode(create));
         let made = self.volume.make_node(parent, create.name, mode, 0, &caller(request))?;
         self.name_made(parent, made.ino)?;
-        Ok(created(&made))
+        Ok(self.created(&made, create))
     }
 
     pub(super) fn make_unnamed(&self, request: &Request<'_>, create: &Create<'_>) -> Served {
         let mode = regular_mode(create);
         let made = self.volume.make_unnamed(request.node, mode, &caller(request))?;
         self.alarm.note();
-        Ok(created(&made))
+        Ok(self.created(&made, create))
+    }
+
+    /// Answers with a file that has just been made, and is open.
+    fn created(&self, made: &Entry, create: &Create<'_>) -> Answer<Bytes> {
+        Answer::Created(entry(made), self.opened(made.ino, create.open_flags))
     }
 
     /// Answers with a file that has just got a name in `parent`.
@@ -236,9 +239,4 @@ fn gives_nothing(asked: &Setattr) -> bool {
 /// The mode of a new regular file.
 fn regular_mode(create: &Create<'_>) -> u32 {
     FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
-}
-
-/// Answers with a file that has just been made, and is open.
-fn created(made: &Entry) -> Answer<Bytes> {
-    Answer::Created(entry(made), Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE })
 }

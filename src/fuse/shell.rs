@@ -14,6 +14,7 @@ use sfs_core::{Error, Result, Volume};
 use sfs_fuse::{Errno, Request};
 
 use super::Overflow;
+use super::mappable::Mappable;
 use crate::background::Alarm;
 use crate::options::{MountOptions, Sync};
 use crate::{attributes, errno};
@@ -33,6 +34,7 @@ pub(crate) struct Shell {
     pub(super) read_only: bool,
     device: String,
     pub(super) overflow: Arc<Overflow>,
+    pub(super) mappable: Mappable,
 }
 
 impl Shell {
@@ -50,6 +52,7 @@ impl Shell {
             read_only: options.volume.read_only,
             device,
             overflow: Arc::default(),
+            mappable: Mappable::default(),
         }
     }
 

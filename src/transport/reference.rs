@@ -20,7 +20,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Session, SessionACL, TimeOrNow, WriteFlags,
 };
-use sfs_fuse::{Create, Extensions, Operation, Read, Request, Setattr, Write};
+use sfs_fuse::{Create, Extensions, Operation, Read, Release, Request, Setattr, Write};
 
 use crate::fuse::{BACKGROUND_MAX, Outcome, Shell, WRITE_MAX};
 
@@ -277,6 +277,25 @@ impl Filesystem for Methods {
             kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         });
         reply::written(self.answer(from, ino, operation), to);
+    }
+
+    fn release(
+        &self,
+        from: &fuser::Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        flags: OpenFlags,
+        lock_owner: Option<LockOwner>,
+        _flush: bool,
+        to: ReplyEmpty,
+    ) {
+        let operation = Operation::Release(Release {
+            handle: handle.0,
+            open_flags: flags.0.cast_unsigned(),
+            lock_owner: lock_owner.map_or(0, |owner| owner.0),
+            unlock_flock: false,
+        });
+        reply::done(self.answer(from, ino, operation), to);
     }
 
     fn flush(

@@ -10,7 +10,7 @@ use rustix::fs::SeekFrom as Sought;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use sfs_device::Block;
 
-use super::harness::{Random, Volume, can_mount};
+use super::harness::{Random, Volume, can_mount, wait_until};
 use super::{SIZE, expect_errno, on_volumes, run};
 
 /// For other places to run on.
@@ -211,6 +211,31 @@ fn holes(dir: &Path) {
     assert_eq!(end, b"\0\0\0far");
     // The snapshot reads it all: short again.
     file.set_len(3 << 20).expect("truncating");
+    drop(file);
+    what_is_mapped_is_no_hole(dir);
+}
+
+/// The kernel did not say what programs had written to a mapping; a copy had zeros there.
+fn what_is_mapped_is_no_hole(dir: &Path) {
+    let path = dir.join("mapped");
+    let file = options().open(&path).expect("a file");
+    file.set_len(1 << 20).expect("room");
+    let (at, len) = (512 << 10, 1 << 20);
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the mapping is new, of a file that nobody else has, and used until it is taken away.
+    let mapped = unsafe {
+        let start =
+            mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("a mapping");
+        start.cast::<u8>().add(at).write(7);
+        start
+    };
+    let data = rustix::fs::seek(&file, Sought::Data(0)).expect("there is data");
+    assert!(data <= at as u64, "{data}");
+    let reader = File::open(&path).expect("it is there");
+    assert!(rustix::fs::seek(&reader, Sought::Hole(data)).expect("there is a hole") > at as u64);
+    expect_errno(rustix::fs::seek(&reader, Sought::Data(len as u64)), libc::ENXIO);
+    // SAFETY: it is ours, and nobody uses it any more.
+    unsafe { munmap(mapped, len).expect("it was there") };
 }
 
 /// The kernel's cache cannot be asked what it holds; without it, holes are found.
@@ -222,9 +247,13 @@ fn mounted_holes_are_found_without_writeback() {
 }
 
 fn holes_are_found(dir: &Path) {
-    let file = write_sparse(dir);
+    drop(write_sparse(dir));
+    // Not for reading, too: it could be mapped.
+    let file = File::options().write(true).open(dir.join("sparse")).expect("it is there");
     let seek = |what| rustix::fs::seek(&file, what);
     let block = BLOCK as u64;
+    // The kernel releases a file after close(2).
+    wait_until("a hole", || seek(Sought::Hole(0)).is_ok_and(|hole| hole == block));
     for _written_back in [false, true] {
         assert_eq!(seek(Sought::Data(0)).expect("data"), 0);
         assert_eq!(seek(Sought::Hole(0)).expect("a hole"), block);
