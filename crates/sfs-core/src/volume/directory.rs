@@ -200,12 +200,9 @@ impl Volume {
             let copied =
                 self.consult(|txn| self.copy_entries(txn, ino, cookie, with_attributes))?;
             let mut names = &copied.names[..];
-            for entry in &copied.entries {
+            for (no, entry) in copied.entries.iter().enumerate() {
                 let name;
                 (name, names) = names.split_at(entry.name_len);
-                if entry.inode.is_some() {
-                    self.handles.refer(entry.ino);
-                }
                 let shown = DirectoryEntry {
                     ino: entry.ino,
                     kind: entry.kind,
@@ -214,9 +211,8 @@ impl Volume {
                     inode: entry.inode,
                 };
                 if !each(&shown) {
-                    if entry.inode.is_some() {
-                        self.forget(entry.ino, 1);
-                    }
+                    let unseen = copied.entries[no..].iter().filter(|entry| entry.inode.is_some());
+                    unseen.for_each(|entry| self.forget(entry.ino, 1));
                     return Ok(());
                 }
                 cookie = entry.cookie;
@@ -227,7 +223,8 @@ impl Volume {
         }
     }
 
-    /// The next entries of `directory` after `cookie`, a bounded number.
+    /// The next entries of `directory` after `cookie`, a bounded number. With attributes a reference
+    /// to each is taken.
     fn copy_entries(
         &self,
         txn: &Txn<'_>,
@@ -246,6 +243,10 @@ impl Volume {
             names.extend_from_slice(name);
             let (name_len, cookie) = (name.len(), key.offset);
             entries.push(CopiedEntry { ino, kind, name_len, cookie, inode });
+        }
+        // Before anybody can delete one of them.
+        if with_attributes {
+            entries.iter().for_each(|entry| self.handles.refer(entry.ino));
         }
         Ok(Copied { entries, names })
     }

@@ -117,9 +117,7 @@ impl Volume {
         make: impl Fn(&mut Txn<'_>) -> std::result::Result<Entry, Fault>,
     ) -> Result<Entry> {
         self.admit(0)?;
-        let entry = self.transact(make)?;
-        self.handles.refer(entry.ino);
-        Ok(entry)
+        self.transact_then(make, |entry| self.handles.refer(entry.ino))
     }
 
     /// A new file in `parent`.
@@ -179,7 +177,7 @@ impl Volume {
         if unnamed.is_some() {
             self.finish_cut(ino, self.attributes(ino)?.size)?;
         }
-        let entry = self.transact(|txn| {
+        let make = |txn: &mut Txn<'_>| {
             directory::check_name(name)?;
             let mut inode = txn.inode(ino)?;
             if inode.kind() == FileKind::Directory {
@@ -203,10 +201,11 @@ impl Volume {
             txn.put_inode(ino, &inode);
             txn.put_inode(parent, &directory);
             Ok(Entry { ino, inode: self.inode_of(txn, ino)? })
-        })?;
-        self.handles.refer(ino);
-        self.handles.set_linkable(ino, false);
-        Ok(entry)
+        };
+        self.transact_then(make, |_| {
+            self.handles.refer(ino);
+            self.handles.set_linkable(ino, false);
+        })
     }
 
     /// Removes a name that is not a directory's.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Options, Seek, Work, WriteMode};
+use sfs_core::request::{DirectoryEntry, Options, Seek, Work, WriteMode};
 use sfs_device::{GatedDevice, Operation, RamDevice};
 
 use crate::rig::{
-    NOW, Random, beside_syncs, blocks_for, caller, create, fill, format, open, ram, read, set_size,
-    write,
+    NOW, Random, beside, beside_syncs, blocks_for, caller, create, fill, format, open, ram, read,
+    set_size, write,
 };
 
 /// A write between the planning of a commit and its taking effect was thrown away.
@@ -194,4 +194,37 @@ fn appends_are_not_admitted_to_the_same_room() {
     let volume = open(&device);
     let kept = files.iter().filter(|file| volume.attributes(**file).unwrap().size == end).count();
     assert_eq!(kept, accepted);
+}
+
+/// The reference was taken after somebody else could delete the file: rarely, but it was gone then.
+#[test]
+fn what_is_made_or_listed_is_there_until_it_is_forgotten() {
+    let volume = open(&ram(160));
+    let is_there = |ino: u64| {
+        let found = volume.attributes(ino);
+        volume.forget(ino, 1);
+        found.is_ok()
+    };
+    let unlink = || drop(volume.unlink(ROOT_INO, b"x", &caller()));
+    beside(unlink, || {
+        for round in 0..50_000 {
+            assert!(is_there(create(&volume, "x")), "made, round {round}");
+            unlink();
+        }
+    });
+    let make = || {
+        volume.forget(create(&volume, "x"), 1);
+        unlink();
+    };
+    beside(make, || {
+        for round in 0..50_000 {
+            let mut listed = Vec::new();
+            let mut each = |entry: &DirectoryEntry<'_>| {
+                listed.extend(entry.inode.map(|_| entry.ino));
+                true
+            };
+            volume.read_directory(ROOT_INO, 2, true, &mut each).expect("it is listed");
+            assert!(listed.into_iter().all(is_there), "listed, round {round}");
+        }
+    });
 }

@@ -66,6 +66,11 @@ pub(crate) fn fill(volume: &Volume, ino: u64, step: u64, each: u64) -> u64 {
 
 /// What `work` gives, while another thread syncs all the time.
 pub(crate) fn beside_syncs<T>(volume: &Volume, work: impl FnOnce() -> T) -> T {
+    beside(|| volume.sync_all().expect("it syncs"), work)
+}
+
+/// What `work` gives, while another thread does `other` all the time.
+pub(crate) fn beside<T>(other: impl Fn() + Sync, work: impl FnOnce() -> T) -> T {
     /// Ends the thread, if `work` panics, too.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
@@ -77,7 +82,7 @@ pub(crate) fn beside_syncs<T>(volume: &Volume, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                volume.sync_all().expect("it syncs");
+                other();
                 std::thread::yield_now();
             }
         });
