@@ -5,8 +5,8 @@
 //! request but its own, and those of who changes its file.
 //! Never: starts a thread, asks for the time, or draws a random number.
 //!
-//! Locks are taken in this order: a file's `io`, `cleaner`, `log`, `meta`, a file's data, then the small ones
-//! (`writing`, `dirty_files`, ...). Only the first three are held across device requests.
+//! Locks are taken in this order: `admission`, a file's `io`, `cleaner`, `log`, `meta`, a file's data, then the
+//! small ones (`writing`, `dirty_files`, ...). Only the first four are held across device requests.
 
 mod access;
 mod attributes;
@@ -95,6 +95,8 @@ pub struct Volume {
     dirty_blocks: AtomicUsize,
     /// Blocks that writers have been admitted to, and that are not dirty yet.
     admitted: AtomicU64,
+    /// They have it together; who is refused for their sake has it alone.
+    admission: RwLock<()>,
     pool: Pool,
     /// Before `log`, in the order of locks.
     cleaner: Mutex<Cleaner>,
@@ -167,6 +169,7 @@ impl Volume {
             ordered_files: Mutex::default(),
             dirty_blocks: AtomicUsize::new(0),
             admitted: AtomicU64::new(0),
+            admission: RwLock::default(),
             pool,
             cleaner: Mutex::default(),
             unfit: Mutex::default(),

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
@@ -27,14 +28,16 @@ const COMMIT_SEGMENTS: usize = 4;
 pub(super) struct Admitted<'a> {
     volume: &'a Volume,
     blocks: u64,
+    /// Who cannot be admitted beside others waits for them.
+    _beside: RwLockReadGuard<'a, ()>,
 }
 
 impl<'a> Admitted<'a> {
-    /// After what others have been admitted to, which comes with it.
-    fn to(volume: &'a Volume, blocks: u64) -> (Self, u64) {
+    /// `beside` others. After what they have been admitted to, which comes with it.
+    fn to(volume: &'a Volume, blocks: u64, beside: RwLockReadGuard<'a, ()>) -> (Self, u64) {
         // Who no longer finds a block here finds it dirty.
         let others = volume.admitted.fetch_add(blocks, Ordering::AcqRel);
-        (Self { volume, blocks }, others)
+        (Self { volume, blocks, _beside: beside }, others)
     }
 }
 
@@ -59,28 +62,40 @@ impl Volume {
 
     /// Whether an operation may add metadata, and `blocks` of data. Nobody else is admitted to the same
     /// room as long as what is returned lives: between here and the buffer a writer may have to wait.
+    /// Not to be called by who has it, or a lock that a writer may wait for.
     pub(super) fn admit(&self, blocks: u64) -> Result<Admitted<'_>> {
         self.writable()?;
-        let (admitted, others) = Admitted::to(self, blocks);
-        let enough = || {
-            let meta = self.meta.read();
-            let waiting = self.dirty_blocks.load(Ordering::Relaxed) as u64 + others;
-            self.engine.admits(&self.superblock.layout, &meta, waiting, blocks)
-        };
-        if enough() {
+        let (admitted, others) = Admitted::to(self, blocks, self.admission.read());
+        if self.has_room_for(blocks, others) {
             return Ok(admitted);
         }
-        // Step by step: who needs a block does not wait until all is deleted that is to be.
+        drop(admitted);
+        let mut may_gain = true;
         loop {
-            match self.reclaim_step() {
-                Ok(true) if !enough() => {}
+            // What others were admitted to is dirty when they have gone, or was more than they needed.
+            let alone = self.admission.write();
+            if self.has_room_for(blocks, 0) {
+                return Ok(Admitted::to(self, blocks, RwLockWriteGuard::downgrade(alone)).0);
+            }
+            drop(alone);
+            if !may_gain {
+                return Err(Error::NoSpace);
+            }
+            // Step by step: who needs a block does not wait until all is deleted that is to be.
+            may_gain = match self.reclaim_step() {
                 Err(error) if self.has_failed() => return Err(error),
                 // Somebody else's file.
-                Err(_) => {}
-                Ok(_) => break,
-            }
+                Err(_) => true,
+                Ok(more) => more,
+            };
         }
-        if enough() { Ok(admitted) } else { Err(Error::NoSpace) }
+    }
+
+    /// Whether there are `blocks` beside what is dirty, and what `others` have been admitted to.
+    fn has_room_for(&self, blocks: u64, others: u64) -> bool {
+        let meta = self.meta.read();
+        let waiting = self.dirty_blocks.load(Ordering::Relaxed) as u64 + others;
+        self.engine.admits(&self.superblock.layout, &meta, waiting, blocks)
     }
 
     /// Whether `offset..end` of a file may be written: overwriting always may.
@@ -100,7 +115,7 @@ impl Volume {
         let inode = self.attributes(handle.ino)?;
         let is_inline = inode.flags.contains(InodeFlags::INLINE);
         if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
-            return Ok(Admitted::to(self, 0).0);
+            return Ok(Admitted::to(self, 0, self.admission.read()).0);
         }
         let mut new_blocks = u64::from(is_inline && first > 0);
         for block in first..=last {
@@ -112,7 +127,7 @@ impl Volume {
             }
         }
         match new_blocks {
-            0 => Ok(Admitted::to(self, 0).0),
+            0 => Ok(Admitted::to(self, 0, self.admission.read()).0),
             _ => self.admit(new_blocks),
         }
     }

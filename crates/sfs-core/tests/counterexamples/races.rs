@@ -228,3 +228,47 @@ fn what_is_made_or_listed_is_there_until_it_is_forgotten() {
         }
     });
 }
+
+/// A file takes the blocks that there are, but for about so many that are `left`.
+fn fill_but(volume: &Volume, left: u64) {
+    let rest = create(volume, "rest");
+    for block in 0..volume.space().free_blocks - left {
+        write(volume, rest, block, &[1; 4096]).expect("there is room");
+        if block % 64 == 0 {
+            volume.sync_all().expect("RAM");
+        }
+    }
+    volume.sync_all().expect("RAM");
+}
+
+/// What a thread that only overwrites was admitted to, and did not need, others were refused for.
+#[test]
+fn overwriting_takes_no_room_from_others() {
+    let volume = open(&ram(160));
+    let over = create(&volume, "over");
+    let overwrite = || write(&volume, over, 0, &[1; 64 * 4096]).expect("it is overwritten");
+    overwrite();
+    fill_but(&volume, 140);
+    overwrite();
+    beside(overwrite, || {
+        for _ in 0..5000 {
+            volume.forget(create(&volume, "new"), 1);
+            volume.unlink(ROOT_INO, b"new", &caller()).expect("it is there");
+        }
+    });
+}
+
+/// Blocks of a writer counted twice for a moment, when they were dirty and still admitted.
+#[test]
+fn appends_that_fit_beside_each_other_are_not_refused() {
+    let volume = open(&ram(160));
+    fill_but(&volume, 150);
+    let files = ["a", "b"].map(|name| create(&volume, name));
+    let append = |file: u64| write(&volume, file, 0, &[1; 30 * 4096]).expect("it fits");
+    files.into_iter().for_each(append);
+    let again = |file: u64| {
+        set_size(&volume, file, 0).expect("it is cut");
+        append(file);
+    };
+    beside(|| again(files[0]), || (0..40_000).for_each(|_| again(files[1])));
+}
