@@ -174,14 +174,17 @@ fn is_late(word: &Result<Reply, Trouble>) -> bool {
 fn explain_wait(mount: &MountLine) {
     let device = mount.source.display();
     output::complain(format_args!(
-        "sfs-umount: waiting until everything is on {device}; it is still being written"
+        "sfs-umount: waiting until everything is on {device}; it is still being written, or mounted in \
+         another namespace"
     ));
 }
 
 fn too_long(mount: &MountLine) -> Failure {
     let device = mount.source.display();
     let seconds = WAIT_MAX.as_secs();
-    Failure::mount(format_args!("{device}: unmounted, but still being written after {seconds} s"))
+    Failure::mount(format_args!(
+        "{device}: unmounted, but still being written after {seconds} s, or mounted in another namespace"
+    ))
 }
 
 /// The daemon holds its device until everything is on it.
