@@ -124,8 +124,8 @@ impl Shell {
             Operation::Setxattr { name, value, flags } => {
                 self.setxattr(request, name, value, *flags)
             }
-            Operation::Getxattr { name, size } => value(self.volume.xattr(node, name)?, *size),
-            Operation::Listxattr { size } => value(self.volume.xattr_names(node)?, *size),
+            Operation::Getxattr { name, size } => self.getxattr(node, name, *size),
+            Operation::Listxattr { size } => self.listxattr(node, *size),
             Operation::Removexattr { name } => self.removexattr(request, name),
             Operation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             Operation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
@@ -174,14 +174,5 @@ enum Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self::Failed(error)
-    }
-}
-
-/// Answers with a value whose length the kernel may only want to know.
-fn value(value: Vec<u8>, size: u32) -> Served {
-    match size {
-        0 => Ok(Answer::Length(value.len() as u32)),
-        size if value.len() > size as usize => Err(Refusal::Errno(libc::ERANGE)),
-        _ => Ok(Answer::Data(Bytes::Value(value))),
     }
 }

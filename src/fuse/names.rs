@@ -158,13 +158,7 @@ impl Shell {
         value: &[u8],
         flags: u32,
     ) -> Served {
-        // The kernel passes every name through: without POSIX_ACL access control lists, too, and obeys none.
-        let rest = NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace));
-        match rest {
-            None => return Err(Refusal::Errno(libc::EOPNOTSUPP)),
-            Some(b"") => return Err(Refusal::Errno(libc::EINVAL)),
-            Some(_) => {}
-        }
+        check_namespace(name)?;
         let mode = match flags.cast_signed() {
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
@@ -174,7 +168,17 @@ impl Shell {
         self.changed(request.node)
     }
 
+    pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> Served {
+        check_namespace(name)?;
+        value(self.volume.xattr(ino, name)?, size)
+    }
+
+    pub(super) fn listxattr(&self, ino: u64, size: u32) -> Served {
+        value(self.volume.xattr_names(ino)?, size)
+    }
+
     pub(super) fn removexattr(&self, request: &Request<'_>, name: &[u8]) -> Served {
+        check_namespace(name)?;
         self.volume.remove_xattr(request.node, name, &caller(request))?;
         self.changed(request.node)
     }
@@ -239,4 +243,23 @@ fn gives_nothing(asked: &Setattr) -> bool {
 /// The mode of a new regular file.
 fn regular_mode(create: &Create<'_>) -> u32 {
     FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
+}
+
+/// Answers with a value whose length the kernel may only want to know.
+fn value(value: Vec<u8>, size: u32) -> Served {
+    match size {
+        0 => Ok(Answer::Length(value.len() as u32)),
+        size if value.len() > size as usize => Err(Refusal::Errno(libc::ERANGE)),
+        _ => Ok(Answer::Data(Bytes::Value(value))),
+    }
+}
+
+/// Whether `name` is one of an attribute that files can have. The kernel passes every name through:
+/// without POSIX_ACL access control lists, too, and obeys none.
+fn check_namespace(name: &[u8]) -> Result<(), Refusal> {
+    match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
+        None => Err(Refusal::Errno(libc::EOPNOTSUPP)),
+        Some(b"") => Err(Refusal::Errno(libc::EINVAL)),
+        Some(_) => Ok(()),
+    }
 }

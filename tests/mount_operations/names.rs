@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, XattrFlags, lremovexattr,
-    lsetxattr, makedev, mknodat, renameat_with, utimensat,
+    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, XattrFlags, lgetxattr,
+    lremovexattr, lsetxattr, makedev, mknodat, renameat_with, utimensat,
 };
 
 use super::snapshot::xattr;
@@ -170,8 +170,11 @@ fn xattrs(dir: &Path) {
     expect_errno(list, libc::EOPNOTSUPP);
     for unknown in ["other.name", "name"] {
         expect_errno(set(unknown, b"", XattrFlags::empty()), libc::EOPNOTSUPP);
+        expect_errno(lgetxattr(&file, unknown, &mut [0; 8][..]), libc::EOPNOTSUPP);
+        expect_errno(lremovexattr(&file, unknown), libc::EOPNOTSUPP);
     }
     expect_errno(set("user.", b"", XattrFlags::empty()), libc::EINVAL);
+    expect_errno(lgetxattr(&file, "user.", &mut [0; 8][..]), libc::EINVAL);
     expect_errno(set("user.small", b"", XattrFlags::CREATE), libc::EEXIST);
     expect_errno(set("user.other", b"", XattrFlags::REPLACE), libc::ENODATA);
     expect_errno(set("user.larger", &[0; 65_537], XattrFlags::empty()), libc::E2BIG);
