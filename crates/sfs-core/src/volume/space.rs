@@ -33,11 +33,17 @@ pub(super) struct Admitted<'a> {
 }
 
 impl<'a> Admitted<'a> {
-    /// `beside` others. After what they have been admitted to, which comes with it.
-    fn to(volume: &'a Volume, blocks: u64, beside: RwLockReadGuard<'a, ()>) -> (Self, u64) {
+    /// With others. After what they have been admitted to, which comes with it.
+    fn beside(volume: &'a Volume, blocks: u64, others: RwLockReadGuard<'a, ()>) -> (Self, u64) {
         // Who no longer finds a block here finds it dirty.
-        let others = volume.admitted.fetch_add(blocks, Ordering::AcqRel);
-        (Self { volume, blocks, _beside: beside }, others)
+        let before = volume.admitted.fetch_add(blocks, Ordering::AcqRel);
+        (Self { volume, blocks, _beside: others }, before)
+    }
+
+    /// While nobody else is. Those who come next find the blocks.
+    fn alone(volume: &'a Volume, blocks: u64, nobody: RwLockWriteGuard<'a, ()>) -> Self {
+        volume.admitted.fetch_add(blocks, Ordering::AcqRel);
+        Self { volume, blocks, _beside: RwLockWriteGuard::downgrade(nobody) }
     }
 }
 
@@ -65,19 +71,11 @@ impl Volume {
     /// Not to be called by who has it, or a lock that a writer may wait for.
     pub(super) fn admit(&self, blocks: u64) -> Result<Admitted<'_>> {
         self.writable()?;
-        let (admitted, others) = Admitted::to(self, blocks, self.admission.read());
-        if self.has_room_for(blocks, others) {
-            return Ok(admitted);
-        }
-        drop(admitted);
         let mut may_gain = true;
         loop {
-            // What others were admitted to is dirty when they have gone, or was more than they needed.
-            let alone = self.admission.write();
-            if self.has_room_for(blocks, 0) {
-                return Ok(Admitted::to(self, blocks, RwLockWriteGuard::downgrade(alone)).0);
+            if let Some(admitted) = self.admit_now(blocks) {
+                return Ok(admitted);
             }
-            drop(alone);
             if !may_gain {
                 return Err(Error::NoSpace);
             }
@@ -89,6 +87,26 @@ impl Volume {
                 Ok(more) => more,
             };
         }
+    }
+
+    /// Room for `blocks`, if there is any beside others or when they have gone: what they were admitted to is
+    /// dirty then, or was more than they needed.
+    fn admit_now(&self, blocks: u64) -> Option<Admitted<'_>> {
+        let others = match self.admit_beside(blocks) {
+            Ok(admitted) => return Some(admitted),
+            Err(others) => others,
+        };
+        if others == 0 || !self.has_room_for(blocks, 0) {
+            return None;
+        }
+        let alone = self.admission.write();
+        self.has_room_for(blocks, 0).then(|| Admitted::alone(self, blocks, alone))
+    }
+
+    /// Room for `blocks`, if there is any without waiting; or else what others have been admitted to.
+    fn admit_beside(&self, blocks: u64) -> std::result::Result<Admitted<'_>, u64> {
+        let (admitted, others) = Admitted::beside(self, blocks, self.admission.read());
+        if self.has_room_for(blocks, others) { Ok(admitted) } else { Err(others) }
     }
 
     /// Whether there are `blocks` beside what is dirty, and what `others` have been admitted to.
@@ -107,15 +125,15 @@ impl Volume {
     ) -> Result<Admitted<'_>> {
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        // One more for what leaves the tree item.
-        if let Ok(admitted) = self.admit(last - first + 2) {
+        // One more for what leaves the tree item. Who overwrites does not wait for so much.
+        if let Ok(admitted) = self.admit_beside(last - first + 2) {
             return Ok(admitted);
         }
         self.writable()?;
         let inode = self.attributes(handle.ino)?;
         let is_inline = inode.flags.contains(InodeFlags::INLINE);
         if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
-            return Ok(Admitted::to(self, 0, self.admission.read()).0);
+            return Ok(Admitted::beside(self, 0, self.admission.read()).0);
         }
         let mut new_blocks = u64::from(is_inline && first > 0);
         for block in first..=last {
@@ -127,7 +145,7 @@ impl Volume {
             }
         }
         match new_blocks {
-            0 => Ok(Admitted::to(self, 0, self.admission.read()).0),
+            0 => Ok(Admitted::beside(self, 0, self.admission.read()).0),
             _ => self.admit(new_blocks),
         }
     }

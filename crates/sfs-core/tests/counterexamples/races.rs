@@ -272,3 +272,46 @@ fn appends_that_fit_beside_each_other_are_not_refused() {
     };
     beside(|| again(files[0]), || (0..40_000).for_each(|_| again(files[1])));
 }
+
+/// Who had waited for others to go was counted after the next ones had been let in.
+#[test]
+fn those_who_wait_for_others_are_not_admitted_to_the_same_room() {
+    let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(160))));
+    format(&device, 32);
+    let volume = open(&device);
+    let over = create(&volume, "over");
+    let overwrite = |at: u64, bytes: &[u8]| {
+        volume.write(over, at, bytes, WriteMode::default(), &caller()).expect("overwriting may");
+    };
+    overwrite(0, &[1; 64 * 4096]);
+    let files = ["a", "b", "c"].map(|name| create(&volume, name));
+    let append = |file: u64| write(&volume, file, 0, &[2; 30 * 4096]).is_ok();
+    let cut = || files.into_iter().for_each(|file| set_size(&volume, file, 0).expect("it is cut"));
+    fill_but(&volume, 118);
+    let again = || {
+        cut();
+        volume.sync_all().expect("RAM");
+        overwrite(4096, &[4; 22 * 4096]);
+    };
+    again();
+    assert_eq!(files.map(append), [true, false, false], "there is room for one");
+    for round in 0..100 {
+        again();
+        device.close(Operation::Read);
+        let admitted = std::thread::scope(|scope| {
+            scope.spawn(|| overwrite(100, &[5; 20 * 4096]));
+            device.wait_until_reached();
+            // The first waits for who overwrites, and the others for the first.
+            let writer = |file: u64| scope.spawn(move || append(file));
+            let first = writer(files[0]);
+            std::thread::sleep(Duration::from_millis(3));
+            let others = [writer(files[1]), writer(files[2])];
+            std::thread::sleep(Duration::from_millis(3));
+            device.open();
+            let [second, third] = others;
+            [first, second, third].map(|writer| writer.join().expect("no panic"))
+        });
+        let count = admitted.iter().filter(|admitted| **admitted).count();
+        assert_eq!(count, 1, "round {round}: {admitted:?}");
+    }
+}
