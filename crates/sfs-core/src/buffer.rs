@@ -94,14 +94,13 @@ impl Pool {
         }
     }
 
-    /// Keeps no more than `most` blocks. The small pieces go first: each may keep the system from
-    /// having others.
+    /// Keeps no more than `most` blocks. What comes back is likely to be asked for next: if there is too
+    /// much, that of which there is most goes.
     fn keep(&self, most: usize) {
-        let mut class = 0;
-        while self.0.kept.load(Ordering::Relaxed) > most && class < CLASSES {
-            if self.take_kept(class).is_none() {
-                class += 1;
-            }
+        while self.0.kept.load(Ordering::Relaxed) > most {
+            let blocks = |class: &usize| self.0.free[*class].lock().len() << class;
+            let fullest = (0..CLASSES).max_by_key(blocks);
+            let Some(_gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
         }
     }
 }
@@ -258,6 +257,15 @@ mod tests {
         drop((some, again));
         pool.rest();
         assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn a_small_piece_is_kept_beside_large_ones() {
+        let pool = Pool::default();
+        drop((0..KEPT_BLOCKS / 256).map(|_| Memory::new(256, &pool)).collect::<Vec<_>>());
+        assert_eq!(pool.kept(), KEPT_BLOCKS);
+        drop(Memory::new(1, &pool));
+        assert!(pool.take_kept(0).is_some(), "the next one need not ask the system");
     }
 
     #[test]
