@@ -68,7 +68,8 @@ impl FileData {
     }
 
     /// Whether nothing of this has to be remembered, not even that something was lost, when
-    /// `next_sequence` is what the next chunk will have. Data that comes after the chunk that said it is too late to go with it.
+    /// `next_sequence` is what the next chunk will have. Data that comes after the chunk that said it is
+    /// too late to go with it.
     fn is_forgettable(&self, next_sequence: u64) -> bool {
         let is_said = self.ordered.is_none_or(|sequence| sequence < next_sequence);
         self.dirty.is_empty() && self.pending.is_none() && is_said && self.lost.is_told()
