@@ -61,17 +61,19 @@ impl Pool {
         self.0.held.load(Ordering::Relaxed)
     }
 
-    /// At least `count` blocks of memory with any content.
+    /// At least `count` blocks of memory with any content: of what is kept, large pieces divided, or new.
     fn take(&self, count: usize) -> Piece {
         let class = class_of(count);
-        self.take_kept(class).unwrap_or_else(|| {
-            let count = if class < CLASSES { 1 << class } else { count };
-            let number = (LEAST_BLOCKS / count).max(1);
-            let mut pieces = Piece::several(number, count).expect("memory for blocks");
-            let first = pieces.next().expect("there is one");
-            pieces.for_each(|piece| self.put(class, piece));
-            first
-        })
+        let new = |count| Piece::new(count).expect("memory for blocks");
+        if class >= CLASSES {
+            return new(count);
+        }
+        let kept = (class..CLASSES).find_map(|class| self.take_kept(class));
+        let piece = kept.unwrap_or_else(|| new(LEAST_BLOCKS.max(1 << class)));
+        let mut pieces = piece.divide(1 << class);
+        let first = pieces.next().expect("there is one");
+        pieces.for_each(|piece| self.put(class, piece));
+        first
     }
 
     fn take_kept(&self, class: usize) -> Option<Piece> {

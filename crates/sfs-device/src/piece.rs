@@ -1,9 +1,9 @@
 //! Memory of blocks, straight from the system.
 //!
-//! Owns: mappings of memory, each divided into pieces. The allocator would put a header before each
-//! block, which takes a page for itself where blocks are asked for one by one.
-//! Promises: a piece shares no byte with another; memory goes back to the system with the last piece of its
-//! mapping.
+//! Owns: mappings of memory. The allocator would put a header before each block, which takes a page for
+//! itself where blocks are asked for one by one.
+//! Promises: a piece shares no byte with another; its memory goes back to the system with it, whatever it
+//! was divided from.
 //! Never: clears what was used.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
@@ -11,43 +11,58 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use crate::{BLOCK_SIZE, Block};
 
 /// Blocks of memory that lie side by side, with one owner. The default is none.
 #[derive(Debug)]
 pub struct Piece {
+    /// Blocks from here on are mapped, and nobody else's.
     start: NonNull<Block>,
     count: usize,
-    /// Keeps the memory there; `None` without a block.
-    _mapping: Option<Arc<Mapping>>,
-}
-
-/// Memory that the system gave.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<Block>,
-    /// In bytes.
-    length: usize,
 }
 
 impl Piece {
-    /// `number` pieces of `count` blocks each, all zero, which the system gives at once, and takes back
-    /// when the last of them is dropped. Fails without memory, and where `number` or `count` is zero.
-    pub fn several(number: usize, count: usize) -> io::Result<impl Iterator<Item = Piece>> {
-        let mapping = Arc::new(Mapping::new(number, count)?);
-        Ok((0..number).map(move |no| {
-            // SAFETY: the mapping has room for `number` times `count` blocks.
-            let start = unsafe { mapping.start.add(no * count) };
-            Piece { start, count, _mapping: Some(mapping.clone()) }
-        }))
+    /// `count` blocks, all zero. Fails without memory, and if `count` is zero.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let length =
+            count.checked_mul(BLOCK_SIZE).filter(|length| isize::try_from(*length).is_ok());
+        let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a mapping of no file at an address that the system chooses takes the place of nothing.
+        let address = unsafe { libc::mmap(ptr::null_mut(), length, access, kind, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // A page is never smaller than a block.
+        let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, count })
+    }
+
+    /// The same blocks, in pieces of `count`, which must be a divisor of their number.
+    pub fn divide(mut self, count: usize) -> impl Iterator<Item = Self> {
+        assert!(self.count.checked_rem(count) == Some(0), "{} in pieces of {count}", self.count);
+        std::iter::from_fn(move || self.split_off(count))
+    }
+
+    /// The first `count` blocks, if there are any.
+    fn split_off(&mut self, count: usize) -> Option<Self> {
+        if self.count == 0 {
+            return None;
+        }
+        assert!(count <= self.count);
+        let start = self.start;
+        // SAFETY: `count` blocks further on there are others of the same mapping, or it ends.
+        self.start = unsafe { start.add(count) };
+        self.count -= count;
+        Some(Self { start, count })
     }
 }
 
 impl Default for Piece {
     fn default() -> Self {
-        Self { start: NonNull::dangling(), count: 0, _mapping: None }
+        Self { start: NonNull::dangling(), count: 0 }
     }
 }
 
@@ -55,8 +70,8 @@ impl Deref for Piece {
     type Target = [Block];
 
     fn deref(&self) -> &[Block] {
-        // SAFETY: the blocks are part of the mapping, which is there as long as the piece; they were zero at
-        // first, and any bytes are a block; no other piece has them. Without a mapping there are none.
+        // SAFETY: the blocks are mapped as long as the piece is there; they were zero at first, and any
+        // bytes are a block; no other piece has them. None may be anywhere.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -68,53 +83,47 @@ impl DerefMut for Piece {
     }
 }
 
-// SAFETY: a piece owns its blocks as a box would, and the mapping is not changed before it goes.
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let (start, length) = (self.start.as_ptr().cast(), self.count * BLOCK_SIZE);
+        if length == 0 {
+            return;
+        }
+        // SAFETY: the blocks are mapped, and nobody has them any more.
+        let is_back = unsafe { libc::munmap(start, length) } == 0;
+        if !is_back {
+            // A hole would be one mapping too many: the addresses are lost, but not the memory.
+            // SAFETY: likewise.
+            unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+// SAFETY: a piece owns its blocks as a box would.
 unsafe impl Send for Piece {}
 // SAFETY: likewise.
 unsafe impl Sync for Piece {}
-
-impl Mapping {
-    fn new(number: usize, count: usize) -> io::Result<Self> {
-        let blocks = number.checked_mul(count);
-        let length = blocks.and_then(|blocks| blocks.checked_mul(BLOCK_SIZE));
-        let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a mapping of no file at an address that the system chooses takes the place of nothing.
-        let address = unsafe { libc::mmap(ptr::null_mut(), length, access, kind, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        // A page is never smaller than a block.
-        let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, length })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no piece of it is left.
-        let result = unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
-        debug_assert_eq!(result, 0);
-    }
-}
-
-// SAFETY: it is only an address, and the system lets any thread give memory back.
-unsafe impl Send for Mapping {}
-// SAFETY: likewise; nothing reaches the memory through it.
-unsafe impl Sync for Mapping {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Blocks of `piece` that take memory.
+    fn resident(start: *const Block, count: usize) -> usize {
+        let mut pages = vec![0_u8; count];
+        // SAFETY: there is a byte for each block, and so for each page; the range is only looked up.
+        let result = unsafe {
+            libc::mincore(start.cast_mut().cast(), count * BLOCK_SIZE, pages.as_mut_ptr())
+        };
+        if result == 0 { pages.iter().filter(|page| **page & 1 == 1).count() } else { 0 }
+    }
+
     #[test]
     fn pieces_share_no_byte_and_outlive_each_other() {
-        let mut pieces: Vec<Piece> = Piece::several(5, 3).expect("memory").collect();
-        assert!(pieces.iter().all(|piece| piece.len() == 3));
-        assert!(
-            pieces.iter().flat_map(|piece| piece.iter()).all(|block| block.0 == [0; BLOCK_SIZE])
-        );
+        let whole = Piece::new(15).expect("memory");
+        assert!(whole.iter().all(|block| block.0 == [0; BLOCK_SIZE]));
+        let mut pieces: Vec<Piece> = whole.divide(3).collect();
+        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [3; 5]);
         for (no, piece) in (1..).zip(&mut pieces) {
             piece.iter_mut().for_each(|block| block.0.fill(no));
         }
@@ -125,9 +134,31 @@ mod tests {
     }
 
     #[test]
+    fn memory_goes_back_with_each_piece() {
+        let mut pieces = Piece::new(64).expect("memory").divide(1);
+        let mut first = pieces.next().expect("there is one");
+        first[0].0.fill(1);
+        let rest: Vec<Piece> = pieces
+            .map(|mut piece| {
+                piece[0].0.fill(2);
+                piece
+            })
+            .collect();
+        let (start, next) = (first.as_ptr(), rest[0].as_ptr());
+        assert_eq!((resident(start, 1), resident(next, 63)), (1, 63));
+        drop(rest);
+        assert_eq!((resident(start, 1), resident(next, 63)), (1, 0));
+        // What is left of a division goes, too.
+        let mut divided = Piece::new(4).expect("memory").divide(2);
+        let kept = divided.next().expect("there is one");
+        drop(divided);
+        assert_eq!(kept[1].0, [0; BLOCK_SIZE]);
+    }
+
+    #[test]
     fn what_cannot_be_had_is_refused() {
-        for (number, count) in [(0, 1), (1, 0), (1 << 40, 1 << 20), (usize::MAX, 2)] {
-            assert!(Piece::several(number, count).is_err(), "{number} of {count}");
+        for count in [0, 1 << 50, isize::MAX as usize / BLOCK_SIZE + 1, usize::MAX] {
+            assert!(Piece::new(count).is_err(), "{count}");
         }
         assert!(Piece::default().is_empty());
     }
