@@ -23,6 +23,14 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// Blocks in a page, a power of two: the system takes no less back.
+    pub fn least() -> usize {
+        // SAFETY: nothing is pointed to.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        // A page is never smaller than a block.
+        usize::try_from(page).map_or(1, |page| page / BLOCK_SIZE)
+    }
+
     /// `count` blocks, all zero. Fails without memory, and if `count` is zero.
     pub fn new(count: usize) -> io::Result<Self> {
         let length =
@@ -35,14 +43,15 @@ impl Piece {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A page is never smaller than a block.
         let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, count })
     }
 
-    /// The same blocks, in pieces of `count`, which must be a divisor of their number.
+    /// The same blocks, in pieces of `count`, which must be a divisor of their number, and a multiple of
+    /// [`Piece::least`].
     pub fn divide(mut self, count: usize) -> impl Iterator<Item = Self> {
         assert!(self.count.checked_rem(count) == Some(0), "{} in pieces of {count}", self.count);
+        assert!(count.is_multiple_of(Self::least()), "pieces of {count} share pages");
         std::iter::from_fn(move || self.split_off(count))
     }
 
@@ -108,10 +117,10 @@ unsafe impl Sync for Piece {}
 mod tests {
     use super::*;
 
-    /// Blocks of `piece` that take memory.
+    /// Pages of the `count` blocks from `start` on that take memory.
     fn resident(start: *const Block, count: usize) -> usize {
-        let mut pages = vec![0_u8; count];
-        // SAFETY: there is a byte for each block, and so for each page; the range is only looked up.
+        let mut pages = vec![0_u8; count / Piece::least()];
+        // SAFETY: there is a byte for each page; the range is only looked up.
         let result = unsafe {
             libc::mincore(start.cast_mut().cast(), count * BLOCK_SIZE, pages.as_mut_ptr())
         };
@@ -120,10 +129,11 @@ mod tests {
 
     #[test]
     fn pieces_share_no_byte_and_outlive_each_other() {
-        let whole = Piece::new(15).expect("memory");
+        let least = Piece::least();
+        let whole = Piece::new(15 * least).expect("memory");
         assert!(whole.iter().all(|block| block.0 == [0; BLOCK_SIZE]));
-        let mut pieces: Vec<Piece> = whole.divide(3).collect();
-        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [3; 5]);
+        let mut pieces: Vec<Piece> = whole.divide(3 * least).collect();
+        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [3 * least; 5]);
         for (no, piece) in (1..).zip(&mut pieces) {
             piece.iter_mut().for_each(|block| block.0.fill(no));
         }
@@ -135,7 +145,8 @@ mod tests {
 
     #[test]
     fn memory_goes_back_with_each_piece() {
-        let mut pieces = Piece::new(64).expect("memory").divide(1);
+        let least = Piece::least();
+        let mut pieces = Piece::new(64 * least).expect("memory").divide(least);
         let mut first = pieces.next().expect("there is one");
         first[0].0.fill(1);
         let rest: Vec<Piece> = pieces
@@ -145,14 +156,14 @@ mod tests {
             })
             .collect();
         let (start, next) = (first.as_ptr(), rest[0].as_ptr());
-        assert_eq!((resident(start, 1), resident(next, 63)), (1, 63));
+        assert_eq!((resident(start, least), resident(next, 63 * least)), (1, 63));
         drop(rest);
-        assert_eq!((resident(start, 1), resident(next, 63)), (1, 0));
+        assert_eq!((resident(start, least), resident(next, 63 * least)), (1, 0));
         // What is left of a division goes, too.
-        let mut divided = Piece::new(4).expect("memory").divide(2);
+        let mut divided = Piece::new(2 * least).expect("memory").divide(least);
         let kept = divided.next().expect("there is one");
         drop(divided);
-        assert_eq!(kept[1].0, [0; BLOCK_SIZE]);
+        assert_eq!(kept[0].0, [0; BLOCK_SIZE]);
     }
 
     #[test]

@@ -10,9 +10,8 @@ use std::io::{self, IoSlice, Read, Write};
 use zerocopy::IntoBytes;
 
 use crate::abi::{InHeader, WriteIn};
-use crate::init::PAGE_SIZE;
 use crate::message::Message;
-use crate::page::Page;
+use crate::page::{PAGE_SIZE, Page};
 use crate::sys;
 
 const DOOR: &str = "/dev/fuse";

@@ -10,9 +10,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::abi::{InHeader, OutHeader, UringHeader, uring};
 use crate::arguments::Malformed;
 use crate::door::Door;
-use crate::init::PAGE_SIZE;
 use crate::message::Message;
-use crate::page::Page;
+use crate::page::{PAGE_SIZE, Page};
 use crate::sys::uring::Ring;
 
 /// Bytes of the longest fixed part of a request.

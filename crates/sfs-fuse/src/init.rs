@@ -7,9 +7,6 @@
 use crate::abi::{self, InitExt, InitIn, InitOut};
 use crate::arguments::{Arguments, Malformed};
 
-/// Bytes in a page, in which the kernel counts how long a request may be.
-pub(crate) const PAGE_SIZE: usize = 4096;
-
 /// Most pages that can be said.
 const PAGES_MAX: u32 = u16::MAX as u32;
 
@@ -83,6 +80,11 @@ bitflags::bitflags! {
     }
 }
 
+/// Bytes in a page of the kernel's, in which it counts how long a request may be.
+fn system_page() -> u32 {
+    rustix::param::page_size() as u32
+}
+
 /// What a filesystem wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -151,13 +153,13 @@ impl Offer {
 
     /// What is agreed on, given a filesystem's wishes; but for io_uring, which takes more than that.
     pub(crate) fn agree(&self, config: &Config) -> Agreed {
+        let page = system_page();
         let mut wished = (config.flags - InitFlags::OVER_IO_URING) | InitFlags::MAX_PAGES;
         wished.set(InitFlags::INIT_EXT, wished.bits() >> 32 != 0);
-        let pages_max = (PAGES_MAX * PAGE_SIZE as u32).min(config.max_write);
         Agreed {
             minor: self.minor.min(abi::MINOR),
             flags: wished & self.flags,
-            max_write: pages_max.max(PAGE_SIZE as u32),
+            max_write: page * (config.max_write / page).clamp(1, PAGES_MAX),
         }
     }
 
@@ -174,7 +176,7 @@ impl Offer {
             congestion_threshold: config.congestion_threshold,
             max_write: agreed.max_write,
             time_gran: config.time_granularity,
-            max_pages: agreed.max_write.div_ceil(PAGE_SIZE as u32) as u16,
+            max_pages: (agreed.max_write / system_page()) as u16,
             ..InitOut::default()
         }
     }
@@ -210,11 +212,14 @@ mod tests {
 
     #[test]
     fn writes_are_whole_pages_that_can_be_counted() {
-        for (wish, pages) in [(0, 1), (4096, 1), (1 << 20, 256), (u32::MAX, u16::MAX)] {
+        let page = system_page();
+        let wishes =
+            [(0, 1), (page, 1), (2 * page - 1, 1), (256 * page, 256), (u32::MAX, u16::MAX)];
+        for (wish, pages) in wishes {
             let config = Config { max_write: wish, ..Config::default() };
             let all = offer(InitFlags::all());
             let out = all.answer(&all.agree(&config), &config);
-            assert_eq!((out.max_pages, out.max_write), (pages, u32::from(pages) * 4096));
+            assert_eq!((out.max_pages, out.max_write), (pages, u32::from(pages) * page));
         }
     }
 }

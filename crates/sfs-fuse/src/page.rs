@@ -8,7 +8,8 @@ use std::io;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::init::PAGE_SIZE;
+/// Bytes in a page of ours, which is no larger than one of the kernel's.
+pub(crate) const PAGE_SIZE: usize = 4096;
 
 /// A page of memory.
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]

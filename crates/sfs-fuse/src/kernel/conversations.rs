@@ -81,7 +81,7 @@ fn a_conversation_from_init_to_destroy() {
     let (kernel, serving) = open();
     let (error, body) = kernel.shake_hands(7, 45);
     let out = InitOut::read_from_bytes(&body).expect("a whole answer");
-    assert_eq!((error, out.major, out.minor, out.max_pages), (0, 7, 45, 32));
+    assert_eq!((error, out.major, out.minor, out.max_write), (0, 7, 45, 128 << 10));
 
     let read = abi::ReadIn { size: 5000, ..abi::ReadIn::default() };
     assert_eq!(kernel.ask(opcode::READ, read.as_bytes()), (0, vec![7; 5000]));
