@@ -63,7 +63,7 @@ impl Pool {
 
     /// At least `count` blocks of memory with any content: of what is kept, large pieces divided, or new.
     fn take(&self, count: usize) -> Piece {
-        let class = class_of(count.max(Piece::least()));
+        let class = class_of(count);
         let new = |count| Piece::new(count).expect("memory for blocks");
         if class >= CLASSES {
             return new(count);

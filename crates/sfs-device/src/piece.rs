@@ -2,8 +2,8 @@
 //!
 //! Owns: mappings of memory. The allocator would put a header before each block, which takes a page for
 //! itself where blocks are asked for one by one.
-//! Promises: a piece shares no byte with another; its memory goes back to the system with it, whatever it
-//! was divided from.
+//! Promises: a piece shares no byte with another; each page goes back to the system with the last piece
+//! in it, whatever that was divided from.
 //! Never: clears what was used.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
@@ -11,6 +11,7 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use crate::{BLOCK_SIZE, Block};
 
@@ -20,17 +21,11 @@ pub struct Piece {
     /// Blocks from here on are mapped, and nobody else's.
     start: NonNull<Block>,
     count: usize,
+    /// What the pieces in one page were divided from; without, the pages are of this piece alone.
+    whole: Option<Arc<Piece>>,
 }
 
 impl Piece {
-    /// Blocks in a page, a power of two: the system takes no less back.
-    pub fn least() -> usize {
-        // SAFETY: nothing is pointed to.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        // A page is never smaller than a block.
-        usize::try_from(page).map_or(1, |page| page / BLOCK_SIZE)
-    }
-
     /// `count` blocks, all zero. Fails without memory, and if `count` is zero.
     pub fn new(count: usize) -> io::Result<Self> {
         let length =
@@ -43,35 +38,58 @@ impl Piece {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // A page is never smaller than a block.
         let start = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, count })
+        Ok(Self { start, count, whole: None })
     }
 
-    /// The same blocks, in pieces of `count`, which must be a divisor of their number, and a multiple of
-    /// [`Piece::least`].
-    pub fn divide(mut self, count: usize) -> impl Iterator<Item = Self> {
-        assert!(self.count.checked_rem(count) == Some(0), "{} in pieces of {count}", self.count);
-        assert!(count.is_multiple_of(Self::least()), "pieces of {count} share pages");
-        std::iter::from_fn(move || self.split_off(count))
+    /// The same blocks, in pieces of `count`, a power of two that must be a divisor of their number.
+    pub fn divide(self, count: usize) -> impl Iterator<Item = Self> {
+        self.divide_within(count, page_blocks())
     }
 
-    /// The first `count` blocks, if there are any.
-    fn split_off(&mut self, count: usize) -> Option<Self> {
-        if self.count == 0 {
-            return None;
-        }
-        assert!(count <= self.count);
-        let start = self.start;
+    /// As [`Self::divide`], where a page has `page` blocks.
+    fn divide_within(mut self, count: usize, page: usize) -> impl Iterator<Item = Self> {
+        let divides = count.is_power_of_two() && self.count.is_multiple_of(count);
+        assert!(divides, "{} in pieces of {count}", self.count);
+        let pages = std::iter::from_fn(move || self.split_off(page.max(count)));
+        pages.flat_map(move |piece| piece.share(count))
+    }
+
+    /// The first `most` blocks or what there is, if there are any.
+    fn split_off(&mut self, most: usize) -> Option<Self> {
+        let (start, count) = (self.start, self.count.min(most));
         // SAFETY: `count` blocks further on there are others of the same mapping, or it ends.
         self.start = unsafe { start.add(count) };
         self.count -= count;
-        Some(Self { start, count })
+        (count > 0).then(|| Self { start, count, whole: self.whole.clone() })
     }
+
+    /// Pieces of `count` blocks that take the pages of this one with them when all are gone.
+    fn share(self, count: usize) -> impl Iterator<Item = Self> {
+        let (start, parts) = (self.start, self.count / count);
+        let (alone, whole) =
+            if parts == 1 { (Some(self), None) } else { (None, Some(Arc::new(self))) };
+        let part = move |(no, whole): (usize, Arc<Self>)| {
+            // SAFETY: the whole has `parts` times `count` blocks, and is there as long as its parts are.
+            let start = unsafe { start.add(no * count) };
+            Self { start, count, whole: Some(whole) }
+        };
+        let wholes = whole.into_iter().flat_map(move |whole| std::iter::repeat_n(whole, parts));
+        alone.into_iter().chain((0..).zip(wholes).map(part))
+    }
+}
+
+/// Blocks in a page of the system.
+fn page_blocks() -> usize {
+    // SAFETY: nothing is pointed to.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(page).map_or(1, |page| page / BLOCK_SIZE)
 }
 
 impl Default for Piece {
     fn default() -> Self {
-        Self { start: NonNull::dangling(), count: 0 }
+        Self { start: NonNull::dangling(), count: 0, whole: None }
     }
 }
 
@@ -95,10 +113,10 @@ impl DerefMut for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         let (start, length) = (self.start.as_ptr().cast(), self.count * BLOCK_SIZE);
-        if length == 0 {
+        if length == 0 || self.whole.is_some() {
             return;
         }
-        // SAFETY: the blocks are mapped, and nobody has them any more.
+        // SAFETY: the blocks are mapped, and nobody has them any more, nor others in their pages.
         let is_back = unsafe { libc::munmap(start, length) } == 0;
         if !is_back {
             // A hole would be one mapping too many: the addresses are lost, but not the memory.
@@ -117,53 +135,40 @@ unsafe impl Sync for Piece {}
 mod tests {
     use super::*;
 
-    /// Pages of the `count` blocks from `start` on that take memory.
-    fn resident(start: *const Block, count: usize) -> usize {
-        let mut pages = vec![0_u8; count / Piece::least()];
-        // SAFETY: there is a byte for each page; the range is only looked up.
-        let result = unsafe {
-            libc::mincore(start.cast_mut().cast(), count * BLOCK_SIZE, pages.as_mut_ptr())
-        };
-        if result == 0 { pages.iter().filter(|page| **page & 1 == 1).count() } else { 0 }
-    }
-
     #[test]
     fn pieces_share_no_byte_and_outlive_each_other() {
-        let least = Piece::least();
-        let whole = Piece::new(15 * least).expect("memory");
-        assert!(whole.iter().all(|block| block.0 == [0; BLOCK_SIZE]));
-        let mut pieces: Vec<Piece> = whole.divide(3 * least).collect();
-        assert_eq!(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>(), [3 * least; 5]);
-        for (no, piece) in (1..).zip(&mut pieces) {
-            piece.iter_mut().for_each(|block| block.0.fill(no));
+        for (count, page) in [(1, page_blocks()), (4, page_blocks()), (1, 4), (2, 16), (2, 64)] {
+            let page = page.max(page_blocks());
+            let whole = Piece::new(48).expect("memory");
+            assert!(whole.iter().all(|block| block.0 == [0; BLOCK_SIZE]));
+            let mut pieces: Vec<Piece> = whole.divide_within(count, page).collect();
+            assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 48);
+            for (no, piece) in (1..).zip(&mut pieces) {
+                assert_eq!(piece.len(), count);
+                piece.iter_mut().for_each(|block| block.0.fill(no));
+            }
+            let holds = |piece: &Piece, no| piece.iter().all(|block| block.0 == [no; BLOCK_SIZE]);
+            assert!((1..).zip(&pieces).all(|(no, piece)| holds(piece, no)));
+            let (no, last) = (pieces.len() as u8, pieces.pop());
+            let last = std::thread::spawn(move || (drop(pieces), last).1).join().expect("no panic");
+            assert!(last.is_some_and(|piece| holds(&piece, no)), "the others are gone");
         }
-        let holds = |piece: &Piece, no| piece.iter().all(|block| block.0 == [no; BLOCK_SIZE]);
-        assert!((1..).zip(&pieces).all(|(no, piece)| holds(piece, no)));
-        let last = std::thread::spawn(move || pieces.pop()).join().expect("no panic");
-        assert!(last.is_some_and(|piece| holds(&piece, 5)), "the others are gone");
     }
 
     #[test]
-    fn memory_goes_back_with_each_piece() {
-        let least = Piece::least();
-        let mut pieces = Piece::new(64 * least).expect("memory").divide(least);
-        let mut first = pieces.next().expect("there is one");
-        first[0].0.fill(1);
-        let rest: Vec<Piece> = pieces
-            .map(|mut piece| {
-                piece[0].0.fill(2);
-                piece
-            })
-            .collect();
-        let (start, next) = (first.as_ptr(), rest[0].as_ptr());
-        assert_eq!((resident(start, least), resident(next, 63 * least)), (1, 63));
-        drop(rest);
-        assert_eq!((resident(start, least), resident(next, 63 * least)), (1, 0));
-        // What is left of a division goes, too.
-        let mut divided = Piece::new(2 * least).expect("memory").divide(least);
-        let kept = divided.next().expect("there is one");
-        drop(divided);
-        assert_eq!(kept[0].0, [0; BLOCK_SIZE]);
+    fn a_page_is_there_until_its_last_piece_goes() {
+        let mut pages = Piece::new(64).expect("memory").divide_within(16, 16);
+        assert!(pages.next().expect("there is one").whole.is_none(), "it goes by itself");
+        let mut parts = pages.next().expect("there is one").divide_within(4, 16);
+        let mut last = parts.next().expect("there is one");
+        let whole = last.whole.as_ref().map(Arc::downgrade).expect("a part");
+        parts.flat_map(|part| part.divide_within(2, 16)).for_each(|mut part| part[1].0.fill(1));
+        drop(pages);
+        last[3].0.fill(2);
+        assert_eq!((last[0].0, last[3].0), ([0; BLOCK_SIZE], [2; BLOCK_SIZE]));
+        assert_eq!(whole.strong_count(), 1);
+        drop(last);
+        assert_eq!(whole.strong_count(), 0);
     }
 
     #[test]
