@@ -15,11 +15,8 @@ use sfs_device::{BLOCK_SIZE, Block, Piece};
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger memory is not kept.
 const CLASSES: usize = 9;
 
-/// Memory that is kept for the next use in any case, in blocks, over all classes: 8 MiB.
+/// Memory that is kept for the next use whatever is held, in blocks, over all classes: 8 MiB.
 const KEPT_BLOCKS: usize = 2048;
-
-/// Blocks that are asked of the system at least, and then divided: 64 KiB.
-const LEAST_BLOCKS: usize = 16;
 
 /// The pieces of memory of one class.
 type Shelf = Mutex<Vec<Piece>>;
@@ -31,6 +28,8 @@ struct Shelves {
     kept: AtomicUsize,
     /// Bytes in buffers that hold dirty blocks.
     held: AtomicUsize,
+    /// The most since [`Pool::rest`].
+    most_held: AtomicUsize,
     /// Bytes that may be held and kept together.
     budget: usize,
 }
@@ -45,9 +44,10 @@ impl Pool {
         Self(Arc::new(Shelves { budget, ..Shelves::default() }))
     }
 
-    /// Keeps nothing.
+    /// Keeps no more than has been held since the last time: who needed less would only have it kept.
     pub(crate) fn rest(&self) {
-        self.keep(0);
+        let most = self.0.most_held.swap(self.held(), Ordering::Relaxed);
+        self.keep(most / BLOCK_SIZE, usize::MAX);
     }
 
     /// Blocks that are kept for the next use.
@@ -61,19 +61,30 @@ impl Pool {
         self.0.held.load(Ordering::Relaxed)
     }
 
-    /// At least `count` blocks of memory with any content: of what is kept, large pieces divided, or new.
+    /// At least `count` blocks of memory with any content: of what is kept the smallest that will do,
+    /// halved as often as can be, or new.
     fn take(&self, count: usize) -> Piece {
         let class = class_of(count);
-        let new = |count| Piece::new(count).expect("memory for blocks");
         if class >= CLASSES {
-            return new(count);
+            return self.map(count);
         }
         let kept = (class..CLASSES).find_map(|class| self.take_kept(class));
-        let piece = kept.unwrap_or_else(|| new(LEAST_BLOCKS.max(1 << class)));
-        let mut pieces = piece.divide(1 << class);
-        let first = pieces.next().expect("there is one");
-        pieces.for_each(|piece| self.put(class, piece));
-        first
+        let mut piece = kept.unwrap_or_else(|| self.map(1 << (CLASSES - 1)));
+        while piece.len() > 1 << class {
+            let (lower, upper) = piece.halve();
+            self.put(upper);
+            piece = lower;
+        }
+        piece
+    }
+
+    /// Memory of the system's. Without any the process ends, as with the allocator.
+    fn map(&self, count: usize) -> Piece {
+        let piece = Piece::new(count).or_else(|_| {
+            self.keep(0, usize::MAX);
+            Piece::new(count)
+        });
+        piece.expect("memory for blocks")
     }
 
     fn take_kept(&self, class: usize) -> Option<Piece> {
@@ -82,27 +93,34 @@ impl Pool {
         Some(piece)
     }
 
-    fn put(&self, class: usize, piece: Piece) {
+    fn put(&self, piece: Piece) {
         self.0.kept.fetch_add(piece.len(), Ordering::Relaxed);
-        self.0.free[class].lock().push(piece);
+        self.0.free[class_of(piece.len())].lock().push(piece);
     }
 
     fn give_back(&self, piece: Piece) {
-        let class = class_of(piece.len());
-        if class < CLASSES {
-            self.put(class, piece);
-            let free = self.0.budget.saturating_sub(self.held()) / BLOCK_SIZE;
-            self.keep(KEPT_BLOCKS.max(free));
+        let count = piece.len();
+        if class_of(count) < CLASSES {
+            self.put(piece);
+            self.trim(count);
         }
     }
 
-    /// Keeps no more than `most` blocks. What comes back is likely to be asked for next: if there is too
-    /// much, that of which there is most goes.
-    fn keep(&self, most: usize) {
-        while self.0.kept.load(Ordering::Relaxed) > most {
+    /// Lets go of what is kept beside the budget, but of little more than twice `count` blocks: who gives
+    /// back a block does not wait for thousands.
+    fn trim(&self, count: usize) {
+        let free = self.0.budget.saturating_sub(self.held()) / BLOCK_SIZE;
+        self.keep(KEPT_BLOCKS.max(free), 2 * count);
+    }
+
+    /// Keeps no more than `most` blocks, but stops when `enough` are gone. What comes back is likely to be
+    /// asked for next: that of which there is most goes.
+    fn keep(&self, most: usize, mut enough: usize) {
+        while enough > 0 && self.0.kept.load(Ordering::Relaxed) > most {
             let blocks = |class: &usize| self.0.free[*class].lock().len() << class;
             let fullest = (0..CLASSES).max_by_key(blocks);
-            let Some(_gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
+            let Some(gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
+            enough = enough.saturating_sub(gone.len());
         }
     }
 }
@@ -148,7 +166,10 @@ impl Buffer {
     /// `count` blocks; what is in them at first is undefined.
     pub(crate) fn new(count: usize, pool: &Pool) -> Self {
         let memory = Memory::new(count, pool);
-        pool.0.held.fetch_add(memory.blocks.len() * BLOCK_SIZE, Ordering::Relaxed);
+        let (count, bytes) = (memory.blocks.len(), memory.blocks.len() * BLOCK_SIZE);
+        let held = pool.0.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        pool.0.most_held.fetch_max(held, Ordering::Relaxed);
+        pool.trim(count);
         Self(memory)
     }
 
@@ -258,7 +279,50 @@ mod tests {
         assert_eq!(kept(), 0, "nothing was asked of the system");
         drop((some, again));
         pool.rest();
+        assert_eq!(kept(), budget, "so much was held");
+        pool.rest();
         assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn buffers_of_other_sizes_get_the_budget_step_by_step() {
+        let budget = 4 * KEPT_BLOCKS;
+        let pool = Pool::new(budget * BLOCK_SIZE);
+        let mut held: Vec<Buffer> = (0..budget).map(|_| Buffer::new(1, &pool)).collect();
+        for count in [256, 1, 32, 8, 256] {
+            let (mut used, mut kept) = (0, pool.kept());
+            let mut is_bounded = |step: usize| {
+                let gone = std::mem::replace(&mut kept, pool.kept()).saturating_sub(pool.kept());
+                let most = KEPT_BLOCKS.max(budget - pool.held() / BLOCK_SIZE);
+                // A step lets go of twice its blocks, the last of which may be a large piece.
+                assert!(gone <= step + 2 * step + 256, "{gone} in a step of {step}");
+                assert!(pool.kept() <= most + 256, "{} beside {}", pool.kept(), pool.held());
+            };
+            while let Some(buffer) = held.pop() {
+                let step = buffer.0.blocks.len();
+                drop(buffer);
+                is_bounded(step);
+            }
+            while used < budget {
+                held.push(Buffer::new(count, &pool));
+                used += count;
+                is_bounded(count);
+            }
+        }
+    }
+
+    #[test]
+    fn the_system_has_few_mappings_whatever_is_left() {
+        let mappings =
+            || std::fs::read_to_string("/proc/self/maps").map_or(0, |s| s.lines().count());
+        let pool = Pool::default();
+        let before = mappings();
+        let mut all: Vec<Option<Memory>> =
+            (0..64 * 256).map(|_| Some(Memory::new(1, &pool))).collect();
+        all.iter_mut().step_by(2).for_each(|memory| drop(memory.take()));
+        pool.rest();
+        assert_eq!(pool.kept(), 0);
+        assert!(mappings() < before + 1000, "{} were {before}", mappings());
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Owns: mappings of memory. The allocator would put a header before each block, which takes a page for
 //! itself where blocks are asked for one by one.
-//! Promises: a piece shares no byte with another; each page goes back to the system with the last piece
-//! in it, whatever that was divided from.
+//! Promises: a piece shares no byte with another; the memory of each page goes back to the system with
+//! the last piece in it, and the addresses with the last piece of what was mapped at once, so that the
+//! system has no more mappings than were made.
 //! Never: clears what was used.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
@@ -21,7 +22,8 @@ pub struct Piece {
     /// Blocks from here on are mapped, and nobody else's.
     start: NonNull<Block>,
     count: usize,
-    /// What the pieces in one page were divided from; without, the pages are of this piece alone.
+    /// What has the same addresses and goes later: what was mapped at once, or of parts of a page that
+    /// page. The mapping itself has none.
     whole: Option<Arc<Piece>>,
 }
 
@@ -43,40 +45,25 @@ impl Piece {
         Ok(Self { start, count, whole: None })
     }
 
-    /// The same blocks, in pieces of `count`, a power of two that must be a divisor of their number.
-    pub fn divide(self, count: usize) -> impl Iterator<Item = Self> {
-        self.divide_within(count, page_blocks())
+    /// Both halves of an even number of blocks.
+    pub fn halve(self) -> (Self, Self) {
+        self.halve_within(page_blocks())
     }
 
-    /// As [`Self::divide`], where a page has `page` blocks.
-    fn divide_within(mut self, count: usize, page: usize) -> impl Iterator<Item = Self> {
-        let divides = count.is_power_of_two() && self.count.is_multiple_of(count);
-        assert!(divides, "{} in pieces of {count}", self.count);
-        let pages = std::iter::from_fn(move || self.split_off(page.max(count)));
-        pages.flat_map(move |piece| piece.share(count))
-    }
-
-    /// The first `most` blocks or what there is, if there are any.
-    fn split_off(&mut self, most: usize) -> Option<Self> {
-        let (start, count) = (self.start, self.count.min(most));
-        // SAFETY: `count` blocks further on there are others of the same mapping, or it ends.
-        self.start = unsafe { start.add(count) };
-        self.count -= count;
-        (count > 0).then(|| Self { start, count, whole: self.whole.clone() })
-    }
-
-    /// Pieces of `count` blocks that take the pages of this one with them when all are gone.
-    fn share(self, count: usize) -> impl Iterator<Item = Self> {
-        let (start, parts) = (self.start, self.count / count);
-        let (alone, whole) =
-            if parts == 1 { (Some(self), None) } else { (None, Some(Arc::new(self))) };
-        let part = move |(no, whole): (usize, Arc<Self>)| {
-            // SAFETY: the whole has `parts` times `count` blocks, and is there as long as its parts are.
-            let start = unsafe { start.add(no * count) };
-            Self { start, count, whole: Some(whole) }
-        };
-        let wholes = whole.into_iter().flat_map(move |whole| std::iter::repeat_n(whole, parts));
-        alone.into_iter().chain((0..).zip(wholes).map(part))
+    /// As [`Self::halve`], where a page has `page` blocks.
+    fn halve_within(mut self, page: usize) -> (Self, Self) {
+        assert!(self.count.is_multiple_of(2), "half of {} blocks", self.count);
+        let (start, count) = (self.start, self.count / 2);
+        // SAFETY: so many blocks further on is the middle of the same mapping, or there are none.
+        let middle = unsafe { start.add(count) };
+        let half = |start, whole: &Arc<Self>| Self { start, count, whole: Some(whole.clone()) };
+        if let Some(whole) = self.whole.as_ref().filter(|_| count.is_multiple_of(page)) {
+            let upper = half(middle, whole);
+            self.count = count;
+            return (self, upper);
+        }
+        let whole = Arc::new(self);
+        (half(start, &whole), half(middle, &whole))
     }
 }
 
@@ -112,16 +99,13 @@ impl DerefMut for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let (start, length) = (self.start.as_ptr().cast(), self.count * BLOCK_SIZE);
-        if length == 0 || self.whole.is_some() {
-            return;
-        }
-        // SAFETY: the blocks are mapped, and nobody has them any more, nor others in their pages.
-        let is_back = unsafe { libc::munmap(start, length) } == 0;
-        if !is_back {
-            // A hole would be one mapping too many: the addresses are lost, but not the memory.
-            // SAFETY: likewise.
-            unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
+        let start = self.start.as_ptr();
+        if self.count > 0 && self.whole.is_none() {
+            // SAFETY: the blocks are mapped, and nobody has them any more.
+            unsafe { libc::munmap(start.cast(), self.count * BLOCK_SIZE) };
+        } else if self.count > 0 && self.count.is_multiple_of(page_blocks()) {
+            // SAFETY: likewise; they are whole pages. If this fails, their memory goes with the whole.
+            unsafe { libc::madvise(start.cast(), self.count * BLOCK_SIZE, libc::MADV_DONTNEED) };
         }
     }
 }
@@ -135,14 +119,23 @@ unsafe impl Sync for Piece {}
 mod tests {
     use super::*;
 
+    /// `piece` in pieces of `count` blocks.
+    fn divide(piece: Piece, count: usize, page: usize) -> Vec<Piece> {
+        if piece.len() == count {
+            return vec![piece];
+        }
+        let (lower, upper) = piece.halve_within(page);
+        [lower, upper].into_iter().flat_map(|half| divide(half, count, page)).collect()
+    }
+
     #[test]
     fn pieces_share_no_byte_and_outlive_each_other() {
-        for (count, page) in [(1, page_blocks()), (4, page_blocks()), (1, 4), (2, 16), (2, 64)] {
-            let page = page.max(page_blocks());
-            let whole = Piece::new(48).expect("memory");
+        let least = page_blocks();
+        for (count, page) in [(1, least), (4, least), (1, 4), (1, 16), (2, 16), (8, 16), (16, 16)] {
+            let whole = Piece::new(64).expect("memory");
             assert!(whole.iter().all(|block| block.0 == [0; BLOCK_SIZE]));
-            let mut pieces: Vec<Piece> = whole.divide_within(count, page).collect();
-            assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 48);
+            let mut pieces = divide(whole, count, page.max(least));
+            assert_eq!(pieces.iter().map(|piece| piece.len()).sum::<usize>(), 64);
             for (no, piece) in (1..).zip(&mut pieces) {
                 assert_eq!(piece.len(), count);
                 piece.iter_mut().for_each(|block| block.0.fill(no));
@@ -157,18 +150,22 @@ mod tests {
 
     #[test]
     fn a_page_is_there_until_its_last_piece_goes() {
-        let mut pages = Piece::new(64).expect("memory").divide_within(16, 16);
-        assert!(pages.next().expect("there is one").whole.is_none(), "it goes by itself");
-        let mut parts = pages.next().expect("there is one").divide_within(4, 16);
-        let mut last = parts.next().expect("there is one");
-        let whole = last.whole.as_ref().map(Arc::downgrade).expect("a part");
-        parts.flat_map(|part| part.divide_within(2, 16)).for_each(|mut part| part[1].0.fill(1));
+        let (mut pages, page) = (divide(Piece::new(64).expect("memory"), 16, 16), 16);
+        let mapping = pages[0].whole.as_ref().map(Arc::downgrade).expect("a part");
+        let mut parts = divide(pages.pop().expect("there are four"), 4, page);
         drop(pages);
+        assert_eq!(mapping.strong_count(), 1, "of the mapping there is one page");
+        let mut last = parts.remove(1);
+        let eight = last.whole.as_ref().map(Arc::downgrade).expect("a part");
+        parts
+            .into_iter()
+            .flat_map(|part| divide(part, 1, page))
+            .for_each(|mut part| part[0].0.fill(1));
         last[3].0.fill(2);
         assert_eq!((last[0].0, last[3].0), ([0; BLOCK_SIZE], [2; BLOCK_SIZE]));
-        assert_eq!(whole.strong_count(), 1);
+        assert_eq!((eight.strong_count(), mapping.strong_count()), (1, 1));
         drop(last);
-        assert_eq!(whole.strong_count(), 0);
+        assert_eq!((eight.strong_count(), mapping.strong_count()), (0, 0));
     }
 
     #[test]

@@ -16,7 +16,10 @@ fn is_resident(start: *const Block, count: usize) -> bool {
 
 #[test]
 fn memory_goes_back_with_each_piece() {
-    let mut pieces: Vec<Piece> = Piece::new(4 * BLOCKS).expect("memory").divide(BLOCKS).collect();
+    let whole = Piece::new(4 * BLOCKS).expect("memory");
+    let (lower, upper) = whole.halve();
+    let mut pieces: Vec<Piece> =
+        [lower.halve(), upper.halve()].into_iter().flat_map(<[_; 2]>::from).collect();
     pieces.iter_mut().flat_map(|piece| piece.iter_mut()).for_each(|block| block.0.fill(1));
     let starts: Vec<*const Block> = pieces.iter().map(|piece| piece.as_ptr()).collect();
     let resident = || starts.iter().map(|start| is_resident(*start, BLOCKS)).collect::<Vec<_>>();
@@ -26,9 +29,11 @@ fn memory_goes_back_with_each_piece() {
     assert_eq!(resident(), [true, false, true, true]);
     drop(pieces);
     assert_eq!(resident(), [false, false, false, true]);
-    let mut parts = last.expect("there were four").divide(1);
-    let part = parts.next().expect("there is one");
-    drop(parts);
+    let (mut part, other) = last.expect("there were four").halve();
+    drop(other);
+    while part.len() > 1 {
+        part = part.halve().0;
+    }
     assert_eq!(part[0].0, [1; BLOCK_SIZE]);
     drop(part);
     assert_eq!(resident(), [false; 4]);

@@ -26,9 +26,9 @@ use crate::request::Work;
 /// Writing that has paused for this long is made durable.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// After so many milliseconds without a change the memory of the write buffer is given back: who writes
-/// again soon would only pay for it anew.
-const REST_AFTER_MS: i64 = 10_000;
+/// After so many milliseconds memory that nobody has needed is given back: who needs it again sooner would
+/// only pay for it anew.
+const REST_MS: i64 = 10_000;
 
 /// Between two sweeps of the handles.
 const SWEEP_MS: i64 = 500;
@@ -73,6 +73,8 @@ struct Due {
     checkpoint: i64,
     /// When handles were swept.
     swept: i64,
+    /// When memory was given back.
+    rested: i64,
     /// What `changes` was when cleaning gained nothing, and the fewest dead blocks since.
     futile: Option<(u64, u64)>,
 }
@@ -185,6 +187,7 @@ impl Volume {
             self.clock.due.lock().waiting = None;
         }
         self.sweep_if_due(now);
+        self.rest_if_due(now);
         // What is deleted may be the room that a commit needs.
         let reclaimed = self.reclaim_step();
         committed?;
@@ -199,14 +202,7 @@ impl Volume {
         if let Some(work) = self.pace_cleaning()? {
             return Ok(work);
         }
-        let (waits, active) = {
-            let due = self.clock.due.lock();
-            (due.waiting.is_some(), due.active)
-        };
-        let idle = millis(now).saturating_sub(active);
-        if !waits && !(0..REST_AFTER_MS).contains(&idle) {
-            self.pool.rest();
-        }
+        let waits = self.clock.due.lock().waiting.is_some();
         Ok(Work::Idle(if waits { PAUSE / 2 } else { Duration::from_secs(1) }))
     }
 
@@ -220,6 +216,18 @@ impl Volume {
         due.swept = now;
         drop(due);
         self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
+    }
+
+    /// Gives memory back.
+    fn rest_if_due(&self, now: Timestamp) {
+        let now = millis(now);
+        let mut due = self.clock.due.lock();
+        if (0..REST_MS).contains(&now.saturating_sub(due.rested)) {
+            return;
+        }
+        due.rested = now;
+        drop(due);
+        self.pool.rest();
     }
 
     fn checkpoint_if_due(&self, now: Timestamp) -> Result<()> {
@@ -309,12 +317,17 @@ mod tests {
             while volume.work(now).expect("it works") == Work::More {}
             volume.pool.kept()
         };
-        write(&volume, create(&volume, "file"), &[1; 5000]);
+        let file = create(&volume, "file");
+        write(&volume, file, &[1; 5000]);
         rest_at(1);
         let used: Vec<Buffer> = (0..4096).map(|_| Buffer::new(1, &volume.pool)).collect();
         drop(used);
         assert!(rest_at(2) >= 4096);
         assert!(rest_at(9) >= 4096);
-        assert_eq!(rest_at(12), 0);
+        assert!(rest_at(11) >= 4096, "they were needed");
+        write(&volume, file, &[2; 5000]);
+        assert!(rest_at(20) >= 4096);
+        assert!(rest_at(22) < 10, "little was needed");
+        assert_eq!(rest_at(33), 0);
     }
 }
