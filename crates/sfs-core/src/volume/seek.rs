@@ -54,8 +54,9 @@ impl Volume {
                 let run = value.map(|value| MappingRun::decode(value, &key)).transpose()?;
                 Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
+            // What is in the inode itself is less than a block.
             let is_data = |block: u32| {
-                is_inline
+                is_inline && block == 0
                     || run.as_ref().is_some_and(|run| run.get(block).is_some())
                     || dirty.binary_search(&block).is_ok()
             };
@@ -71,8 +72,8 @@ impl Volume {
     fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
         let dirty = handle.data().dirty.range_from(block).next().map(|(block, _)| block);
         let mapped = self.consult(|txn| {
-            if txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE) {
-                return Ok(Some(block));
+            if block == 0 && txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE) {
+                return Ok(Some(0));
             }
             let last = Key::new(handle.ino, ItemKind::Mapping, u64::MAX);
             for item in txn.tree().range(run_key(handle.ino, block)..=last) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Options, Seek, Work, XattrMode};
+use sfs_core::request::{Options, Seek, Work, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
 
@@ -60,6 +60,23 @@ fn an_unfinished_truncation_does_not_touch_what_is_written_later() {
     volume.forget(file, 1);
     while volume.work(NOW).unwrap() == Work::More {}
     assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "what was synced is gone");
+}
+
+/// All that a small file does not have was taken for data, and looked through.
+#[test]
+fn a_small_file_made_large_is_a_hole() {
+    let volume = open(&ram(40));
+    let file = create(&volume, "f");
+    volume.write(file, 0, b"little", WriteMode::default(), &caller()).unwrap();
+    volume.sync_all().unwrap();
+    set_size(&volume, file, 1 << 44).unwrap();
+    for _ in ["before a commit", "after"] {
+        assert_eq!(volume.seek(file, 0, Seek::Data).unwrap(), 0);
+        assert_eq!(volume.seek(file, 0, Seek::Hole).unwrap(), 4096);
+        assert_eq!(volume.seek(file, 1 << 30, Seek::Hole).unwrap(), 1 << 30);
+        assert!(matches!(volume.seek(file, 1 << 30, Seek::Data), Err(Error::OutOfRange)));
+        volume.sync_all().unwrap();
+    }
 }
 
 /// The last block of the largest file has no next one.
