@@ -13,7 +13,6 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use nix::errno::Errno;
-use sfs_device::BLOCK_SIZE;
 
 use crate::options::MountOptions;
 use crate::{Failure, mountinfo};
@@ -69,7 +68,8 @@ fn mount_by_hand(door: &File, place: &Place<'_>, options: &MountOptions) -> Resu
         door.as_raw_fd()
     );
     let kind = if place.is_block_device {
-        data.push_str(&format!(",blksize={BLOCK_SIZE}"));
+        // Of a page with several blocks Linux 7.3 reads those that it lacks, and clears the others.
+        data.push_str(&format!(",blksize={}", rustix::param::page_size()));
         mountinfo::TYPE_OF_BLOCK_DEVICE
     } else {
         mountinfo::TYPE
