@@ -32,8 +32,8 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::read`], from a block's beginning on, into `blocks`; gives the number of bytes. What is behind
-    /// them in the last block is undefined.
+    /// As [`Volume::read`], from a block's beginning on, into `blocks`; gives the number of bytes. What is
+    /// behind them in the last block is undefined.
     ///
     /// # Panics
     ///

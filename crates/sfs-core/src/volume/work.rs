@@ -1,8 +1,8 @@
 //! Background work: one bounded step at a time, whenever the caller finds the time.
 //!
 //! Owns: when what waits is written, when a checkpoint is due, and the volume's clock.
-//! Promises: what was written waits no longer than the commit interval, and about half a second
-//! once writing has paused.
+//! Promises: what was written waits no longer than the commit interval, and about half a second once writing
+//! has paused, but for what went to the device to make room.
 //! Never: waits.
 
 use std::sync::Arc;

@@ -335,8 +335,8 @@ fn plan_file<'a>(
     }))
 }
 
-/// The first `limit` blocks of `dirty`, of file `ino`, with what each is mapped to and the group it belongs to. The runs are in
-/// memory afterwards.
+/// The first `limit` blocks of `dirty`, of file `ino`, with what each is mapped to and the group it belongs
+/// to. The runs are in memory afterwards.
 fn plan_blocks(
     meta: &Meta,
     ino: u64,
