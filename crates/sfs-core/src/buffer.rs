@@ -19,17 +19,20 @@ const CLASSES: usize = 9;
 const KEPT_BLOCKS: usize = 2048;
 
 /// The pieces of memory of one class.
-type Shelf = Mutex<Vec<Piece>>;
+#[derive(Debug, Default)]
+struct Shelf {
+    pieces: Vec<Piece>,
+    /// So many have not been taken since [`Pool::rest`].
+    idle: usize,
+}
 
 #[derive(Debug, Default)]
 struct Shelves {
-    free: [Shelf; CLASSES],
+    free: [Mutex<Shelf>; CLASSES],
     /// Blocks on all shelves.
     kept: AtomicUsize,
     /// Bytes in buffers that hold dirty blocks.
     held: AtomicUsize,
-    /// The most since [`Pool::rest`].
-    most_held: AtomicUsize,
     /// Bytes that may be held and kept together.
     budget: usize,
 }
@@ -44,10 +47,14 @@ impl Pool {
         Self(Arc::new(Shelves { budget, ..Shelves::default() }))
     }
 
-    /// Keeps no more than has been held since the last time: who needed less would only have it kept.
+    /// Lets go of what nobody has needed since the last time.
     pub(crate) fn rest(&self) {
-        let most = self.0.most_held.swap(self.held(), Ordering::Relaxed);
-        self.keep(most / BLOCK_SIZE, usize::MAX);
+        for (class, shelf) in self.0.free.iter().enumerate() {
+            let idle = shelf.lock().idle;
+            (0..idle).for_each(|_| drop(self.take_kept(class)));
+            let mut shelf = shelf.lock();
+            shelf.idle = shelf.pieces.len();
+        }
     }
 
     /// Blocks that are kept for the next use.
@@ -88,14 +95,19 @@ impl Pool {
     }
 
     fn take_kept(&self, class: usize) -> Option<Piece> {
-        let piece = self.0.free.get(class)?.lock().pop()?;
+        let piece = {
+            let mut shelf = self.0.free.get(class)?.lock();
+            let piece = shelf.pieces.pop()?;
+            shelf.idle = shelf.idle.min(shelf.pieces.len());
+            piece
+        };
         self.0.kept.fetch_sub(piece.len(), Ordering::Relaxed);
         Some(piece)
     }
 
     fn put(&self, piece: Piece) {
         self.0.kept.fetch_add(piece.len(), Ordering::Relaxed);
-        self.0.free[class_of(piece.len())].lock().push(piece);
+        self.0.free[class_of(piece.len())].lock().pieces.push(piece);
     }
 
     fn give_back(&self, piece: Piece) {
@@ -117,7 +129,7 @@ impl Pool {
     /// asked for next: that of which there is most goes.
     fn keep(&self, most: usize, mut enough: usize) {
         while enough > 0 && self.0.kept.load(Ordering::Relaxed) > most {
-            let blocks = |class: &usize| self.0.free[*class].lock().len() << class;
+            let blocks = |class: &usize| self.0.free[*class].lock().pieces.len() << class;
             let fullest = (0..CLASSES).max_by_key(blocks);
             let Some(gone) = fullest.and_then(|class| self.take_kept(class)) else { return };
             enough = enough.saturating_sub(gone.len());
@@ -166,9 +178,8 @@ impl Buffer {
     /// `count` blocks; what is in them at first is undefined.
     pub(crate) fn new(count: usize, pool: &Pool) -> Self {
         let memory = Memory::new(count, pool);
-        let (count, bytes) = (memory.blocks.len(), memory.blocks.len() * BLOCK_SIZE);
-        let held = pool.0.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        pool.0.most_held.fetch_max(held, Ordering::Relaxed);
+        let count = memory.blocks.len();
+        pool.0.held.fetch_add(count * BLOCK_SIZE, Ordering::Relaxed);
         pool.trim(count);
         Self(memory)
     }
@@ -261,7 +272,7 @@ mod tests {
             .0
             .free
             .iter()
-            .map(|shelf| shelf.lock().iter().map(|piece| piece.len()).sum::<usize>());
+            .map(|shelf| shelf.lock().pieces.iter().map(|piece| piece.len()).sum::<usize>());
         assert_eq!(shelves.sum::<usize>(), kept());
     }
 
@@ -279,7 +290,7 @@ mod tests {
         assert_eq!(kept(), 0, "nothing was asked of the system");
         drop((some, again));
         pool.rest();
-        assert_eq!(kept(), budget, "so much was held");
+        assert_eq!(kept(), budget, "they were needed");
         pool.rest();
         assert_eq!(kept(), 0);
     }
@@ -311,6 +322,30 @@ mod tests {
         }
     }
 
+    /// Of another size than what is in use there were as many as the budget has blocks.
+    #[test]
+    fn what_is_not_needed_goes_and_what_is_needed_stays() {
+        let budget = 4 * KEPT_BLOCKS;
+        let pool = Pool::new(budget * BLOCK_SIZE);
+        drop((0..budget).map(|_| Buffer::new(1, &pool)).collect::<Vec<_>>());
+        let mut held = std::collections::VecDeque::new();
+        let mut turn = |count| {
+            for _ in 0..budget / count {
+                held.push_back(Buffer::new(count, &pool));
+                held.drain(..held.len().saturating_sub(budget * 3 / 4 / count));
+            }
+        };
+        (0..2).for_each(|_| {
+            turn(256);
+            pool.rest();
+        });
+        let shelf = |class: usize| pool.0.free[class].lock().pieces.len();
+        assert_eq!(shelf(0), 0, "nobody has needed them");
+        let kept = pool.kept();
+        turn(256);
+        assert_eq!((pool.kept(), shelf(8) * 256), (kept, kept), "nothing was asked of the system");
+    }
+
     #[test]
     fn the_system_has_few_mappings_whatever_is_left() {
         let mappings =
@@ -320,6 +355,7 @@ mod tests {
         let mut all: Vec<Option<Memory>> =
             (0..64 * 256).map(|_| Some(Memory::new(1, &pool))).collect();
         all.iter_mut().step_by(2).for_each(|memory| drop(memory.take()));
+        pool.rest();
         pool.rest();
         assert_eq!(pool.kept(), 0);
         assert!(mappings() < before + 1000, "{} were {before}", mappings());

@@ -154,7 +154,7 @@ impl Volume {
         meta: Meta,
     ) -> Self {
         let next_sequence = AtomicU64::new(log.next_sequence);
-        let pool = Pool::new(options.write_buffer);
+        let pool = Pool::new(if options.read_only { 0 } else { options.write_buffer });
         Self {
             device,
             engine: engine(superblock.placement),

@@ -45,14 +45,14 @@ impl Piece {
         Ok(Self { start, count, whole: None })
     }
 
-    /// Both halves of an even number of blocks.
+    /// Both halves of a power of two of blocks, at least two.
     pub fn halve(self) -> (Self, Self) {
         self.halve_within(page_blocks())
     }
 
     /// As [`Self::halve`], where a page has `page` blocks.
     fn halve_within(mut self, page: usize) -> (Self, Self) {
-        assert!(self.count.is_multiple_of(2), "half of {} blocks", self.count);
+        assert!(self.count.is_power_of_two() && self.count > 1, "half of {} blocks", self.count);
         let (start, count) = (self.start, self.count / 2);
         // SAFETY: so many blocks further on is the middle of the same mapping, or there are none.
         let middle = unsafe { start.add(count) };
@@ -102,7 +102,14 @@ impl Drop for Piece {
         let start = self.start.as_ptr();
         if self.count > 0 && self.whole.is_none() {
             // SAFETY: the blocks are mapped, and nobody has them any more.
-            unsafe { libc::munmap(start.cast(), self.count * BLOCK_SIZE) };
+            let is_gone = unsafe { libc::munmap(start.cast(), self.count * BLOCK_SIZE) } == 0;
+            if !is_gone {
+                // What is beside it became one mapping with it, and two would be too many.
+                // SAFETY: likewise.
+                unsafe {
+                    libc::madvise(start.cast(), self.count * BLOCK_SIZE, libc::MADV_DONTNEED)
+                };
+            }
         } else if self.count > 0 && self.count.is_multiple_of(page_blocks()) {
             // SAFETY: likewise; they are whole pages. If this fails, their memory goes with the whole.
             unsafe { libc::madvise(start.cast(), self.count * BLOCK_SIZE, libc::MADV_DONTNEED) };
