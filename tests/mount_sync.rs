@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use cut::Recorded;
-use harness::{CACHES, Mount, Volume, can_mount, content, transport, unmount_unused};
+use harness::{CACHES, Mount, Volume, can_mount, content, is_mounted, transport, unmount_unused};
 use rustix::fs::syncfs;
 
 const SIZE: &str = "64M";
@@ -89,6 +89,9 @@ fn with_cuts(work: impl Fn(Mount, &mut dyn FnMut(u64))) {
             recorded.cut_to_last_flush(&to);
             examine(&to, cache, round);
         });
+        let dir = recorded.path.parent().expect("a directory").to_owned();
+        drop((volume, recorded));
+        assert!(!is_mounted(&dir), "the device is mounted yet");
     }
 }
 

@@ -17,6 +17,7 @@ use fuser::{
     INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyWrite, Request, WriteFlags,
 };
+use rustix::mount::{UnmountFlags, unmount};
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
 use tempfile::TempDir;
 
@@ -94,7 +95,7 @@ pub(crate) struct Recorded {
     since: Vec<Event>,
     // Goes before the directory that it is mounted on.
     _session: BackgroundSession,
-    _scratch: TempDir,
+    scratch: TempDir,
 }
 
 impl Recorded {
@@ -108,7 +109,7 @@ impl Recorded {
         let session = fuser::spawn_mount(server, scratch.path(), &fuser::Config::default());
         let session = session.expect("it mounts");
         let path = scratch.path().join(NAME);
-        Self { path, device, durable, since: Vec::new(), _session: session, _scratch: scratch }
+        Self { path, device, durable, since: Vec::new(), _session: session, scratch }
     }
 
     /// Writes what is durable at this moment to the file `to`: of the requests since the last flush
@@ -139,6 +140,13 @@ impl Recorded {
         if let Some(flush) = self.since.iter().rposition(|event| *event == Event::Flush) {
             self.since.drain(..=flush).for_each(|event| event.apply(&self.durable));
         }
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // A loop device that was detached may hold it yet, and the session would leave it mounted.
+        let _ = unmount(self.scratch.path(), UnmountFlags::DETACH);
     }
 }
 

@@ -99,20 +99,16 @@ impl DerefMut for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let start = self.start.as_ptr();
-        if self.count > 0 && self.whole.is_none() {
-            // SAFETY: the blocks are mapped, and nobody has them any more.
-            let is_gone = unsafe { libc::munmap(start.cast(), self.count * BLOCK_SIZE) } == 0;
-            if !is_gone {
-                // What is beside it became one mapping with it, and two would be too many.
-                // SAFETY: likewise.
-                unsafe {
-                    libc::madvise(start.cast(), self.count * BLOCK_SIZE, libc::MADV_DONTNEED)
-                };
-            }
-        } else if self.count > 0 && self.count.is_multiple_of(page_blocks()) {
-            // SAFETY: likewise; they are whole pages. If this fails, their memory goes with the whole.
-            unsafe { libc::madvise(start.cast(), self.count * BLOCK_SIZE, libc::MADV_DONTNEED) };
+        if self.count == 0 {
+            return;
+        }
+        let (start, length) = (self.start.as_ptr().cast(), self.count * BLOCK_SIZE);
+        // That fails where mappings side by side have become one, and two would be too many.
+        // SAFETY: the blocks are mapped, and nobody has them any more.
+        let is_unmapped = self.whole.is_none() && unsafe { libc::munmap(start, length) } == 0;
+        if !is_unmapped && self.count.is_multiple_of(page_blocks()) {
+            // SAFETY: likewise, and nobody has others in their pages. If this fails, they go with the whole.
+            unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) };
         }
     }
 }

@@ -112,6 +112,17 @@ fn millis(time: Timestamp) -> i64 {
     time.secs.saturating_mul(1000).saturating_add(i64::from(time.nanos / 1_000_000))
 }
 
+/// Whether `last` is `interval` milliseconds ago, or to come, as by a clock that was set back; then it is
+/// `now`.
+fn is_due(last: &mut i64, interval: i64, now: Timestamp) -> bool {
+    let now = millis(now);
+    let is_due = !(0..interval).contains(&now.saturating_sub(*last));
+    if is_due {
+        *last = now;
+    }
+    is_due
+}
+
 impl Volume {
     /// A file has dirty blocks or pending attributes.
     pub(super) fn note_dirty(&self, handle: &Arc<Handle>) {
@@ -208,26 +219,16 @@ impl Volume {
 
     /// Forgets handles that nobody needs, however much cleaning there is.
     fn sweep_if_due(&self, now: Timestamp) {
-        let now = millis(now);
-        let mut due = self.clock.due.lock();
-        if (0..SWEEP_MS).contains(&now.saturating_sub(due.swept)) {
-            return;
+        if is_due(&mut self.clock.due.lock().swept, SWEEP_MS, now) {
+            self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
         }
-        due.swept = now;
-        drop(due);
-        self.handles.sweep(self.next_sequence.load(Ordering::Relaxed));
     }
 
     /// Gives memory back.
     fn rest_if_due(&self, now: Timestamp) {
-        let now = millis(now);
-        let mut due = self.clock.due.lock();
-        if (0..REST_MS).contains(&now.saturating_sub(due.rested)) {
-            return;
+        if is_due(&mut self.clock.due.lock().rested, REST_MS, now) {
+            self.pool.rest();
         }
-        due.rested = now;
-        drop(due);
-        self.pool.rest();
     }
 
     fn checkpoint_if_due(&self, now: Timestamp) -> Result<()> {
