@@ -9,7 +9,7 @@ use std::fmt;
 
 use sfs_device::DeviceError;
 
-use crate::format::Corruption;
+use crate::format::{Corruption, DecodeError, Incompatible};
 
 /// A failed operation.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub enum Error {
     Corrupt(Corruption),
     /// The image has a newer format; its version.
     NewerFormat(u32),
+    /// The image has something that only a later program understands.
+    Incompatible(Incompatible),
     /// The device is smaller than the volume; blocks there are, and should be.
     DeviceTooSmall {
         /// Blocks of the device.
@@ -87,6 +89,7 @@ impl fmt::Display for Error {
             Self::NewerFormat(version) => {
                 write!(f, "format version {version} is newer than this program knows")
             }
+            Self::Incompatible(what) => write!(f, "{what}: upgrade sfs"),
             Self::DeviceTooSmall { device, volume } => {
                 write!(f, "the device has {device} blocks, but its volume {volume}")
             }
@@ -99,6 +102,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Corrupt(corruption) => Some(corruption),
+            Self::Incompatible(what) => Some(what),
             Self::Device(error) => Some(error),
             _ => None,
         }
@@ -108,6 +112,15 @@ impl std::error::Error for Error {
 impl From<Corruption> for Error {
     fn from(corruption: Corruption) -> Self {
         Self::Corrupt(corruption)
+    }
+}
+
+impl From<DecodeError> for Error {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Corrupt(corruption) => Self::Corrupt(corruption),
+            DecodeError::Incompatible(what) => Self::Incompatible(what),
+        }
     }
 }
 

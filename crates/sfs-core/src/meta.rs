@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::format::{
-    Change, Corruption, Key, Mapping, MappingRun, POLICY_STATE_LEN_MAX, PolicyRecord, codec,
+    Change, Corruption, DecodeError, Key, Mapping, MappingRun, POLICY_STATE_LEN_MAX, PolicyRecord,
     run_key,
 };
 use crate::mutant::{Mutant, mutated};
@@ -19,11 +19,8 @@ use crate::usage::UsageTable;
 /// How often the policies look at all segments: so many times while a segment is written.
 const LOOKS_PER_SEGMENT: u32 = 8;
 
-/// Bytes that say what a change is.
-const TAG_LEN: usize = 4;
-
 /// Bytes of an encoded [`Change::Unmap`].
-const UNMAP_LEN: usize = TAG_LEN + 16;
+const UNMAP_LEN: usize = Change::HEADER_LEN + 16;
 
 /// Why an operation could not be done right away.
 #[derive(Debug)]
@@ -43,6 +40,12 @@ impl From<Missing> for Fault {
 impl From<crate::Error> for Fault {
     fn from(error: crate::Error) -> Self {
         Self::Error(error)
+    }
+}
+
+impl From<DecodeError> for Fault {
+    fn from(error: DecodeError) -> Self {
+        Self::Error(error.into())
     }
 }
 
@@ -190,12 +193,13 @@ impl Meta {
     pub(crate) fn delta_len(&self) -> usize {
         let item_len = |(key, exists): (&Key, &bool)| {
             if !exists {
-                return TAG_LEN + Key::LEN;
+                return Change::HEADER_LEN + Key::LEN;
             }
             let value = self.tree.get(key).expect("a changed item is in memory");
-            TAG_LEN + Key::LEN + size_of::<u64>() + value.map_or(0, <[u8]>::len)
+            Change::HEADER_LEN + Key::LEN + size_of::<u64>() + value.map_or(0, <[u8]>::len)
         };
-        let next_ino = usize::from(self.next_ino != self.said_ino) * (TAG_LEN + size_of::<u64>());
+        let next_ino =
+            usize::from(self.next_ino != self.said_ino) * (Change::HEADER_LEN + size_of::<u64>());
         next_ino + self.unmaps.len() * UNMAP_LEN + self.changed.iter().map(item_len).sum::<usize>()
     }
 
@@ -204,11 +208,11 @@ impl Meta {
     pub(crate) fn delta(&self, maps: &[Change], released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.next_ino != self.said_ino && !mutated(Mutant::NextInoUnsaid) {
-            codec::append(&Change::NextIno(self.next_ino), &mut bytes);
+            Change::NextIno(self.next_ino).append(&mut bytes);
         }
         for unmap in &self.unmaps {
             let Unmap { ino, first, last } = *unmap;
-            codec::append(&Change::Unmap { ino, first, last }, &mut bytes);
+            Change::Unmap { ino, first, last }.append(&mut bytes);
         }
         let mut changed: Vec<(&Key, &bool)> = self.changed.iter().collect();
         changed.sort_unstable();
@@ -221,12 +225,12 @@ impl Meta {
             } else {
                 Change::Delete { key: key.encode() }
             };
-            codec::append(&change, &mut bytes);
+            change.append(&mut bytes);
         }
-        maps.iter().for_each(|map| codec::append(map, &mut bytes));
+        maps.iter().for_each(|map| map.append(&mut bytes));
         for &segment in released {
             let stamp = self.usage.entry(segment).stamp;
-            codec::append(&Change::Release { segment, stamp }, &mut bytes);
+            Change::Release { segment, stamp }.append(&mut bytes);
         }
         bytes
     }

@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, Inode, ItemKind, Key,
-    MappingRun, NodeHeader, NodePointer, Superblock, UsageEntry, codec, summary_blocks,
+    CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, DeltaForm, Inode, ItemKind,
+    Key, MappingRun, NodeHeader, NodePointer, Superblock, UsageEntry, codec, summary_blocks,
 };
 use sfs_core::tree::{Missing, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -76,13 +76,14 @@ proptest! {
         entries in prop_oneof![0..200u32, any::<u32>()],
         delta in prop_oneof![0..5000u32, any::<u32>()],
         room in 1..4000u64,
+        flags in any::<u8>(),
     ) {
         let mut first = block(b"SFSc", 50, &body);
         first[8..16].copy_from_slice(&VOLUME.to_le_bytes());
         first[24..32].copy_from_slice(&AT.to_le_bytes());
         first[36..40].copy_from_slice(&entries.to_le_bytes());
         first[40..44].copy_from_slice(&delta.to_le_bytes());
-        first[49] = 1;
+        first[49] = 1 + flags % 8;
         let Ok(count) = ChunkSummary::peek(&first, AT, room) else { return Ok(()) };
         prop_assert!(count as u64 + u64::from(entries) <= room);
         let mut bytes = first.to_vec();
@@ -94,15 +95,42 @@ proptest! {
         seal(&mut bytes, 4, 8);
         if let Ok(chunk) = ChunkSummary::decode(&bytes, VOLUME, AT) {
             prop_assert_eq!(summary_blocks(chunk.entries.len(), chunk.delta.len()), count);
+            prop_assert!(bytes[49] & !3 == 0);
         }
     }
 
     #[test]
-    fn deltas(bytes in bytes(0..3000)) {
-        if let Ok(changes) = Change::decode_all(&bytes, AT) {
+    fn plain_deltas(bytes in bytes(0..3000)) {
+        if let Ok(changes) = Change::decode_all(&bytes, DeltaForm::Plain, AT) {
             let mut again = Vec::new();
             changes.iter().for_each(|change| codec::append(change, &mut again));
             prop_assert_eq!(again, bytes);
+        }
+    }
+
+    #[test]
+    fn deltas(
+        bytes in bytes(0..3000),
+        headers in prop::collection::vec((0..8u16, 0..4u8, 0..60u8), 0..50),
+    ) {
+        // Headers that fit what follows.
+        let mut delta = Vec::new();
+        let mut rest = &bytes[..];
+        for (kind, class, len) in headers {
+            let (fields, others) = rest.split_at(rest.len().min(len.into()));
+            delta.extend(kind.to_le_bytes());
+            delta.extend([class.max(1), 0]);
+            delta.extend((fields.len() as u32).to_le_bytes());
+            delta.extend(fields);
+            rest = others;
+        }
+        for delta in [&bytes, &delta] {
+            if let Ok(changes) = Change::decode_all(delta, DeltaForm::Tagged, AT) {
+                let mut again = Vec::new();
+                changes.iter().for_each(|change| change.append(&mut again));
+                prop_assert!(again.len() <= delta.len());
+                prop_assert_eq!(Change::decode_all(&again, DeltaForm::Tagged, AT), Ok(changes));
+            }
         }
     }
 

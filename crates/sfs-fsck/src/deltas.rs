@@ -4,8 +4,12 @@
 //! Promises: a batch of which a chunk is missing, or another's, says nothing.
 //! Never: overrules what was written later.
 
-use sfs_core::format::{Change, ChunkSummary, ItemKind, Key, RUN_BLOCKS, VALUE_LEN_MAX, run_key};
+use sfs_core::format::{
+    Change, ChunkSummary, DecodeError, Key, RUN_BLOCKS, Tolerance, VALUE_LEN_MAX, is_sayable,
+    run_key,
+};
 
+use crate::FsckError;
 use crate::log;
 use crate::scan::{OldChunk, Scan, is_restorable};
 use crate::volume::Volume;
@@ -21,7 +25,11 @@ pub(crate) struct Said {
 
 /// Calls `each` for what deltas say of lost items, in their order. Blocks that they unmap are forgotten,
 /// where they were written before.
-pub(crate) fn replay(volume: &Volume<'_>, scan: &mut Scan<'_>, mut each: impl FnMut(Said)) {
+pub(crate) fn replay(
+    volume: &Volume<'_>,
+    scan: &mut Scan<'_>,
+    mut each: impl FnMut(Said),
+) -> Result<(), FsckError> {
     let older = std::mem::take(&mut scan.older);
     let mut batch: Vec<(u64, OldChunk)> = Vec::new();
     for (sequence, chunk) in older {
@@ -32,15 +40,29 @@ pub(crate) fn replay(volume: &Volume<'_>, scan: &mut Scan<'_>, mut each: impl Fn
         if !chunk.end {
             continue;
         }
-        let changes = read(volume, &batch).unwrap_or_default();
+        let changes = match read(volume, &batch).as_deref().map(Change::decode_batch) {
+            Some(Err(DecodeError::Incompatible(what))) => {
+                return Err(FsckError::Incompatible(what));
+            }
+            Some(Ok(changes)) => changes,
+            Some(Err(DecodeError::Corrupt(_))) | None => Vec::new(),
+        };
+        let tolerance = volume.superblock.tolerance();
         for change in changes {
-            apply(scan, change, sequence, &mut each);
+            apply(scan, change, sequence, tolerance, &mut each);
         }
         batch.clear();
     }
+    Ok(())
 }
 
-fn apply(scan: &mut Scan<'_>, change: Change, sequence: u64, each: &mut impl FnMut(Said)) {
+fn apply(
+    scan: &mut Scan<'_>,
+    change: Change,
+    sequence: u64,
+    tolerance: Tolerance,
+    each: &mut impl FnMut(Said),
+) {
     let (key, value) = match change {
         // Of a lost run nothing can be said: what is in its blocks now has no checksum.
         Change::NextIno(_) | Change::Release { .. } | Change::Map { .. } => return,
@@ -49,7 +71,7 @@ fn apply(scan: &mut Scan<'_>, change: Change, sequence: u64, each: &mut impl FnM
         Change::Delete { key } => (Key::decode(&key), None),
     };
     let is_sayable = is_restorable(&key)
-        && key.kind != ItemKind::Mapping as u8
+        && is_sayable(&key, tolerance)
         && value.as_ref().is_none_or(|value| value.len() <= VALUE_LEN_MAX);
     if is_sayable && any_contains(scan.lost, &key) {
         each(Said { key, value, sequence });
@@ -72,18 +94,15 @@ fn unmap(scan: &mut Scan<'_>, ino: u64, first: u32, last: u32, sequence: u64) {
 /// may come back, as far as the file's size allows.
 const RUNS_MAX: usize = 8192;
 
-/// The changes of a whole batch.
-fn read(volume: &Volume<'_>, batch: &[(u64, OldChunk)]) -> Option<Vec<Change>> {
+/// The chunks of a whole batch, if it has a delta.
+fn read(volume: &Volume<'_>, batch: &[(u64, OldChunk)]) -> Option<Vec<ChunkSummary>> {
     batch.iter().any(|(_, chunk)| chunk.has_delta).then_some(())?;
-    let mut delta = Vec::new();
-    let mut before: Option<ChunkSummary> = None;
+    let mut chunks: Vec<ChunkSummary> = Vec::with_capacity(batch.len());
     for (_, chunk) in batch {
         let summary = log::summary(volume, chunk.segment, chunk.block)?;
-        let is_next = before.is_none_or(|before| before.checksum == summary.header.previous);
+        let is_next = chunks.last().is_none_or(|before| before.checksum == summary.header.previous);
         is_next.then_some(())?;
-        delta.extend_from_slice(&summary.delta);
-        before = Some(summary);
+        chunks.push(summary);
     }
-    let at = before.map_or(0, |chunk| chunk.header.address);
-    Change::decode_all(&delta, at).ok()
+    Some(chunks)
 }

@@ -8,8 +8,8 @@ mod item;
 
 use serde_json::{Value, json};
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, NodeHeader, NodePointer, ROOT_INO,
-    SUPERBLOCK_ADDRESS, SummaryEntry, Superblock, UsageEntry,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, DeltaForm, NodeHeader, NodePointer,
+    ROOT_INO, SUPERBLOCK_ADDRESS, SummaryEntry, Superblock, UsageEntry,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 
@@ -184,6 +184,7 @@ fn show_chunk(volume: &Volume<'_>, chunk: &ChunkSummary) -> Value {
         "head": chunk.header.head,
         "end": chunk.header.end,
         "whole": log::is_whole(volume, chunk),
+        "tagged": chunk.header.form == DeltaForm::Tagged,
         "delta_len": chunk.delta.len(),
         "entries": (first..).zip(&chunk.entries).map(entry).collect::<Vec<_>>(),
     })

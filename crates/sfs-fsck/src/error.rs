@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sfs_core::format::FORMAT_VERSION;
+use sfs_core::format::{FORMAT_VERSION, Incompatible};
 use sfs_device::DeviceError;
 
 /// Why a volume could not be checked, or not be repaired.
@@ -21,6 +21,8 @@ pub enum FsckError {
     },
     /// The volume has a newer format; its version.
     NewerFormat(u32),
+    /// The volume has something that only a later program understands.
+    Incompatible(Incompatible),
     /// Both superblocks are damaged.
     SuperblocksLost,
     /// The device is smaller than its volume.
@@ -52,6 +54,7 @@ impl fmt::Display for FsckError {
                 f,
                 "format version {version}; this program knows {FORMAT_VERSION}: upgrade sfs"
             ),
+            Self::Incompatible(what) => write!(f, "{what}: upgrade sfs"),
             Self::SuperblocksLost => f.write_str("both superblocks are damaged"),
             Self::Truncated { device, volume } => write!(
                 f,
@@ -78,6 +81,7 @@ impl std::error::Error for FsckError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Device(error) => Some(error),
+            Self::Incompatible(what) => Some(what),
             Self::Write(error) => Some(error),
             _ => None,
         }
@@ -89,6 +93,7 @@ impl From<sfs_core::Error> for FsckError {
         match error {
             sfs_core::Error::NoSpace => Self::NoRoom,
             sfs_core::Error::Device(error) => Self::Device(error),
+            sfs_core::Error::Incompatible(what) => Self::Incompatible(what),
             error => Self::Write(error),
         }
     }

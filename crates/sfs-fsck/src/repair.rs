@@ -253,7 +253,7 @@ impl<'a> Work<'a> {
         let mut scan = Scan::take(volume, &lost, record.next_sequence, &placed, listener)?;
         let mut view = View::new(volume, root);
         view.give_up(lost.clone());
-        let salvaged = fill(&mut view, &mut scan);
+        let salvaged = fill(&mut view, &mut scan)?;
         self.plan.losses.extend(salvaged.losses);
         self.sources.extend(salvaged.sources);
         self.examined = Examined::finish(view, record, &scan.chunks, options.data, listener)?;

@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX,
-    Key, Mapping, SegmentState, Structure, SummaryEntry, is_sayable,
+    Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, DecodeError,
+    HEADS_MAX, Incompatible, Key, Mapping, SegmentState, Structure, SummaryEntry, Tolerance,
+    is_sayable,
 };
 
 use crate::log;
@@ -87,10 +88,14 @@ pub(crate) fn roll_forward(
             continue;
         }
         let outcome = apply(&batch, view, &mut rolled.next_ino)
-            .and_then(|said| log.settle(said, usage, &rolled.segments, &batch));
-        if let Err(finding) = outcome {
-            findings.push(finding);
-            break;
+            .and_then(|said| Ok(log.settle(said, usage, &rolled.segments, &batch)?));
+        match outcome {
+            Ok(()) => {}
+            Err(Obstacle::Incompatible(what)) => return Err(FsckError::Incompatible(what)),
+            Err(Obstacle::Damage(finding)) => {
+                findings.push(finding);
+                break;
+            }
         }
         rolled.chunks += batch.len() as u64;
         batch.clear();
@@ -171,7 +176,7 @@ impl<'f> Log<'f> {
         recent: &BTreeSet<u32>,
         batch: &[ChunkSummary],
     ) -> Result<(), Finding> {
-        let at = batch.last().map_or(0, |chunk| chunk.header.address);
+        let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
         let wrong = Finding::DeltaDamaged { corruption };
         for segment in placed {
@@ -208,6 +213,33 @@ impl<'f> Log<'f> {
     }
 }
 
+/// Why a batch has no effect.
+enum Obstacle {
+    Damage(Finding),
+    Incompatible(Incompatible),
+}
+
+impl From<Finding> for Obstacle {
+    fn from(finding: Finding) -> Self {
+        Self::Damage(finding)
+    }
+}
+
+impl From<DecodeError> for Obstacle {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Corrupt(corruption) => Self::Damage(Finding::DeltaDamaged { corruption }),
+            DecodeError::Incompatible(what) => Self::Incompatible(what),
+        }
+    }
+}
+
+impl From<Corruption> for Obstacle {
+    fn from(corruption: Corruption) -> Self {
+        DecodeError::Corrupt(corruption).into()
+    }
+}
+
 /// What a batch says of segments.
 #[derive(Default)]
 struct Said {
@@ -217,20 +249,23 @@ struct Said {
 }
 
 /// Applies a batch: unmaps, then items, then the mappings of its data. Gives what it says of segments.
-fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Result<Said, Finding> {
-    let at = batch.last().map_or(0, |chunk| chunk.header.address);
-    let damaged = |corruption| Finding::DeltaDamaged { corruption };
+fn apply(
+    batch: &[ChunkSummary],
+    view: &mut View<'_>,
+    next_ino: &mut u64,
+) -> Result<Said, Obstacle> {
+    let at = batch.first().map_or(0, |chunk| chunk.header.address);
     let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
-    let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
-    let changes = Change::decode_all(&delta, at).map_err(damaged)?;
-    changes.iter().try_for_each(|change| check_key(change, at))?;
+    let changes = Change::decode_batch(batch)?;
+    let tolerance = view.volume.superblock.tolerance();
+    changes.iter().try_for_each(|change| check_key(change, at, tolerance))?;
     if !Change::are_sound(&changes, &view.volume.superblock) {
-        return Err(damaged(wrong));
+        return Err(wrong.into());
     }
     for change in &changes {
         match *change {
             Change::Unmap { ino, first, last } => {
-                view.unmap(ino, first..=last).map_err(damaged)?;
+                view.unmap(ino, first..=last)?;
             }
             Change::NextIno(ino) => *next_ino = ino.max(*next_ino),
             Change::Put { .. }
@@ -257,17 +292,17 @@ fn apply(batch: &[ChunkSummary], view: &mut View<'_>, next_ino: &mut u64) -> Res
                 continue;
             };
             let mapping = Mapping { address, checksum: Some(checksum), history };
-            view.map(ino, block, Some(mapping)).map_err(damaged)?;
+            view.map(ino, block, Some(mapping))?;
         }
     }
     for map in maps {
-        said.placed.insert(apply_map(&map, view).map_err(damaged)?.ok_or(damaged(wrong))?);
+        said.placed.insert(apply_map(&map, view)?.ok_or(wrong)?);
     }
     Ok(said)
 }
 
 /// Maps blocks beside the log; gives their segment, if they lie in one.
-fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, Corruption> {
+fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, DecodeError> {
     let Change::Map { ino, block, count, address } = *map else { return Ok(None) };
     let segment = map.mapped_segment(view.volume.layout());
     for at in (0..count).filter(|_| segment.is_some()) {
@@ -277,8 +312,8 @@ fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, Corruptio
 }
 
 /// A change of an item that deltas do not change is told by its key.
-fn check_key(change: &Change, at: u64) -> Result<(), Finding> {
+fn check_key(change: &Change, at: u64, tolerance: Tolerance) -> Result<(), Finding> {
     let (Change::Put { key, .. } | Change::Delete { key }) = change else { return Ok(()) };
     let key = Key::decode(key);
-    if is_sayable(&key) { Ok(()) } else { Err(Finding::DeltaKey { address: at, key }) }
+    if is_sayable(&key, tolerance) { Ok(()) } else { Err(Finding::DeltaKey { address: at, key }) }
 }

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use sfs_core::format::{Key, Mapping, MappingRun, run_key};
 use sfs_device::{BLOCK_SIZE, Block};
 
-use crate::Loss;
 use crate::deltas::{self, Said};
 use crate::node::{self, Content};
 use crate::scan::{FoundBlock, FoundLeaf, Scan, is_restorable};
 use crate::view::View;
 use crate::walk::{Keys, any_contains};
+use crate::{FsckError, Loss};
 
 /// What was filled in.
 #[derive(Default)]
@@ -55,13 +55,13 @@ impl Covered {
 }
 
 /// Fills the keys that `view` has lost from `scan`.
-pub(crate) fn fill(view: &mut View<'_>, scan: &mut Scan<'_>) -> Salvaged {
+pub(crate) fn fill(view: &mut View<'_>, scan: &mut Scan<'_>) -> Result<Salvaged, FsckError> {
     let mut salvaged = Salvaged::default();
     let lost = view.lost().to_vec();
     let covered = fill_items(view, &lost, scan, &mut salvaged);
-    fill_said(view, &covered, scan, &mut salvaged);
+    fill_said(view, &covered, scan, &mut salvaged)?;
     fill_blocks(view, &covered, scan, &mut salvaged);
-    salvaged
+    Ok(salvaged)
 }
 
 /// Takes items from leaves, the newest first.
@@ -110,7 +110,12 @@ fn take_items(
 }
 
 /// Puts and deletes what deltas have said since.
-fn fill_said(view: &mut View<'_>, covered: &Covered, scan: &mut Scan<'_>, salvaged: &mut Salvaged) {
+fn fill_said(
+    view: &mut View<'_>,
+    covered: &Covered,
+    scan: &mut Scan<'_>,
+    salvaged: &mut Salvaged,
+) -> Result<(), FsckError> {
     let volume = view.volume;
     deltas::replay(volume, scan, |said| {
         let Said { key, value, sequence } = said;
@@ -122,7 +127,7 @@ fn fill_said(view: &mut View<'_>, covered: &Covered, scan: &mut Scan<'_>, salvag
             Some(value) => view.edits.put(key, value),
             None => view.edits.delete(key),
         }
-    });
+    })
 }
 
 /// Maps blocks that summaries know of, and that are newer than the leaf that should map them.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkHeader, ChunkSummary, CorruptionKind,
-    DataPlacement, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO, SegmentState,
-    Structure, SummaryEntry, Superblock, Timestamp, UsageEntry,
+    DataPlacement, DeltaForm, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
+    SegmentState, Structure, SummaryEntry, Superblock, Timestamp, UsageEntry,
 };
 use sfs_core::request::{Caller, Options, WriteMode};
 use sfs_core::{Error, Volume, make, root_directory};
@@ -318,6 +318,7 @@ fn what_users_write_is_not_taken_for_a_later_checkpoint() {
             time: 1,
             head: 0,
             end: true,
+            form: DeltaForm::Tagged,
         };
         let mut chunk = Block::ZERO;
         ChunkSummary::encode(&header, &[SummaryEntry::Node { checksum }], &[], &mut chunk.0);

@@ -8,12 +8,13 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{COUNT_MAX, Corruption, CorruptionKind, History, Structure};
+use super::{COUNT_MAX, Corruption, CorruptionKind, DeltaForm, History, Structure};
 use crate::mutant::{Mutant, mutated};
 
 const MAGIC: [u8; 4] = *b"SFSc";
 const UNSUMMED: usize = 8;
 const FLAG_END: u8 = 1;
+const FLAG_TAGGED: u8 = 2;
 
 const KIND_DATA: u8 = 1;
 const KIND_NODE: u8 = 2;
@@ -133,6 +134,18 @@ pub struct ChunkHeader {
     pub head: u8,
     /// Last chunk of its batch.
     pub end: bool,
+    /// How the changes of its batch are written.
+    pub form: DeltaForm,
+}
+
+impl ChunkHeader {
+    fn flags(&self) -> u8 {
+        let tagged = match self.form {
+            DeltaForm::Plain => 0,
+            DeltaForm::Tagged => FLAG_TAGGED,
+        };
+        tagged | if self.end { FLAG_END } else { 0 }
+    }
 }
 
 /// A verified summary.
@@ -179,7 +192,7 @@ impl ChunkSummary {
             delta_len: (delta.len() as u32).into(),
             time: header.time.into(),
             head: header.head,
-            flags: if header.end { FLAG_END } else { 0 },
+            flags: header.flags(),
             reserved: [0; 14],
         };
         let (head, rest) = bytes.split_at_mut(HEADER_LEN);
@@ -242,7 +255,7 @@ impl ChunkSummary {
         {
             return Err(wrong(CorruptionKind::Length));
         }
-        if raw.flags & !FLAG_END != 0 || raw.sequence.get() >= COUNT_MAX {
+        if raw.flags & !(FLAG_END | FLAG_TAGGED) != 0 || raw.sequence.get() >= COUNT_MAX {
             return Err(wrong(CorruptionKind::Value));
         }
         let raws =
@@ -257,6 +270,10 @@ impl ChunkSummary {
                 time: raw.time.get(),
                 head: raw.head,
                 end: raw.flags & FLAG_END != 0,
+                form: match raw.flags & FLAG_TAGGED {
+                    0 => DeltaForm::Plain,
+                    _ => DeltaForm::Tagged,
+                },
             },
             entries: entries.ok_or(wrong(CorruptionKind::Value))?,
             delta: rest[..delta_len].to_vec(),

@@ -7,7 +7,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Log;
 use crate::buffer::BlockRef;
-use crate::format::{ChunkHeader, ChunkSummary, Layout, SummaryEntry, summary_blocks, summary_len};
+use crate::format::{
+    ChunkHeader, ChunkSummary, DeltaForm, Layout, SummaryEntry, summary_blocks, summary_len,
+};
 use crate::usage::UsageTable;
 
 /// A block to append, and who owns it.
@@ -212,6 +214,7 @@ impl Batch {
                 time,
                 head: planned.head,
                 end: index == last,
+                form: DeltaForm::Tagged,
             };
             let entries: Vec<SummaryEntry> = planned.appends.iter().map(|a| a.entry).collect();
             let count = summary_blocks(entries.len(), planned.delta.len());

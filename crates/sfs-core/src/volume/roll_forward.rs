@@ -193,8 +193,7 @@ impl Volume {
     /// Does in memory what a batch says whose first chunk is number `sequence`.
     fn apply_batch(&self, batch: &[ChunkSummary], sequence: u64) -> Result<()> {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
-        let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
-        let changes = Change::decode_all(&delta, at)?;
+        let changes = Change::decode_batch(batch)?;
         if !Change::are_sound(&changes, &self.superblock) {
             return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
         }

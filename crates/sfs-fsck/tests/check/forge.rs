@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::hash::Hasher;
 
 use sfs_core::format::{
-    CheckpointRecord, ChunkHeader, ChunkSummary, FIRST_INO, FileKind, HeadRecord, History, Inode,
-    InodeFlags, ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader, NodePointer,
-    ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp,
+    CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, FIRST_INO, FileKind, HeadRecord,
+    History, Inode, InodeFlags, ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader,
+    NodePointer, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp,
     USAGE_PER_ITEM, UsageEntry, codec, run_key, summary_blocks, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
@@ -57,6 +57,8 @@ pub(crate) struct Volume {
     pub(crate) sequence: u64,
     pub(crate) previous: u32,
     pub(crate) record: CheckpointRecord,
+    /// How the deltas of the next chunks are written.
+    pub(crate) form: DeltaForm,
 }
 
 pub(crate) fn directory(parent: u64, size: u64, links: u32) -> Inode {
@@ -249,6 +251,7 @@ impl Forge {
             sequence: 1,
             previous: 0,
             record: self.record(),
+            form: DeltaForm::Tagged,
         };
         let layout = &self.superblock.layout;
         if !self.data.is_empty() {
@@ -425,6 +428,13 @@ pub(crate) fn data(ino: u64, block: u32, content: &Block) -> SummaryEntry {
 /// Encodes a delta.
 pub(crate) fn delta(changes: &[sfs_core::format::Change]) -> Vec<u8> {
     let mut bytes = Vec::new();
+    changes.iter().for_each(|change| change.append(&mut bytes));
+    bytes
+}
+
+/// Encodes a delta as version 1 did.
+pub(crate) fn plain_delta(changes: &[sfs_core::format::Change]) -> Vec<u8> {
+    let mut bytes = Vec::new();
     changes.iter().for_each(|change| codec::append(change, &mut bytes));
     bytes
 }
@@ -448,6 +458,7 @@ impl Volume {
             time: 0,
             head,
             end,
+            form: self.form,
         };
         let count = summary_blocks(entries.len(), delta.len());
         let mut summary = Block::zeroed(count);

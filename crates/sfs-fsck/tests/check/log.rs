@@ -1,15 +1,16 @@
 //! Roll-forward: what takes effect, and what does not.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::Error;
 use sfs_core::format::{
-    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, FileKind, Inode, InodeFlags, ItemKind, Key,
-    ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
+    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, DeltaForm, FileKind, Incompatible, Inode,
+    InodeFlags, ItemKind, Key, ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
 };
 use sfs_core::request::Options;
 use sfs_device::{BLOCK_SIZE, Block, Device};
-use sfs_fsck::{Finding, Loss, Report};
+use sfs_fsck::{Finding, Loss, Repair, Report, repair};
 
 use super::findings::{NOW, check_device, errors, populated};
 use super::forge::{self, DATA, HELLO, NEXT_INO, Volume, file};
@@ -179,4 +180,109 @@ fn what_a_batch_breaks_is_found() {
         Finding::DirectorySize { ino: ROOT_INO, size: 4, counted: 3 },
     ];
     assert_eq!(errors(&volume), expected);
+}
+
+/// A change of a later program, with class and fields.
+fn later(kind: u16, class: u8, fields: &[u8]) -> Vec<u8> {
+    let mut bytes = kind.to_le_bytes().to_vec();
+    bytes.extend([class, 0]);
+    bytes.extend((fields.len() as u32).to_le_bytes());
+    bytes.extend(fields);
+    bytes
+}
+
+fn open(volume: &Volume, read_only: bool) -> sfs_core::Result<sfs_core::Volume> {
+    let device = Arc::new(volume.device.snapshot());
+    sfs_core::Volume::open(device, Options { read_only, ..Options::default() }, NOW)
+}
+
+/// What may be skipped is skipped, and the rest of its batch takes effect; a known change may be longer.
+#[test]
+fn a_change_of_a_later_program_is_passed_over() {
+    let mut volume = populated().build();
+    let (mut delta, block) = growth(&volume);
+    delta.splice(0..0, later(77, 1, b"whatever"));
+    let mut fields = (NEXT_INO + 9).to_le_bytes().to_vec();
+    fields.extend(b"more than was known");
+    delta.extend(later(0, 2, &fields));
+    let at = volume.head_address(1);
+    volume.append(1, at, &[forge::data(DATA, 41, &block)], &[block], &delta, true);
+    assert_eq!(errors(&volume), []);
+    assert_eq!(report(&volume).rolled_chunks, 1);
+    for read_only in [true, false] {
+        let mounted = open(&volume, read_only).expect("it mounts");
+        assert_eq!(mounted.attributes(DATA).expect("it is there").blocks, 4);
+        assert_eq!(mounted.audit().expect("it counts"), []);
+    }
+}
+
+/// What must not be skipped is no damage: nobody repairs it away.
+#[test]
+fn a_change_that_needs_a_later_program_is_told() {
+    let mut volume = populated().build();
+    let (mut delta, block) = growth(&volume);
+    delta.extend(later(77, 2, b"whatever"));
+    let at = volume.head_address(1);
+    volume.append(1, at, &[forge::data(DATA, 41, &block)], &[block], &delta, true);
+    let what = Incompatible::Change { kind: 77, at };
+    for read_only in [true, false] {
+        let refused = open(&volume, read_only).map(drop);
+        assert!(matches!(refused, Err(Error::Incompatible(found)) if found == what), "{refused:?}");
+    }
+    let words = format!("unknown change kind 77 in the delta at block {at}: upgrade sfs");
+    let checked = check_device(&volume.device, true).expect_err("it is not checked");
+    assert_eq!(checked.to_string(), words);
+    let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+    let options = Repair { data: false, preen: false, now: NOW };
+    let repaired = repair(&device, &options, &mut |_| ControlFlow::Continue(()));
+    assert_eq!(repaired.map(drop).expect_err("it is not repaired").to_string(), words);
+    let mut now = Block::zeroed(volume.superblock.layout.block_count as usize);
+    let mut before = now.clone();
+    device.read(0, &mut now).expect("RAM");
+    volume.device.read(0, &mut before).expect("RAM");
+    assert!(Block::bytes_of(&now) == Block::bytes_of(&before), "nothing was changed");
+}
+
+/// The changes of version 1 have neither class nor length, and are read all the same.
+#[test]
+fn a_delta_of_version_1_takes_effect() {
+    let mut volume = populated().build();
+    let (_, block) = growth(&volume);
+    let inode = Inode {
+        links: 2,
+        blocks: 4,
+        flags: InodeFlags::XATTRS,
+        ..file(FileKind::Regular, 42 * BLOCK_SIZE as u64)
+    };
+    let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
+    let delta = forge::plain_delta(&[put]);
+    volume.form = DeltaForm::Plain;
+    let at = volume.head_address(1);
+    let entry = forge::data(DATA, 41, &block);
+    volume.append(1, at, &[entry], &[block], &delta, true);
+    // What was written afterwards has the new form.
+    volume.form = DeltaForm::Tagged;
+    let at = volume.head_address(0);
+    volume.append(0, at, &[], &[], &forge::delta(&[Change::NextIno(NEXT_INO + 1)]), true);
+    assert_eq!(errors(&volume), []);
+    assert_eq!(report(&volume).rolled_chunks, 2);
+    let mounted = open(&volume, true).expect("it mounts");
+    assert_eq!(mounted.attributes(DATA).expect("it is there").blocks, 4);
+}
+
+#[test]
+fn the_chunks_of_a_batch_agree_on_its_form() {
+    for forms in [[DeltaForm::Plain, DeltaForm::Tagged], [DeltaForm::Tagged, DeltaForm::Plain]] {
+        let mut volume = populated().build();
+        let at = volume.head_address(0);
+        volume.form = forms[0];
+        let count = volume.append(0, at, &[], &[], &[], false);
+        volume.form = forms[1];
+        let at = at + u64::from(count);
+        volume.append(0, at, &[], &[], &[], true);
+        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }]);
+        let refused = open(&volume, true).map(drop);
+        assert!(matches!(refused, Err(Error::Corrupt(found)) if found == corruption));
+    }
 }

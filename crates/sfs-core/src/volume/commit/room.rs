@@ -11,7 +11,7 @@ use sfs_device::BLOCK_SIZE;
 use super::plan::Chosen;
 use super::request::{Request, Reserve};
 use super::{Plan, RELEASES_MAX};
-use crate::format::{VALUE_LEN_MAX, run_key};
+use crate::format::{Change, VALUE_LEN_MAX, run_key};
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::usage::Share;
@@ -25,7 +25,7 @@ pub(in crate::volume) const DELTA_SEGMENTS: usize = 1;
 const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 
 /// Bytes that a delta takes to say that one segment is Clean.
-const RELEASE_LEN: usize = 16;
+const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
 
 /// Bytes that a file adds to a delta at most, beside its inline content: its attributes, and the
 /// frames of both items.

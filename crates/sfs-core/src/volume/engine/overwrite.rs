@@ -19,7 +19,7 @@ const LOG_RESERVE: u32 = 16;
 const BLOCKS_PER_LEAF: u64 = 64;
 
 /// Bytes of an encoded [`Change::Map`].
-const MAP_LEN: usize = 28;
+const MAP_LEN: usize = Change::HEADER_LEN + 24;
 
 /// See the module.
 pub(super) struct Overwrite;

@@ -1,0 +1,113 @@
+//! What a later program may have added, and what this one does about it.
+
+use std::fmt;
+
+use super::{Corruption, ItemKind, Superblock};
+
+/// Something on the device that a later program wrote, and that must not be passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Incompatible {
+    /// A change in a delta.
+    Change {
+        /// Number of its kind.
+        kind: u16,
+        /// Block address of the chunk.
+        at: u64,
+    },
+    /// The encoding of a mapped block.
+    Encoding {
+        /// Its number.
+        encoding: u8,
+        /// The file.
+        ino: u64,
+    },
+    /// An extension record of a run of mappings.
+    RunRecord {
+        /// Its tag.
+        tag: u8,
+        /// The file.
+        ino: u64,
+    },
+}
+
+impl fmt::Display for Incompatible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Change { kind, at } => {
+                write!(f, "unknown change kind {kind} in the delta at block {at}")
+            }
+            Self::Encoding { encoding, ino } => {
+                write!(f, "unknown encoding {encoding} of a block of inode {ino}")
+            }
+            Self::RunRecord { tag, ino } => {
+                write!(f, "unknown record {tag} among the mappings of inode {ino}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Incompatible {}
+
+/// Why bytes cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DecodeError {
+    /// They are damaged.
+    Corrupt(Corruption),
+    /// They need a later program.
+    Incompatible(Incompatible),
+}
+
+impl From<Corruption> for DecodeError {
+    fn from(corruption: Corruption) -> Self {
+        Self::Corrupt(corruption)
+    }
+}
+
+impl From<Incompatible> for DecodeError {
+    fn from(incompatible: Incompatible) -> Self {
+        Self::Incompatible(incompatible)
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt(corruption) => corruption.fmt(f),
+            Self::Incompatible(incompatible) => incompatible.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Whether the superblock names features that this program does not know. Only then are unknown kinds of
+/// items, flags of inodes and encodings of blocks something other than damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// Every feature is known: what is unknown is damaged.
+    Exact,
+    /// Some feature is unknown.
+    Newer,
+}
+
+impl Tolerance {
+    /// Kinds of items that later programs may add. 0 and 255 bound searches and are never kinds.
+    const LATER_KINDS: std::ops::RangeInclusive<u8> = 8..=254;
+
+    /// Whether the tree may have items of kind `byte`.
+    pub fn allows_kind(self, byte: u8) -> bool {
+        ItemKind::decode(byte).is_some() || self.is_later_kind(byte)
+    }
+
+    /// Whether items of kind `byte` are those of a later program, to be left alone.
+    pub fn is_later_kind(self, byte: u8) -> bool {
+        self == Self::Newer && Self::LATER_KINDS.contains(&byte)
+    }
+}
+
+impl Superblock {
+    /// What of the tree and the log may be unknown without being damaged.
+    pub fn tolerance(&self) -> Tolerance {
+        Tolerance::Exact
+    }
+}
