@@ -25,10 +25,11 @@ pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary
 pub use corruption::{Corruption, CorruptionKind, Structure};
 pub use delta::{Change, DELTA_LEN_MAX, DeltaForm, is_sayable};
 pub use history::History;
+use incompatible::Class;
 pub use incompatible::{DecodeError, Incompatible, Tolerance};
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
-pub use mapping::{Mapping, MappingRun, RUN_BLOCKS, run_key};
+pub use mapping::{Encoding, Mapping, MappingRun, RUN_BLOCKS, run_key};
 pub use node::{NodeHeader, NodePointer};
 pub use placement::DataPlacement;
 pub use superblock::{Label, Layout, LayoutError, Superblock};

@@ -8,8 +8,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::format::{
-    Change, Corruption, DecodeError, Key, Mapping, MappingRun, POLICY_STATE_LEN_MAX, PolicyRecord,
-    run_key,
+    Change, Corruption, DecodeError, Inode, ItemKind, Key, Mapping, MappingRun,
+    POLICY_STATE_LEN_MAX, PolicyRecord, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{self, Placement, VictimSelection};
@@ -83,6 +83,8 @@ pub(crate) struct Meta {
     pub(crate) next_ino: u64,
     pub(crate) placement: Box<dyn Placement>,
     pub(crate) victims: Box<dyn VictimSelection>,
+    /// What of the tree may be unknown.
+    pub(crate) tolerance: Tolerance,
     /// Nodes that the last checkpoint wrote.
     pub(crate) nodes_written: usize,
     /// Blocks written when the policies last looked at all segments.
@@ -108,6 +110,7 @@ impl Meta {
             next_ino,
             placement,
             victims,
+            tolerance: Tolerance::Exact,
             nodes_written: 0,
             looked: None,
             changed: FxHashMap::default(),
@@ -154,9 +157,14 @@ impl Meta {
         Ok(())
     }
 
-    /// Sets or removes a prepared item.
+    /// Sets or removes a prepared item. Attributes keep what a later program has appended to them.
     fn write_item(&mut self, key: &Key, value: Option<&[u8]>) {
         match value {
+            Some(value) if key.kind == ItemKind::Inode as u8 => {
+                let old = self.tree.get(key).expect("a prepared item is in memory");
+                let value = Inode::keep_rest(value, old);
+                self.tree.put(key, &value)
+            }
             Some(value) => self.tree.put(key, value),
             None => self.tree.remove(key).map(drop),
         }
@@ -253,9 +261,15 @@ impl Meta {
     /// The mappings of a run; it is prepared afterwards.
     pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, Fault> {
         match self.tree.get(key)? {
-            Some(value) => Ok(MappingRun::decode(value, key)?),
+            Some(value) => Ok(MappingRun::decode(value, key, self.tolerance)?),
             None => Ok(MappingRun::default()),
         }
+    }
+
+    /// Where block `block` of `ino` is.
+    #[cfg(test)]
+    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+        find_mapping(&self.tree, self.tolerance, ino, block)
     }
 
     /// A block has lost its mapping for good.
@@ -359,11 +373,11 @@ impl Meta {
         ino: u64,
         blocks: &[(u32, Mapping)],
         sequence: u64,
-    ) -> Result<(), Corruption> {
+    ) -> Result<(), DecodeError> {
         let key = run_key(ino, blocks[0].0);
         let value = self.tree.get(&key).expect("a prepared run is in memory");
-        let mut run = value
-            .map_or_else(|| Ok(MappingRun::default()), |value| MappingRun::decode(value, &key))?;
+        let decode = |value| MappingRun::decode(value, &key, self.tolerance);
+        let mut run = value.map_or_else(|| Ok(MappingRun::default()), decode)?;
         for (block, mapping) in blocks {
             debug_assert_eq!(run_key(ino, *block), key);
             let old = run.set(*block, Some(*mapping));
@@ -384,10 +398,15 @@ impl Meta {
 }
 
 /// Where block `block` of `ino` is.
-pub(crate) fn mapping(tree: &Tree, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+pub(crate) fn find_mapping(
+    tree: &Tree,
+    tolerance: Tolerance,
+    ino: u64,
+    block: u32,
+) -> Result<Option<Mapping>, Fault> {
     let key = run_key(ino, block);
     match tree.get(&key)? {
-        Some(value) => Ok(MappingRun::find(value, &key, block)?),
+        Some(value) => Ok(MappingRun::find(value, &key, block, tolerance)?),
         None => Ok(None),
     }
 }

@@ -151,9 +151,10 @@ impl Volume {
         superblock: Superblock,
         options: Options,
         log: Log,
-        meta: Meta,
+        mut meta: Meta,
     ) -> Self {
         let next_sequence = AtomicU64::new(log.next_sequence);
+        meta.tolerance = superblock.tolerance();
         let pool = Pool::new(if options.read_only { 0 } else { options.write_buffer });
         Self {
             device,

@@ -307,7 +307,7 @@ fn inode() {
         modified: 13,
     };
     expect("inode", &inode.encode(), INODE);
-    assert_eq!(Inode::decode(&inode.encode(), 17), Ok(inode));
+    assert_eq!(Inode::decode(&inode.encode(), 17, Tolerance::Exact), Ok(inode));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn mapping() {
     expect("mapping run", &bytes, MAPPING);
     expect("key", &key.encode(), KEY);
     assert_eq!(Key::decode(&key.encode()), key);
-    assert_eq!(MappingRun::decode(&bytes, &key), Ok(run));
+    assert_eq!(MappingRun::decode(&bytes, &key, Tolerance::Exact), Ok(run));
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn placed_mapping() {
     let mut bytes = Vec::new();
     run.encode(&mut bytes);
     expect("placed mapping", &bytes, PLACED);
-    assert_eq!(MappingRun::decode(&bytes, &key), Ok(run));
+    assert_eq!(MappingRun::decode(&bytes, &key, Tolerance::Exact), Ok(run));
 }
 
 #[test]

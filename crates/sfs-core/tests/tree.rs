@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sfs_core::format::{ItemKind, Key, NodeHeader, NodePointer, VALUE_LEN_MAX};
+use sfs_core::format::{ItemKind, Key, NodeHeader, NodePointer, Tolerance, VALUE_LEN_MAX};
 use sfs_core::tree::{Missing, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
@@ -36,7 +36,8 @@ impl Flash {
         self.loads += 1;
         assert!(self.loads < 1_000_000, "the tree asks for ever for {missing:?}");
         let block = self.blocks.get(&missing.pointer.address).expect("a node that was let go");
-        let node = VerifiedNode::decode(&**block, VOLUME, &missing).expect("a sound node");
+        let node = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact)
+            .expect("a sound node");
         tree.insert(&missing, node);
     }
 
@@ -84,7 +85,9 @@ impl Flash {
         let mut todo = vec![Missing { pointer: root, level, keys: None }];
         while let Some(missing) = todo.pop() {
             let address = missing.pointer.address;
-            let node = VerifiedNode::decode(&*self.blocks[&address], VOLUME, &missing).unwrap();
+            let node =
+                VerifiedNode::decode(&*self.blocks[&address], VOLUME, &missing, Tolerance::Exact)
+                    .unwrap();
             assert!(found.insert(address), "two ways lead to {missing:?}");
             assert!(level == 0 || node.first_key().is_some(), "{missing:?} is empty");
             todo.extend(node.children());
@@ -214,7 +217,7 @@ impl Trial {
         let pointer = NodePointer { address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).unwrap();
         let missing = Missing { pointer, level: header.level, keys: None };
-        let node = VerifiedNode::decode(&*block, VOLUME, &missing).unwrap();
+        let node = VerifiedNode::decode(&*block, VOLUME, &missing, Tolerance::Exact).unwrap();
         let is_live = !self.tree.old_addresses().any(|old| old == address);
         let touched = self.flash.run(&mut self.tree, |tree| tree.touch(&node, address));
         assert_eq!(touched, is_live);
@@ -368,7 +371,13 @@ fn a_late_node_does_no_harm() {
     trial.put(1, value(40, 1));
     let (pointer, level) = trial.write_out();
     let late = Missing { pointer, level, keys: None };
-    let node = VerifiedNode::decode(&*trial.flash.blocks[&pointer.address], VOLUME, &late).unwrap();
+    let node = VerifiedNode::decode(
+        &*trial.flash.blocks[&pointer.address],
+        VOLUME,
+        &late,
+        Tolerance::Exact,
+    )
+    .unwrap();
     trial.put(1, value(40, 2));
     trial.write_out();
     trial.put(1, value(40, 3));

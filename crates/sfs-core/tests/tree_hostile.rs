@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use sfs_core::format::{
-    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure,
+    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure, Tolerance,
 };
 use sfs_core::tree::{Missing, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -114,7 +114,8 @@ fn sound_tree() -> (Blocks, Missing) {
 /// Spoils the nodes at and below `missing`, children first, and seals them again.
 fn forge(blocks: &mut Blocks, missing: Missing, forgeries: &[Forgery]) -> Missing {
     let address = missing.pointer.address;
-    let node = VerifiedNode::decode(&*blocks[&address], VOLUME, &missing).unwrap();
+    let node =
+        VerifiedNode::decode(&*blocks[&address], VOLUME, &missing, Tolerance::Exact).unwrap();
     let mut header = NodeHeader::verify(&blocks[&address].0, VOLUME, missing.pointer).unwrap();
     for (index, child) in node.children().enumerate() {
         let child = forge(blocks, child, forgeries);
@@ -154,7 +155,7 @@ fn run<T>(
         };
         let dangling = Block([0; BLOCK_SIZE]);
         let block = blocks.get(&missing.pointer.address).map_or(&dangling, |block| block);
-        let node = VerifiedNode::decode(block, VOLUME, &missing)?;
+        let node = VerifiedNode::decode(block, VOLUME, &missing, Tolerance::Exact)?;
         tree.insert(&missing, node);
     }
     panic!("twenty nodes are not enough for one look into a tree of three levels");
@@ -208,7 +209,7 @@ fn touch_all(tree: &mut Tree, blocks: &Blocks) {
             NodePointer { address: *address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
         let missing = Missing { pointer, level: header.level, keys: None };
-        if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing) {
+        if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact) {
             let _ = run(tree, blocks, |tree| tree.touch(&node, *address));
         }
     }
@@ -261,23 +262,28 @@ proptest! {
         let bytes: &mut [u8; BLOCK_SIZE] = bytes.as_mut_slice().try_into().unwrap();
         let checksum = NodeHeader { level, item_count }.seal(bytes, VOLUME, 9, CHECKPOINT);
         let missing = Missing { pointer: NodePointer { address: 9, checksum }, level, keys: None };
-        let _ = VerifiedNode::decode(Block(*bytes), VOLUME, &missing);
+        let _ = VerifiedNode::decode(Block(*bytes), VOLUME, &missing, Tolerance::Exact);
     }
 }
 
 #[test]
 fn a_child_of_another_level_is_refused() {
     let (blocks, root) = sound_tree();
-    let node = VerifiedNode::decode(&*blocks[&root.pointer.address], VOLUME, &root).unwrap();
+    let node =
+        VerifiedNode::decode(&*blocks[&root.pointer.address], VOLUME, &root, Tolerance::Exact)
+            .unwrap();
     let inner = node.children().next().unwrap();
     // The root and its child are in memory; a pointer that takes the child for the root is not
     // answered with it, and neither is one that takes the root for its own child.
     let mut tree = Tree::open(inner.pointer, 2);
     let wanted = Missing { pointer: inner.pointer, level: 2, keys: None };
-    let sound = VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &inner).unwrap();
+    let sound =
+        VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &inner, Tolerance::Exact)
+            .unwrap();
     tree.insert(&inner, sound);
     assert_eq!(tree.get(&key(0)), Err(wanted));
-    let refused = VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &wanted);
+    let refused =
+        VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &wanted, Tolerance::Exact);
     let kind = refused.err().map(|corruption| corruption.kind);
     assert_eq!(kind, Some(CorruptionKind::Value));
 }
@@ -292,7 +298,7 @@ fn a_root_where_no_device_has_blocks_stays_missing() {
     let header = NodeHeader { level: 0, item_count: 0 };
     let checksum = header.seal(&mut bytes, VOLUME, u64::MAX, CHECKPOINT);
     let missing = Missing { pointer: NodePointer { checksum, ..pointer }, level: 0, keys: None };
-    let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing);
+    let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact);
     assert_eq!(refused.err().map(|corruption| corruption.kind), Some(CorruptionKind::Address));
     assert_eq!(tree.write_out(VOLUME, 2, || panic!("nothing is dirty")).root, pointer);
 }
@@ -305,7 +311,7 @@ fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
     let header = NodeHeader { level, item_count: count };
     let checksum = header.seal(&mut bytes, VOLUME, 9, CHECKPOINT);
     let missing = Missing { pointer: NodePointer { address: 9, checksum }, level, keys: None };
-    let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing).err()?;
+    let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact).err()?;
     assert_eq!((refused.at, refused.structure), (9, Structure::Node));
     Some(refused.kind)
 }

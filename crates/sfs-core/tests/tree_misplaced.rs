@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sfs_core::format::{Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer};
+use sfs_core::format::{
+    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Tolerance,
+};
 use sfs_core::tree::{Missing, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
@@ -72,7 +74,7 @@ impl Flash {
             self.loads += 1;
             assert!(self.loads < 10_000, "the tree asks for ever for {missing:?}");
             let block = &self.blocks[missing.pointer.address as usize - 1];
-            tree.insert(&missing, VerifiedNode::decode(block, VOLUME, &missing)?);
+            tree.insert(&missing, VerifiedNode::decode(block, VOLUME, &missing, Tolerance::Exact)?);
         }
     }
 

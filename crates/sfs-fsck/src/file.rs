@@ -5,7 +5,8 @@
 //! Never: reads the device, or knows of other inodes.
 
 use sfs_core::format::{
-    FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, RUN_BLOCKS, SYMLINK_LEN_MAX,
+    DecodeError, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, RUN_BLOCKS, SYMLINK_LEN_MAX,
+    Tolerance,
 };
 use sfs_device::BLOCK_SIZE;
 
@@ -59,9 +60,9 @@ impl File {
         }
     }
 
-    pub(crate) fn add_inode(&mut self, value: &[u8]) {
+    pub(crate) fn add_inode(&mut self, value: &[u8], tolerance: Tolerance) {
         self.exists = true;
-        self.inode = Inode::decode(value, self.ino).ok();
+        self.inode = Inode::decode(value, self.ino, tolerance).ok();
     }
 
     pub(crate) fn add_xattr(&mut self, key: &Key, value: &[u8], hash_key: [u64; 2]) {
@@ -74,12 +75,14 @@ impl File {
         self.inline.bytes += value.len() as u64;
     }
 
-    /// Whether the run decodes.
-    pub(crate) fn add_mappings(&mut self, key: &Key, value: &[u8]) -> bool {
-        let Some(run) = decode_run(key, value) else {
-            self.mapped.sound = false;
-            return false;
-        };
+    /// Counts the mappings of a run that decodes, and says what is wrong with any other.
+    pub(crate) fn add_mappings(
+        &mut self,
+        key: &Key,
+        value: &[u8],
+        tolerance: Tolerance,
+    ) -> Result<(), DecodeError> {
+        let run = decode_run(key, value, tolerance).inspect_err(|_| self.mapped.sound = false)?;
         let end = self.inode.map_or(u64::MAX, |inode| inode.size.div_ceil(BLOCK_SIZE as u64));
         for (block, _) in run.iter(key.offset as u32 * RUN_BLOCKS) {
             self.mapped.blocks += 1;
@@ -88,7 +91,7 @@ impl File {
                 self.mapped.beyond = self.mapped.beyond.or(Some(block));
             }
         }
-        true
+        Ok(())
     }
 
     /// All items have come: what is wrong among them.

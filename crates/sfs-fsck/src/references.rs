@@ -82,7 +82,7 @@ impl References {
         value: &[u8],
         findings: &mut Findings,
     ) {
-        each_mapping(key, value, |referred| {
+        each_mapping(volume, key, value, |referred| {
             let Owner::Data { ino, block } = referred.owner else { return };
             if !self.add(volume, &referred) {
                 let address = referred.address;
@@ -297,16 +297,17 @@ impl Visitor for Collector<'_> {
     fn old_item(&mut self, _: &Key, _: &[u8]) {}
 
     fn item(&mut self, key: &Key, value: &[u8]) {
-        each_mapping(key, value, |referred| self.add(referred));
+        each_mapping(self.volume, key, value, |referred| self.add(referred));
     }
 }
 
 /// Calls `each` for what an item refers to. Runs that do not decode are found elsewhere.
-fn each_mapping(key: &Key, value: &[u8], mut each: impl FnMut(Referred)) {
+fn each_mapping(volume: &Volume<'_>, key: &Key, value: &[u8], mut each: impl FnMut(Referred)) {
     if key.kind != ItemKind::Mapping as u8 {
         return;
     }
-    let (ino, Some(run)) = (key.ino, decode_run(key, value)) else { return };
+    let tolerance = volume.superblock.tolerance();
+    let (ino, Ok(run)) = (key.ino, decode_run(key, value, tolerance)) else { return };
     for (block, mapping) in run.iter(key.offset as u32 * RUN_BLOCKS) {
         let (address, checksum) = (mapping.address, mapping.checksum);
         each(Referred { address, checksum, owner: Owner::Data { ino, block } });

@@ -133,9 +133,11 @@ impl<'r, 'v> Remedies<'r, 'v> {
     }
 
     pub(crate) fn inode(&self, ino: u64) -> Option<Inode> {
-        Inode::decode(&self.view.get(&Key::inode(ino))?, ino).ok()
+        let tolerance = self.view.volume.superblock.tolerance();
+        Inode::decode(&self.view.get(&Key::inode(ino))?, ino, tolerance).ok()
     }
 
+    /// Attributes that are new, or replace others that mean nothing any more.
     pub(crate) fn put_inode(&mut self, ino: u64, inode: &Inode) {
         self.view.edits.put(Key::inode(ino), inode.encode());
     }
@@ -143,7 +145,9 @@ impl<'r, 'v> Remedies<'r, 'v> {
     fn change_inode(&mut self, ino: u64, change: impl FnOnce(&mut Inode)) {
         if let Some(mut inode) = self.inode(ino) {
             change(&mut inode);
-            self.put_inode(ino, &inode);
+            let old = self.view.get(&Key::inode(ino));
+            let value = Inode::keep_rest(&inode.encode(), old.as_deref()).into_owned();
+            self.view.edits.put(Key::inode(ino), value);
         }
     }
 

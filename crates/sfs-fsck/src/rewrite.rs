@@ -143,7 +143,7 @@ fn copy_blocks(
         let places: Vec<(u64, u32)> = moved.iter().map(|moved| (moved.ino, moved.block)).collect();
         for ((ino, block), mapping) in places.into_iter().zip(rebuild.move_blocks(moved)?) {
             let mapped = view.map(ino, block, Some(mapping));
-            mapped.map_err(|corruption| FsckError::Write(corruption.into()))?;
+            mapped.map_err(|error| FsckError::from(sfs_core::Error::from(error)))?;
         }
     }
     Ok(())

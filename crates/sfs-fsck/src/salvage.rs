@@ -166,5 +166,5 @@ fn is_there(view: &View<'_>, mapping: &Mapping) -> bool {
 /// Where `block` of `ino` is.
 pub(crate) fn mapping(view: &View<'_>, ino: u64, block: u32) -> Option<Mapping> {
     let key = run_key(ino, block);
-    MappingRun::find(&view.get(&key)?, &key, block).ok()?
+    MappingRun::find(&view.get(&key)?, &key, block, view.volume.superblock.tolerance()).ok()?
 }

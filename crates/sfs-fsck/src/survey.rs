@@ -4,7 +4,9 @@
 //! Promises: a tree that is not whole is said to be so, and not blamed for what it lacks.
 //! Never: prints or writes.
 
-use sfs_core::format::{FILE_BLOCKS_MAX, FIRST_INO, ItemKind, Key, NodePointer, ROOT_INO};
+use sfs_core::format::{
+    DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Incompatible, ItemKind, Key, NodePointer, ROOT_INO,
+};
 
 use crate::file::File;
 use crate::namespace::{Entry, Namespace, Population};
@@ -56,6 +58,9 @@ impl Survey {
         let mut nodes = Findings::default();
         let mut pass = Pass::new(view.volume, expected.next_ino);
         let lost = view.show(&mut pass, expected.node_count, &mut nodes, listener)?;
+        if let Some(what) = pass.incompatible {
+            return Err(FsckError::Incompatible(what));
+        }
         pass.finish_file();
         let Pass { counts, references, mut namespace, items, mut files, content, outside, .. } =
             pass;
@@ -89,6 +94,8 @@ struct Pass<'a> {
     files: Findings,
     content: Findings,
     outside: Findings,
+    /// The first thing that only a later program understands.
+    incompatible: Option<Incompatible>,
 }
 
 impl<'a> Pass<'a> {
@@ -105,6 +112,7 @@ impl<'a> Pass<'a> {
             files: Findings::default(),
             content: Findings::default(),
             outside: Findings::default(),
+            incompatible: None,
         }
     }
 
@@ -143,16 +151,23 @@ impl<'a> Pass<'a> {
 
     fn file_item(&mut self, file: &mut File, key: &Key, value: &[u8]) -> Result<(), Finding> {
         let hash_key = self.volume.superblock.hash_key;
+        let tolerance = self.volume.superblock.tolerance();
         let damaged = Finding::ItemDamaged { key: *key };
         match ItemKind::decode(key.kind) {
             Some(ItemKind::Inode) if key.offset == 0 => {
-                file.add_inode(value);
+                file.add_inode(value, tolerance);
                 file.inode.ok_or(damaged)?;
             }
             Some(ItemKind::Xattr) => file.add_xattr(key, value, hash_key),
             Some(ItemKind::Inline) => file.add_inline(key, value),
             Some(ItemKind::Mapping) => {
-                file.add_mappings(key, value).then_some(()).ok_or(damaged)?;
+                match file.add_mappings(key, value, tolerance) {
+                    Ok(()) => {}
+                    Err(DecodeError::Corrupt(_)) => return Err(damaged),
+                    Err(DecodeError::Incompatible(what)) => {
+                        self.incompatible.get_or_insert(what);
+                    }
+                }
                 self.references.add_item(self.volume, key, value, &mut self.outside);
             }
             Some(ItemKind::Dirent) => {
@@ -186,6 +201,10 @@ impl Visitor for Pass<'_> {
     }
 
     fn item(&mut self, key: &Key, value: &[u8]) {
+        // It is left alone.
+        if self.volume.superblock.tolerance().is_later_kind(key.kind) {
+            return;
+        }
         if key.ino == 0 {
             return self.volume_item(key, value);
         }

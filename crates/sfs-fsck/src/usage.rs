@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    CheckpointRecord, DataPlacement, ItemKind, Key, MappingRun, SegmentState, USAGE_PER_ITEM,
-    UsageEntry, usage_key,
+    CheckpointRecord, Corruption, CorruptionKind, DataPlacement, DecodeError, ItemKind, Key,
+    MappingRun, SegmentState, Structure, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 
 use crate::view::View;
@@ -90,7 +90,7 @@ impl Counts {
         if key.kind != ItemKind::Mapping as u8 {
             return;
         }
-        let Some(run) = decode_run(key, value) else { return };
+        let Ok(run) = decode_run(key, value, volume.superblock.tolerance()) else { return };
         for (_, mapping) in run.iter(0) {
             let Some(counted) = self.count(volume, mapping.address) else { continue };
             counted.placed_blocks += u64::from(mapping.checksum.is_none());
@@ -152,8 +152,14 @@ impl Counts {
 }
 
 /// The run in an item, if it decodes and is one of a file that can be.
-pub(crate) fn decode_run(key: &Key, value: &[u8]) -> Option<MappingRun> {
+pub(crate) fn decode_run(
+    key: &Key,
+    value: &[u8],
+    tolerance: Tolerance,
+) -> Result<MappingRun, DecodeError> {
     let offset_max = u64::from(u32::MAX / sfs_core::format::RUN_BLOCKS);
-    (key.offset <= offset_max).then_some(())?;
-    MappingRun::decode(value, key).ok()
+    if key.offset > offset_max {
+        return Err(Corruption::new(Structure::Item, key.ino, CorruptionKind::Value).into());
+    }
+    MappingRun::decode(value, key, tolerance)
 }

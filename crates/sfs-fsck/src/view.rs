@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use sfs_core::format::{
-    Corruption, Key, Mapping, MappingRun, NodeHeader, NodePointer, RUN_BLOCKS, run_key,
+    DecodeError, Key, Mapping, MappingRun, NodeHeader, NodePointer, RUN_BLOCKS, run_key,
 };
 use sfs_device::Block;
 
@@ -187,7 +187,7 @@ impl<'a> View<'a> {
         &mut self,
         ino: u64,
         blocks: RangeInclusive<u32>,
-    ) -> Result<(), Corruption> {
+    ) -> Result<(), DecodeError> {
         if blocks.is_empty() {
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl<'a> View<'a> {
         ino: u64,
         block: u32,
         mapping: Option<Mapping>,
-    ) -> Result<(), Corruption> {
+    ) -> Result<(), DecodeError> {
         self.change_run(run_key(ino, block), |run| {
             run.set(block, mapping);
         })
@@ -221,9 +221,9 @@ impl<'a> View<'a> {
         &mut self,
         key: Key,
         change: impl FnOnce(&mut MappingRun),
-    ) -> Result<(), Corruption> {
+    ) -> Result<(), DecodeError> {
         let mut run = match self.get(&key) {
-            Some(value) => MappingRun::decode(&value, &key)?,
+            Some(value) => MappingRun::decode(&value, &key, self.volume.superblock.tolerance())?,
             None => MappingRun::default(),
         };
         change(&mut run);

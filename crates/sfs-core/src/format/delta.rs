@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bincode::{Decode, Encode};
 
 use super::{
-    COUNT_KEPT_MAX, ChunkSummary, Corruption, CorruptionKind, DataPlacement, DecodeError,
+    COUNT_KEPT_MAX, ChunkSummary, Class, Corruption, CorruptionKind, DataPlacement, DecodeError,
     Incompatible, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
 };
 
@@ -26,25 +26,6 @@ pub enum DeltaForm {
     Plain,
     /// With kind, class and length before the fields.
     Tagged,
-}
-
-/// What a program does about a change of a kind that it does not know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Class {
-    /// Pass over it.
-    Skip = 1,
-    /// Refuse the volume.
-    Refuse = 2,
-}
-
-impl Class {
-    fn decode(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::Skip),
-            2 => Some(Self::Refuse),
-            _ => None,
-        }
-    }
 }
 
 /// Number of kinds that this program knows, from 0 on.

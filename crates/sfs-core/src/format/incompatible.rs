@@ -2,7 +2,26 @@
 
 use std::fmt;
 
-use super::{Corruption, ItemKind, Superblock};
+use super::{Corruption, Encoding, ItemKind, Superblock};
+
+/// What a program does about something that it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    /// Passes over it.
+    Skip = 1,
+    /// Refuses what it belongs to.
+    Refuse = 2,
+}
+
+impl Class {
+    pub(super) fn decode(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Skip),
+            2 => Some(Self::Refuse),
+            _ => None,
+        }
+    }
+}
 
 /// Something on the device that a later program wrote, and that must not be passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +56,11 @@ impl fmt::Display for Incompatible {
                 write!(f, "unknown change kind {kind} in the delta at block {at}")
             }
             Self::Encoding { encoding, ino } => {
-                write!(f, "unknown encoding {encoding} of a block of inode {ino}")
+                write!(f, "unknown encoding {encoding}")?;
+                if let Some(name) = Encoding::decode(*encoding) {
+                    write!(f, " ({name:?})")?;
+                }
+                write!(f, " of a block of inode {ino}")
             }
             Self::RunRecord { tag, ino } => {
                 write!(f, "unknown record {tag} among the mappings of inode {ino}")
@@ -92,7 +115,7 @@ pub enum Tolerance {
 
 impl Tolerance {
     /// Kinds of items that later programs may add. 0 and 255 bound searches and are never kinds.
-    const LATER_KINDS: std::ops::RangeInclusive<u8> = 8..=254;
+    pub const LATER_KINDS: std::ops::RangeInclusive<u8> = 8..=254;
 
     /// Whether the tree may have items of kind `byte`.
     pub fn allows_kind(self, byte: u8) -> bool {

@@ -1,12 +1,13 @@
 //! Inode attributes.
 
+use std::borrow::Cow;
 use std::ops::{BitOr, BitOrAssign};
 
 use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Structure};
+use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Structure, Tolerance};
 
 /// A point in time, as the kernel gives it: `nanos` (below 10^9) after `secs` since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +81,7 @@ impl FileKind {
     }
 }
 
-/// A set of flags of an inode.
+/// A set of flags of an inode. Those of a later program are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InodeFlags(u32);
 
@@ -181,7 +182,7 @@ struct RawInode {
 }
 
 impl Inode {
-    /// Bytes of an encoded inode.
+    /// Bytes of an encoded inode. What a later program appends to them is kept: see [`Inode::keep_rest`].
     pub const LEN: usize = 112;
 
     /// What the file is. The mode of a decoded inode always says.
@@ -213,10 +214,19 @@ impl Inode {
         zerocopy::transmute!(raw)
     }
 
-    /// Decodes the attributes of `ino`.
-    pub fn decode(value: &[u8], ino: u64) -> Result<Self, Corruption> {
+    /// What takes the place of the item's value `old`: `new`, and what a later program has appended to `old`.
+    pub fn keep_rest<'a>(new: &'a [u8], old: Option<&[u8]>) -> Cow<'a, [u8]> {
+        match old.and_then(|old| old.get(new.len()..)) {
+            None | Some([]) => Cow::Borrowed(new),
+            Some(rest) => Cow::Owned([new, rest].concat()),
+        }
+    }
+
+    /// Decodes the attributes of `ino`, and ignores what a later program has appended to them.
+    pub fn decode(value: &[u8], ino: u64, tolerance: Tolerance) -> Result<Self, Corruption> {
         let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
-        let raw = RawInode::ref_from_bytes(value).map_err(|_| wrong(CorruptionKind::Length))?;
+        let (raw, _) =
+            RawInode::ref_from_prefix(value).map_err(|_| wrong(CorruptionKind::Length))?;
         let time = |t: &RawTimestamp| Timestamp { secs: t.secs.get(), nanos: t.nanos.get() };
         let inode = Self {
             mode: raw.mode.get(),
@@ -243,7 +253,7 @@ impl Inode {
         };
         let sound = kind.is_some()
             && inode.mode & !0o177_777 == 0
-            && inode.flags.0 & !InodeFlags::ALL == 0
+            && (tolerance == Tolerance::Newer || inode.flags.0 & !InodeFlags::ALL == 0)
             && inode.size <= size_max
             && times.iter().all(|t| t.nanos < 1_000_000_000);
         if sound { Ok(inode) } else { Err(wrong(CorruptionKind::Value)) }

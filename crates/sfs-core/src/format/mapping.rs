@@ -3,7 +3,10 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, History, ItemKind, Key, Structure};
+use super::{
+    Class, Corruption, CorruptionKind, DecodeError, History, Incompatible, ItemKind, Key,
+    Structure, Tolerance, VALUE_LEN_MAX,
+};
 
 /// Blocks whose mappings share one item.
 pub const RUN_BLOCKS: u32 = 32;
@@ -11,11 +14,35 @@ pub const RUN_BLOCKS: u32 = 32;
 /// Addresses have 40 bits: 4 PiB.
 const ADDRESS_MAX: u64 = (1 << 40) - 1;
 
-/// The block is stored as it is.
-const ENCODING_PLAIN: u8 = 1;
+/// How a mapped block is stored. This program reads and writes the first two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Encoding {
+    /// As it is.
+    Plain = 1,
+    /// As it is, and overwritten in place: it has no checksum.
+    Placed = 2,
+    /// Reserved: a place that no data has been written to yet.
+    Unwritten = 3,
+    /// Reserved: several mappings may refer to the block.
+    Shared = 4,
+    /// Reserved: compressed.
+    Compressed = 5,
+}
 
-/// The block is stored as it is, and overwritten in place: it has no checksum.
-const ENCODING_PLACED: u8 = 2;
+impl Encoding {
+    /// The encoding that `byte` stands for.
+    pub fn decode(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Plain,
+            2 => Self::Placed,
+            3 => Self::Unwritten,
+            4 => Self::Shared,
+            5 => Self::Compressed,
+            _ => return None,
+        })
+    }
+}
 
 /// The item that holds the mapping of `block` of `ino`.
 pub fn run_key(ino: u64, block: u32) -> Key {
@@ -59,20 +86,26 @@ impl Mapping {
         RawMapping {
             address_low: U32::new(self.address as u32),
             address_high: (self.address >> 32) as u8,
-            encoding: if self.checksum.is_some() { ENCODING_PLAIN } else { ENCODING_PLACED },
+            encoding: match self.checksum {
+                Some(_) => Encoding::Plain as u8,
+                None => Encoding::Placed as u8,
+            },
             writes: self.history.writes.into(),
             modified: self.history.modified.into(),
             checksum: self.checksum.unwrap_or_default().into(),
         }
     }
 
-    fn decode(raw: &RawMapping) -> Option<Self> {
-        let checksum = match raw.encoding {
-            ENCODING_PLAIN => Some(raw.checksum.get()),
-            ENCODING_PLACED => None,
-            _ => return None,
+    fn decode(raw: &RawMapping, ino: u64, tolerance: Tolerance) -> Result<Self, DecodeError> {
+        let checksum = match (Encoding::decode(raw.encoding), tolerance) {
+            (Some(Encoding::Plain), _) => Some(raw.checksum.get()),
+            (Some(Encoding::Placed), _) => None,
+            (_, Tolerance::Newer) if raw.encoding != 0 => {
+                return Err(Incompatible::Encoding { encoding: raw.encoding, ino }.into());
+            }
+            _ => return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into()),
         };
-        Some(Self {
+        Ok(Self {
             address: u64::from(raw.address_high) << 32 | u64::from(raw.address_low.get()),
             checksum,
             history: History { writes: raw.writes.get(), modified: raw.modified.get() },
@@ -81,51 +114,70 @@ impl Mapping {
 }
 
 /// The mappings of [`RUN_BLOCKS`] neighbouring blocks: a bitmap of those that exist, and they.
+///
+/// Extension records may follow, which say something of the whole run. This program knows none: it keeps
+/// those that may be skipped as long as the run has a mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingRun {
     slots: [Option<Mapping>; RUN_BLOCKS as usize],
+    /// The extension records, encoded.
+    records: Vec<u8>,
 }
 
 impl MappingRun {
-    /// The mapping of `block` (of the file) in the encoded run `value`, without decoding the rest.
-    pub fn find(value: &[u8], key: &Key, block: u32) -> Result<Option<Mapping>, Corruption> {
-        let (bitmap, raws) = Self::split(value, key)?;
+    /// The mapping of `block` (of the file) in the encoded run `value`, without decoding the other mappings.
+    ///
+    /// # Errors
+    ///
+    /// As [`MappingRun::decode`].
+    pub fn find(
+        value: &[u8],
+        key: &Key,
+        block: u32,
+        tolerance: Tolerance,
+    ) -> Result<Option<Mapping>, DecodeError> {
+        let (bitmap, raws, records) = Self::split(value, key)?;
+        check_records(records, key.ino)?;
         let bit = 1u32 << (block % RUN_BLOCKS);
         if bitmap & bit == 0 {
             return Ok(None);
         }
         let index = (bitmap & (bit - 1)).count_ones() as usize;
-        Mapping::decode(&raws[index]).map(Some).ok_or(Corruption::new(
-            Structure::Item,
-            key.ino,
-            CorruptionKind::Value,
-        ))
+        Mapping::decode(&raws[index], key.ino, tolerance).map(Some)
     }
 
     /// Decodes an item's value.
-    pub fn decode(value: &[u8], key: &Key) -> Result<Self, Corruption> {
-        let (bitmap, raws) = Self::split(value, key)?;
-        let mut run = Self::default();
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::Incompatible`] for a record that must not be skipped, and if `tolerance` says so for
+    /// an encoding that is not known, and damage.
+    pub fn decode(value: &[u8], key: &Key, tolerance: Tolerance) -> Result<Self, DecodeError> {
+        let (bitmap, raws, records) = Self::split(value, key)?;
+        check_records(records, key.ino)?;
+        let mut run = Self { records: records.to_vec(), ..Self::default() };
         let present = (0..RUN_BLOCKS).filter(|slot| bitmap & (1 << slot) != 0);
         for (slot, raw) in present.zip(raws) {
-            let mapping = Mapping::decode(raw).ok_or(Corruption::new(
-                Structure::Item,
-                key.ino,
-                CorruptionKind::Value,
-            ))?;
-            run.slots[slot as usize] = Some(mapping);
+            run.slots[slot as usize] = Some(Mapping::decode(raw, key.ino, tolerance)?);
         }
         Ok(run)
     }
 
-    fn split<'a>(value: &'a [u8], key: &Key) -> Result<(u32, &'a [RawMapping]), Corruption> {
+    /// Bitmap, mappings and extension records.
+    fn split<'a>(
+        value: &'a [u8],
+        key: &Key,
+    ) -> Result<(u32, &'a [RawMapping], &'a [u8]), Corruption> {
         let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Length);
         let (bitmap, rest) = U32::read_from_prefix(value).map_err(|_| wrong)?;
-        let raws = <[RawMapping]>::ref_from_bytes(rest).map_err(|_| wrong)?;
-        if raws.is_empty() || raws.len() != bitmap.get().count_ones() as usize {
+        let bitmap = bitmap.get();
+        let (raws, records) =
+            <[RawMapping]>::ref_from_prefix_with_elems(rest, bitmap.count_ones() as usize)
+                .map_err(|_| wrong)?;
+        if raws.is_empty() || records.len() > RECORDS_LEN_MAX {
             return Err(wrong);
         }
-        Ok((bitmap.get(), raws))
+        Ok((bitmap, raws, records))
     }
 
     /// The item's value, appended to `value`. An empty run has no item.
@@ -139,6 +191,7 @@ impl MappingRun {
             }
         }
         value[..4].copy_from_slice(U32::new(bitmap).as_bytes());
+        value.extend_from_slice(&self.records);
     }
 
     /// The mapping of `block` (of the file).
@@ -151,6 +204,11 @@ impl MappingRun {
         std::mem::replace(&mut self.slots[(block % RUN_BLOCKS) as usize], mapping)
     }
 
+    /// The extension records, encoded.
+    pub fn records(&self) -> &[u8] {
+        &self.records
+    }
+
     /// Whether no block is mapped.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
@@ -161,4 +219,36 @@ impl MappingRun {
         let present = |(block, slot): (u64, Option<Mapping>)| Some((block as u32, slot?));
         (u64::from(first)..).zip(self.slots).filter_map(present)
     }
+}
+
+/// Bytes of the longest extension records: a run of which every block is mapped has room for them.
+const RECORDS_LEN_MAX: usize = VALUE_LEN_MAX - 4 - RUN_BLOCKS as usize * RAW_LEN;
+
+/// Before the bytes of an extension record.
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RecordHeader {
+    tag: u8,
+    class: u8,
+    len: U16,
+}
+
+/// Whether the extension records of a run of `ino` are well-formed, ascending by tag, and may be skipped.
+fn check_records(mut records: &[u8], ino: u64) -> Result<(), DecodeError> {
+    let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
+    let mut last = None;
+    while !records.is_empty() {
+        let (RecordHeader { tag, class, len }, rest) =
+            RecordHeader::read_from_prefix(records).map_err(|_| wrong(CorruptionKind::Length))?;
+        records = rest.get(usize::from(len.get())..).ok_or(wrong(CorruptionKind::Length))?;
+        if last >= Some(tag) {
+            return Err(wrong(CorruptionKind::Order).into());
+        }
+        last = Some(tag);
+        match Class::decode(class).ok_or(wrong(CorruptionKind::Value))? {
+            Class::Skip => {}
+            Class::Refuse => return Err(Incompatible::RunRecord { tag, ino }.into()),
+        }
+    }
+    Ok(())
 }

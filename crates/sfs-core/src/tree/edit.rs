@@ -8,7 +8,7 @@ use super::keys::Way;
 use super::node::{MERGED_LEN_MAX, Node};
 use super::residents::is_dirty;
 use super::{Missing, Tree, VerifiedNode};
-use crate::format::{ItemKind, Key, NodePointer, VALUE_LEN_MAX};
+use crate::format::{Key, NodePointer, Tolerance, VALUE_LEN_MAX};
 
 /// One node on the way down from the root.
 struct Step {
@@ -23,9 +23,9 @@ impl Tree {
     ///
     /// # Panics
     ///
-    /// If `key` is of no known kind, or `value` longer than [`VALUE_LEN_MAX`] bytes.
+    /// If `key` is of no kind that can be, or `value` longer than [`VALUE_LEN_MAX`] bytes.
     pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<(), Missing> {
-        assert!(ItemKind::decode(key.kind).is_some(), "{key:?} is of no known kind");
+        assert!(Tolerance::Newer.allows_kind(key.kind), "{key:?} is of no kind");
         assert!(value.len() <= VALUE_LEN_MAX, "the value of {key:?} has {} bytes", value.len());
         let (mut path, leaf) = self.path_to(key)?;
         self.make_path_dirty(&mut path);

@@ -14,7 +14,7 @@ use super::inner::CHILDREN_MAX;
 use super::node::{Entry, Node, ROOM, Slot};
 use super::residents::is_on_device;
 use crate::format::{
-    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure, VALUE_LEN_MAX,
+    Corruption, CorruptionKind, Key, NodeHeader, NodePointer, Structure, Tolerance, VALUE_LEN_MAX,
 };
 
 /// The highest level that a node from a device may have. No volume has a need for 8.
@@ -34,7 +34,7 @@ pub struct VerifiedNode {
 impl VerifiedNode {
     /// The node in `bytes`, which were read for `missing` from the volume `volume`.
     ///
-    /// A leaf without items passes where `missing` says nothing of keys: the root may be one.
+    /// Kinds of items that `tolerance` does not allow are damage. A leaf without items passes where `missing` says nothing of keys: the root may be one.
     ///
     /// # Errors
     ///
@@ -45,6 +45,7 @@ impl VerifiedNode {
         bytes: impl Borrow<Block>,
         volume: u64,
         missing: &Missing,
+        tolerance: Tolerance,
     ) -> Result<Self, Corruption> {
         let (pointer, Block(bytes)) = (missing.pointer, bytes.borrow());
         let header = NodeHeader::verify(bytes, volume, pointer)?;
@@ -52,10 +53,10 @@ impl VerifiedNode {
         check_header(header, missing).map_err(wrong)?;
         let mut node = Node::from_bytes(Box::new(*bytes), header, pointer.checksum);
         if header.level == 0 {
-            check_slots(node.slots()).map_err(wrong)?;
+            check_slots(node.slots(), tolerance).map_err(wrong)?;
             node.measure_values();
         } else {
-            check_entries(node.entries()).map_err(wrong)?;
+            check_entries(node.entries(), tolerance).map_err(wrong)?;
         }
         node.note_bounds();
         if !node.belongs_to(missing.keys) {
@@ -111,8 +112,8 @@ fn check_header(header: NodeHeader, missing: &Missing) -> Result<(), CorruptionK
     Ok(())
 }
 
-fn check_slots(slots: &[Slot]) -> Result<(), CorruptionKind> {
-    check_keys(slots.iter().map(Slot::key))?;
+fn check_slots(slots: &[Slot], tolerance: Tolerance) -> Result<(), CorruptionKind> {
+    check_keys(slots.iter().map(Slot::key), tolerance)?;
     let mut taken = Taken([0; BLOCK_SIZE / 64]);
     taken.take(0..NodeHeader::LEN + size_of_val(slots))?;
     for slot in slots {
@@ -124,16 +125,16 @@ fn check_slots(slots: &[Slot]) -> Result<(), CorruptionKind> {
     Ok(())
 }
 
-fn check_entries(entries: &[Entry]) -> Result<(), CorruptionKind> {
-    check_keys(entries.iter().map(Entry::key))?;
+fn check_entries(entries: &[Entry], tolerance: Tolerance) -> Result<(), CorruptionKind> {
+    check_keys(entries.iter().map(Entry::key), tolerance)?;
     let is_sound = |entry: &Entry| is_on_device(entry.pointer().address);
     if entries.iter().all(is_sound) { Ok(()) } else { Err(CorruptionKind::Value) }
 }
 
-fn check_keys(keys: impl Iterator<Item = Key>) -> Result<(), CorruptionKind> {
+fn check_keys(keys: impl Iterator<Item = Key>, tolerance: Tolerance) -> Result<(), CorruptionKind> {
     let mut last = None;
     for key in keys {
-        if ItemKind::decode(key.kind).is_none() {
+        if !tolerance.allows_kind(key.kind) {
             return Err(CorruptionKind::Value);
         }
         if last >= Some(key) {

@@ -37,7 +37,7 @@ impl Volume {
         let outcome = loop {
             let outcome = {
                 let meta = self.meta.read();
-                logic(&Txn::new(&meta.tree, meta.next_ino))
+                logic(&Txn::new(&meta))
             };
             match outcome {
                 Ok(value) => break Ok(value),
@@ -69,7 +69,7 @@ impl Volume {
         let _keep = self.keep_nodes();
         loop {
             let mut meta = self.meta.write();
-            let mut txn = Txn::new(&meta.tree, meta.next_ino);
+            let mut txn = Txn::new(&meta);
             let missing = match logic(&mut txn) {
                 Ok(value) => {
                     let effects = txn.finish();
@@ -129,7 +129,8 @@ impl Volume {
         let slice = std::slice::from_mut(&mut *block);
         self.read_blocks(missing.pointer.address, slice)?;
         self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
-        Ok(VerifiedNode::decode(*block, self.superblock.volume(), missing)?)
+        let tolerance = self.superblock.tolerance();
+        Ok(VerifiedNode::decode(*block, self.superblock.volume(), missing, tolerance)?)
     }
 
     /// Whether the volume may be changed.

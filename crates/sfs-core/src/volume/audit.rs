@@ -58,7 +58,7 @@ impl Volume {
         for item in meta.tree.range(..) {
             let (key, value) = item?;
             if key.kind == ItemKind::Mapping as u8 {
-                for (_, mapping) in MappingRun::decode(value, &key)?.iter(0) {
+                for (_, mapping) in MappingRun::decode(value, &key, meta.tolerance)?.iter(0) {
                     let Some(segment) = layout.segment_of(mapping.address) else { continue };
                     let sums = &mut sums[segment as usize];
                     sums.live_blocks += 1;

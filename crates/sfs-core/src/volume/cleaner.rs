@@ -18,7 +18,7 @@ use super::pacing::{Dead, Vain};
 use crate::buffer::Buffer;
 use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log};
-use crate::meta::{Meta, mapping};
+use crate::meta::Meta;
 use crate::policy::{Greedy, VictimSelection};
 use crate::tree::{Missing, VerifiedNode};
 use crate::{Error, Result};
@@ -287,7 +287,7 @@ impl Volume {
         while let Some((address, entry)) = cleaner.unread.pop_if(|(at, _)| *at < end) {
             match entry {
                 SummaryEntry::Data { ino, block, .. } => {
-                    let found = self.consult(|txn| mapping(txn.tree(), ino, block))?;
+                    let found = self.consult(|txn| txn.mapping(ino, block))?;
                     if let Some(mapping) = found.filter(|mapping| mapping.address == address) {
                         live.push(Live { ino, block, mapping });
                     }
@@ -335,7 +335,10 @@ impl Volume {
         let volume = self.superblock.volume();
         let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(()) };
         let missing = Missing { pointer, level: header.level, keys: None };
-        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(()) };
+        let tolerance = self.superblock.tolerance();
+        let Ok(node) = VerifiedNode::decode(block, volume, &missing, tolerance) else {
+            return Ok(());
+        };
         let mut failed = None;
         let _keep = self.keep_nodes();
         loop {

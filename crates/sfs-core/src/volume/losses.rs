@@ -7,7 +7,7 @@
 
 use super::Volume;
 use super::commit::{Obstacle, Selection};
-use crate::format::{Corruption, CorruptionKind, Structure};
+use crate::format::{Corruption, CorruptionKind, DecodeError, Structure};
 use crate::log::Log;
 use crate::meta::Fault;
 use crate::tree::Missing;
@@ -20,7 +20,7 @@ pub(super) const READS_MAX: usize = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     count: u64,
-    damage: Option<Corruption>,
+    damage: Option<DecodeError>,
     told: u64,
 }
 
@@ -47,7 +47,7 @@ impl Losses {
     }
 
     /// Something is lost because of `damage`.
-    pub(crate) fn note(&mut self, damage: Corruption) {
+    pub(crate) fn note(&mut self, damage: DecodeError) {
         self.count += 1;
         self.damage = Some(damage);
     }
@@ -70,7 +70,7 @@ impl Losses {
 
 impl AllLosses {
     /// As [`Losses::note`], for all.
-    pub(crate) fn note(&mut self, damage: Corruption) {
+    pub(crate) fn note(&mut self, damage: DecodeError) {
         for losses in [&mut self.syncs, &mut self.work, &mut self.close] {
             losses.note(damage);
         }
@@ -83,7 +83,8 @@ impl Volume {
     /// given up, as the kernel does with what it cannot write back, and who syncs it is told.
     pub(super) fn overcome(&self, obstacle: Obstacle, failed: &mut Option<Missing>) -> Result<()> {
         let damage = |error| match error {
-            Error::Corrupt(damage) => Ok(damage),
+            Error::Corrupt(damage) => Ok(damage.into()),
+            Error::Incompatible(what) => Ok(what.into()),
             error => Err(error),
         };
         let outcome = match obstacle.fault {
@@ -92,7 +93,7 @@ impl Volume {
                 Ok(()) => return Ok(()),
                 Err(Error::Device(_)) if self.is_unreadable(missing.pointer.address) => {
                     let at = missing.pointer.address;
-                    Ok(Corruption::new(Structure::Node, at, CorruptionKind::Unreadable))
+                    Ok(Corruption::new(Structure::Node, at, CorruptionKind::Unreadable).into())
                 }
                 Err(error) => damage(error),
             },
@@ -140,7 +141,7 @@ impl Volume {
     }
 
     /// What waits of file `ino` cannot be written.
-    fn give_up_file(&self, ino: u64, damage: Corruption) {
+    fn give_up_file(&self, ino: u64, damage: DecodeError) {
         let handle = self.handles.get(ino);
         self.drop_dirty(&handle);
         handle.data().lost.note(damage);
@@ -151,18 +152,17 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{CorruptionKind, Structure};
 
     #[test]
     fn everybody_who_waits_is_told_and_later_nobody() {
         let mut losses = Losses::default();
         losses.tell(0).expect("nothing is lost");
         let before = losses.count();
-        losses.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum));
+        losses.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum).into());
         losses.tell(before).expect_err("the first who waits");
         losses.tell(before).expect_err("the second");
         losses.tell(losses.count()).expect("who comes later");
-        losses.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum));
+        losses.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum).into());
         losses.tell(losses.count()).expect_err("nobody has been told");
     }
 }

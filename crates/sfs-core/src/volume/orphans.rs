@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use super::Volume;
 use super::txn::Txn;
 use super::xattr;
-use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure};
+use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure, Tolerance};
 use crate::meta::Fault;
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
@@ -155,7 +155,7 @@ impl Volume {
             match self.reclaim_step() {
                 Ok(true) => {}
                 Ok(false) => return outcome,
-                Err(Error::Corrupt(damage)) => outcome = Err(damage.into()),
+                Err(error @ (Error::Corrupt(_) | Error::Incompatible(_))) => outcome = Err(error),
                 Err(error) => return Err(error),
             }
         }
@@ -196,13 +196,36 @@ fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fa
 /// before an attribute: what is left is whole, and the inode still says that it has some.
 fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Step, Fault> {
     let keys = Key::new(ino, ItemKind::Xattr, 0)..Key::new(ino, ItemKind::Mapping, 0);
-    for (count, item) in txn.tree().range(keys).enumerate() {
+    let mut count = 0;
+    for item in txn.tree().range(keys) {
         let (key, _) = item?;
         // One that goes on for longer was not made by us.
         if count >= ITEMS_MAX && (xattr::is_beginning(&key) || count >= 2 * ITEMS_MAX) {
             return Ok(Step::More);
         }
         txn.delete(key);
+        count += 1;
+    }
+    delete_later_items(txn, ino, count)
+}
+
+/// Deletes what a later program has added to `ino`, unless `count` items are too many already.
+fn delete_later_items(
+    txn: &mut Txn<'_>,
+    ino: u64,
+    mut count: usize,
+) -> std::result::Result<Step, Fault> {
+    if txn.tolerance() == Tolerance::Exact {
+        return Ok(Step::Done);
+    }
+    let first = Key { ino, kind: *Tolerance::LATER_KINDS.start(), offset: 0 };
+    for item in txn.tree().range(first..=Key { ino, ..Key::MAX }) {
+        let (key, _) = item?;
+        if count >= ITEMS_MAX {
+            return Ok(Step::More);
+        }
+        txn.delete(key);
+        count += 1;
     }
     Ok(Step::Done)
 }

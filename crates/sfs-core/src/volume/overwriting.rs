@@ -81,7 +81,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
         let mut log = volume.log.lock();
         let mut meta = volume.meta.write();
         let meta = &mut *meta;
-        let mapping = crate::meta::mapping(&meta.tree, f, 0).ok().flatten().expect("mapped");
+        let mapping = meta.mapping(f, 0).ok().flatten().expect("mapped");
         let address = mapping.address;
         let segment = meta.usage.segment_of(address).expect("in one");
         let map = |block: u32| Change::Map {

@@ -8,6 +8,7 @@
 use super::Volume;
 use super::commit::Request;
 use super::space::unless_full;
+use super::txn::Txn;
 use crate::Result;
 use crate::format::{
     Corruption, CorruptionKind, ItemKind, Key, MappingRun, SegmentState, Structure,
@@ -25,7 +26,7 @@ impl Volume {
         let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
         let mut from = Some(Key::new(1, ItemKind::Inode, 0));
         while let Some(key) = from {
-            let (addresses, next) = self.consult(|txn| mapped_from(txn.tree(), key))?;
+            let (addresses, next) = self.consult(|txn| mapped_from(txn, key))?;
             self.mark_places(&mut places, &addresses)?;
             from = next;
         }
@@ -67,17 +68,17 @@ impl Volume {
 
 /// Addresses in the next items from `from` on, and where it goes on.
 fn mapped_from(
-    tree: &crate::tree::Tree,
+    txn: &Txn<'_>,
     from: Key,
 ) -> std::result::Result<(Vec<u64>, Option<Key>), crate::meta::Fault> {
     let mut addresses = Vec::new();
-    for (count, item) in tree.range(from..).enumerate() {
+    for (count, item) in txn.tree().range(from..).enumerate() {
         let (key, value) = item?;
         if count == ITEMS_PER_STEP {
             return Ok((addresses, Some(key)));
         }
         if key.kind == ItemKind::Mapping as u8 {
-            for (_, mapping) in MappingRun::decode(value, &key)?.iter(0) {
+            for (_, mapping) in MappingRun::decode(value, &key, txn.tolerance())?.iter(0) {
                 if mapping.checksum.is_some() {
                     let kind = CorruptionKind::Value;
                     return Err(Corruption::new(Structure::Data, mapping.address, kind).into());

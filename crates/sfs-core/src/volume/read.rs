@@ -15,7 +15,7 @@ use super::txn::Txn;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, ItemKind, Key, Mapping, MappingRun, Structure, run_key,
 };
-use crate::meta::{Fault, mapping};
+use crate::meta::Fault;
 use crate::request::ReadBuffer;
 use crate::{Error, Result};
 
@@ -117,7 +117,7 @@ impl Volume {
             let mapped = self.consult(|txn| locate(txn, handle.ino, &wanted, first, blocks))?;
             wanted = self.fetch(&mapped, first, blocks)?;
         }
-        let at = self.consult(|txn| mapping(txn.tree(), handle.ino, wanted[0]))?;
+        let at = self.consult(|txn| txn.mapping(handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
         Err(Corruption::new(Structure::Data, at, CorruptionKind::Checksum).into())
     }
@@ -203,9 +203,7 @@ fn locate(
     for &block in wanted {
         let key = run_key(ino, block);
         if run.as_ref().is_none_or(|(at, _)| *at != key) {
-            let value = txn.tree().get(&key)?;
-            let decoded = value.map(|value| MappingRun::decode(value, &key)).transpose()?;
-            run = Some((key, decoded.unwrap_or_default()));
+            run = Some((key, txn.run(&key)?.unwrap_or_default()));
         }
         let mapping = run.as_ref().and_then(|(_, run)| run.get(block));
         match mapping {

@@ -181,8 +181,9 @@ impl Rebuild {
     /// decode or lead to where no block can live; [`Error::NoSpace`], and those of the device.
     pub fn put(&self, key: &Key, value: &[u8]) -> Result<()> {
         let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
-        let kind = ItemKind::decode(key.kind).filter(|kind| *kind != ItemKind::Usage);
-        if kind.is_none() || value.len() > crate::format::VALUE_LEN_MAX {
+        let is_known = self.volume.superblock.tolerance().allows_kind(key.kind);
+        let is_usage = key.kind == ItemKind::Usage as u8;
+        if !is_known || is_usage || value.len() > crate::format::VALUE_LEN_MAX {
             return Err(wrong.into());
         }
         self.count(key, value)?;
@@ -197,7 +198,9 @@ impl Rebuild {
     /// As [`Rebuild::put`], and those of [`VerifiedNode::decode`].
     pub fn keep(&self, pointer: NodePointer, block: &Block) -> Result<()> {
         let missing = Missing { pointer, level: 0, keys: None };
-        let leaf = VerifiedNode::decode(block, self.volume.superblock.volume(), &missing)?;
+        let superblock = &self.volume.superblock;
+        let leaf =
+            VerifiedNode::decode(block, superblock.volume(), &missing, superblock.tolerance())?;
         let Some(first) = leaf.first_key() else { return Ok(()) };
         for (key, value) in leaf.items() {
             if key.kind == ItemKind::Usage as u8 {
@@ -235,8 +238,9 @@ impl Rebuild {
         if key.kind != ItemKind::Mapping as u8 {
             return Ok(());
         }
+        let tolerance = self.volume.superblock.tolerance();
         let mut meta = self.volume.meta.write();
-        for (_, mapping) in MappingRun::decode(value, key)?.iter(0) {
+        for (_, mapping) in MappingRun::decode(value, key, tolerance)?.iter(0) {
             refers(&meta, mapping.address)?;
             meta.usage.add(&mapping);
         }

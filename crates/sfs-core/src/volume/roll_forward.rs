@@ -295,7 +295,7 @@ impl Volume {
                 if key < run_key(ino, first) {
                     return Ok(None);
                 }
-                let mut run = MappingRun::decode(value, &key)?;
+                let mut run = MappingRun::decode(value, &key, meta.tolerance)?;
                 let base = super::txn::run_base(&key)?;
                 let gone: Vec<(u32, Mapping)> =
                     run.iter(base).filter(|(block, _)| (first..=last).contains(block)).collect();

@@ -50,8 +50,7 @@ impl Volume {
             };
             let key = run_key(handle.ino, block as u32);
             let (is_inline, run) = self.consult(|txn| {
-                let value = txn.tree().get(&key)?;
-                let run = value.map(|value| MappingRun::decode(value, &key)).transpose()?;
+                let run = txn.run(&key)?;
                 Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
             // What is in the inode itself is less than a block.
@@ -78,7 +77,7 @@ impl Volume {
             let last = Key::new(handle.ino, ItemKind::Mapping, u64::MAX);
             for item in txn.tree().range(run_key(handle.ino, block)..=last) {
                 let (key, value) = item?;
-                let run = MappingRun::decode(value, &key)?;
+                let run = MappingRun::decode(value, &key, txn.tolerance())?;
                 let base = super::txn::run_base(&key)?;
                 if let Some((found, _)) = run.iter(base).find(|(found, _)| *found >= block) {
                     return Ok(Some(found));

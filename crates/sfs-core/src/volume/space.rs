@@ -139,8 +139,7 @@ impl Volume {
         for block in first..=last {
             let block = block as u32;
             if !handle.data().dirty.contains(block) {
-                let mapped =
-                    self.consult(|txn| crate::meta::mapping(txn.tree(), handle.ino, block))?;
+                let mapped = self.consult(|txn| txn.mapping(handle.ino, block))?;
                 new_blocks += u64::from(mapped.is_none());
             }
         }

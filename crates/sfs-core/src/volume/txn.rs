@@ -7,9 +7,9 @@
 use crate::Error;
 use crate::format::{Corruption, CorruptionKind};
 use crate::format::{
-    Inode, ItemKind, Key, Mapping, MappingRun, Structure, USAGE_PER_ITEM, VALUE_LEN_MAX,
+    Inode, ItemKind, Key, Mapping, MappingRun, Structure, Tolerance, USAGE_PER_ITEM, VALUE_LEN_MAX,
 };
-use crate::meta::{Effects, Fault, Unmap};
+use crate::meta::{Effects, Fault, Meta, Unmap, find_mapping};
 use crate::tree::Tree;
 
 /// Blocks that one transaction unmaps at most: what is held up is bounded.
@@ -18,12 +18,14 @@ const UNMAP_RUNS_MAX: usize = 128;
 /// An operation in the making.
 pub(crate) struct Txn<'a> {
     tree: &'a Tree,
+    tolerance: Tolerance,
     effects: Effects,
 }
 
 impl<'a> Txn<'a> {
-    pub(crate) fn new(tree: &'a Tree, next_ino: u64) -> Self {
-        Self { tree, effects: Effects { next_ino, ..Effects::default() } }
+    pub(crate) fn new(meta: &'a Meta) -> Self {
+        let effects = Effects { next_ino: meta.next_ino, ..Effects::default() };
+        Self { tree: &meta.tree, tolerance: meta.tolerance, effects }
     }
 
     pub(crate) fn finish(self) -> Effects {
@@ -33,6 +35,22 @@ impl<'a> Txn<'a> {
     /// The tree without this transaction's changes.
     pub(crate) fn tree(&self) -> &'a Tree {
         self.tree
+    }
+
+    /// What of the tree may be unknown.
+    pub(crate) fn tolerance(&self) -> Tolerance {
+        self.tolerance
+    }
+
+    /// Where block `block` of `ino` is, without this transaction's changes.
+    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+        find_mapping(self.tree, self.tolerance, ino, block)
+    }
+
+    /// The run of mappings at `key`, without this transaction's changes.
+    pub(crate) fn run(&self, key: &Key) -> Result<Option<MappingRun>, Fault> {
+        let value = self.tree.get(key)?;
+        Ok(value.map(|value| MappingRun::decode(value, key, self.tolerance)).transpose()?)
     }
 
     /// The value of an item that is not a mapping.
@@ -55,7 +73,7 @@ impl<'a> Txn<'a> {
     /// The attributes of `ino`.
     pub(crate) fn inode(&self, ino: u64) -> Result<Inode, Fault> {
         let value = self.get(&Key::inode(ino))?.ok_or(Error::NotFound)?;
-        Ok(Inode::decode(value, ino)?)
+        Ok(Inode::decode(value, ino, self.tolerance)?)
     }
 
     pub(crate) fn put_inode(&mut self, ino: u64, inode: &Inode) {
@@ -101,7 +119,7 @@ impl<'a> Txn<'a> {
         let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
         let last = self.tree.last_before(end)?.filter(|(key, _)| *key >= least);
         let Some((key, value)) = last else { return Ok(None) };
-        let run = MappingRun::decode(value, &key)?;
+        let run = MappingRun::decode(value, &key, self.tolerance)?;
         Ok(Some((key, run_base(&key)?, run)))
     }
 

@@ -184,7 +184,7 @@ impl Volume {
         if let Some(dirty) = handle.data().dirty.get(block) {
             return Ok(State::Dirty(dirty.checksum));
         }
-        self.consult(|txn| match crate::meta::mapping(txn.tree(), handle.ino, block)? {
+        self.consult(|txn| match txn.mapping(handle.ino, block)? {
             Some(Mapping { checksum: None, .. }) => {
                 Ok(State::Placed(txn.inode(handle.ino)?.write_count))
             }
@@ -294,7 +294,7 @@ impl Volume {
 fn has_form_of(meta: &Meta, ino: u64, inode: &Inode) -> bool {
     let is_inline = |inode: &Inode| inode.flags.contains(InodeFlags::INLINE);
     let value = meta.tree.get(&Key::inode(ino)).ok().flatten();
-    let now = value.and_then(|value| Inode::decode(value, ino).ok());
+    let now = value.and_then(|value| Inode::decode(value, ino, meta.tolerance).ok());
     now.is_some_and(|now| is_inline(&now) == is_inline(inode))
 }
 

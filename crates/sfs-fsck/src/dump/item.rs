@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 use sfs_core::format::{
-    Inode, InodeFlags, ItemKind, Key, RUN_BLOCKS, Timestamp, USAGE_PER_ITEM, UsageEntry,
+    Inode, InodeFlags, ItemKind, Key, RUN_BLOCKS, Timestamp, Tolerance, USAGE_PER_ITEM, UsageEntry,
 };
 
 use super::{hex, show_usage};
@@ -38,7 +38,9 @@ pub(super) fn show(key: &Key, value: &[u8]) -> Value {
 
 fn decode(kind: ItemKind, key: &Key, value: &[u8]) -> Option<Value> {
     Some(match kind {
-        ItemKind::Inode => show_inode(&Inode::decode(value, key.ino).ok()?),
+        ItemKind::Inode => {
+            show_inode(&Inode::decode(value, key.ino, Tolerance::Newer).ok()?, &value[Inode::LEN..])
+        }
         ItemKind::Xattr if key.offset & 0xffff == 0 => {
             let name = value.get(6..6 + usize::from(*value.first()?))?;
             let len = u32::from_le_bytes(value.get(2..6)?.try_into().ok()?);
@@ -60,7 +62,7 @@ fn decode(kind: ItemKind, key: &Key, value: &[u8]) -> Option<Value> {
     })
 }
 
-fn show_inode(inode: &Inode) -> Value {
+fn show_inode(inode: &Inode, appended: &[u8]) -> Value {
     json!({
         "kind": format!("{:?}", inode.kind()),
         "mode": format!("{:o}", inode.mode & 0o7777),
@@ -79,18 +81,28 @@ fn show_inode(inode: &Inode) -> Value {
         "btime": time(inode.btime),
         "write_count": inode.write_count,
         "modified": inode.modified,
+        "appended": digits(appended),
     })
 }
 
+/// What this program does not know.
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn show_run(key: &Key, value: &[u8]) -> Option<Value> {
-    let run = decode_run(key, value)?;
+    let run = decode_run(key, value, Tolerance::Exact).ok()?;
     let block = |(block, mapping): (u32, sfs_core::format::Mapping)| {
         json!({
             "block": block, "address": mapping.address, "checksum": mapping.checksum.map(hex),
             "writes": mapping.history.write_count(), "modified": mapping.history.modified,
         })
     };
-    Some(run.iter(key.offset as u32 * RUN_BLOCKS).map(block).collect())
+    let mut shown: Vec<Value> = run.iter(key.offset as u32 * RUN_BLOCKS).map(block).collect();
+    if !run.records().is_empty() {
+        shown.push(json!({ "records": digits(run.records()) }));
+    }
+    Some(shown.into())
 }
 
 fn show_table(key: &Key, value: &[u8]) -> Option<Value> {

@@ -139,11 +139,12 @@ impl Remedies<'_, '_> {
 
     /// The file is as long as its last block says: what a summary owns is not thrown away.
     fn lengthen(&mut self, ino: u64) {
+        let tolerance = self.view.volume.superblock.tolerance();
         let mut end = 0;
         let low = Key::new(ino, ItemKind::Mapping, 0);
         let keys = Keys { low, high: Some(Key::new(ino, ItemKind::Dirent, 0)) };
         self.view.each(keys, |key, value| {
-            let run = decode_run(key, value);
+            let run = decode_run(key, value, tolerance);
             let blocks = run.iter().flat_map(|run| run.iter(key.offset as u32 * RUN_BLOCKS));
             end = blocks.map(|(block, _)| u64::from(block) + 1).fold(end, u64::max);
         });

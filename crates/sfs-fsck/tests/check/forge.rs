@@ -10,7 +10,7 @@ use sfs_core::format::{
     CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, FIRST_INO, FileKind, HeadRecord,
     History, Inode, InodeFlags, ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader,
     NodePointer, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp,
-    USAGE_PER_ITEM, UsageEntry, codec, run_key, summary_blocks, usage_key,
+    Tolerance, USAGE_PER_ITEM, UsageEntry, codec, run_key, summary_blocks, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 use siphasher::sip::SipHasher13;
@@ -177,7 +177,8 @@ impl Forge {
     }
 
     pub(crate) fn change_inode(&mut self, ino: u64, change: impl FnOnce(&mut Inode)) {
-        let mut inode = Inode::decode(&self.items[&Key::inode(ino)], ino).expect("an inode");
+        let mut inode =
+            Inode::decode(&self.items[&Key::inode(ino)], ino, Tolerance::Exact).expect("an inode");
         change(&mut inode);
         self.inode(ino, &inode);
     }
@@ -214,7 +215,7 @@ impl Forge {
     pub(crate) fn map(&mut self, ino: u64, block: u32, mapping: Mapping) {
         let key = run_key(ino, block);
         let mut run = self.items.get(&key).map_or_else(MappingRun::default, |value| {
-            MappingRun::decode(value, &key).expect("a run")
+            MappingRun::decode(value, &key, Tolerance::Exact).expect("a run")
         });
         run.set(block, Some(mapping));
         let mut value = Vec::new();
@@ -326,7 +327,7 @@ impl Forge {
             if key.kind != ItemKind::Mapping as u8 {
                 continue;
             }
-            let Ok(run) = MappingRun::decode(value, key) else { continue };
+            let Ok(run) = MappingRun::decode(value, key, Tolerance::Exact) else { continue };
             for (_, mapping) in run.iter(0) {
                 let Some(segment) = layout.segment_of(mapping.address) else { continue };
                 let entry = &mut table[segment as usize];

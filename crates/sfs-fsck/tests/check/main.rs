@@ -5,6 +5,7 @@ mod findings;
 mod forge;
 mod fresh;
 mod hostile;
+mod later;
 mod log;
 mod misplaced;
 mod program;

@@ -73,6 +73,8 @@ pub(super) struct FilePlan<'a> {
     pub(super) data: MutexGuard<'a, FileData>,
     /// As the tree has it; after [`FilePlan::finish`] as it will be.
     pub(super) inode: Inode,
+    /// Bytes that a later program has appended to its attributes.
+    pub(super) rest_len: usize,
     /// As users see it.
     shown: Inode,
     /// Blocks that are written now, ascending.
@@ -310,7 +312,8 @@ fn plan_file<'a>(
 ) -> std::result::Result<Option<FilePlan<'a>>, Fault> {
     meta.tree.prepare(&Key::inode(ino))?;
     let Some(value) = meta.tree.get(&Key::inode(ino))? else { return Ok(None) };
-    let inode = Inode::decode(value, ino)?;
+    let inode = Inode::decode(value, ino, meta.tolerance)?;
+    let rest_len = value.len() - Inode::LEN;
     meta.tree.prepare(&Key::new(ino, ItemKind::Inline, 0))?;
     let mut shown = inode;
     data.pending.unwrap_or(Pending { size: inode.size, times: None }).overlay(&mut shown);
@@ -326,6 +329,7 @@ fn plan_file<'a>(
         ino,
         data,
         inode,
+        rest_len,
         shown,
         blocks,
         inline,

@@ -27,8 +27,8 @@ const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 /// Bytes that a delta takes to say that one segment is Clean.
 const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
 
-/// Bytes that a file adds to a delta at most, beside its inline content: its attributes, and the
-/// frames of both items.
+/// Bytes that a file adds to a delta at most, beside its inline content and what a later program has
+/// appended to its attributes: these, and the frames of both items.
 const FILE_CHANGES_LEN_MAX: usize = 256;
 
 impl Volume {
@@ -81,9 +81,9 @@ impl Volume {
         let leaves = chosen.chunk_by(same_run).count() + files.len();
         let kept = self.reserve(meta, reserve, leaves);
         let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
-        let said = self.engine.said_len(chosen.len());
-        let others =
-            files.len() * FILE_CHANGES_LEN_MAX + inline + RELEASES_MAX * RELEASE_LEN + said;
+        let rests: usize = files.iter().map(|file| file.rest_len).sum();
+        let said = self.engine.said_len(chosen.len()) + RELEASES_MAX * RELEASE_LEN;
+        let others = files.len() * FILE_CHANGES_LEN_MAX + inline + rests + said;
         let share = |delta_len: usize| {
             let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
             let log = DELTA_SEGMENTS + segments;

@@ -1,0 +1,223 @@
+//! What a later program may have added: kept, passed over, or refused by name.
+
+use std::sync::Arc;
+
+use sfs_core::format::{
+    CorruptionKind, Incompatible, ItemKind, Key, MappingRun, ROOT_INO, Tolerance, run_key,
+};
+use sfs_core::request::{AttributeChanges, Caller, Options, WriteMode};
+use sfs_core::{Error, Volume as Mounted};
+use sfs_device::{BLOCK_SIZE, Device, RamDevice};
+use sfs_fsck::{Finding, FsckError, Subject, dump};
+
+use super::findings::{NOW, check_device, errors, populated};
+use super::forge::{DATA, Forge, HELLO, SUB, Volume};
+use super::repair::repair_with;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
+
+/// What a later program has appended to attributes, and the same as `sfs-fsck dump` shows it.
+const APPENDED: [u8; 5] = [1, 2, 3, 4, 5];
+const SHOWN: &str = "0102030405";
+
+/// An extension record that may be skipped, and one that must not be.
+const SKIPPED: [u8; 7] = [9, 1, 3, 0, 7, 8, 9];
+const REFUSED: [u8; 6] = [200, 2, 2, 0, 7, 8];
+
+fn append(forge: &mut Forge, key: &Key, bytes: &[u8]) {
+    forge.items.get_mut(key).expect("it is there").extend_from_slice(bytes);
+}
+
+/// A populated volume in which the attributes of these files are longer than this program knows.
+fn longer_inodes() -> Forge {
+    let mut forge = populated();
+    for ino in [ROOT_INO, HELLO, DATA, SUB] {
+        append(&mut forge, &Key::inode(ino), &APPENDED);
+    }
+    forge
+}
+
+fn mount(device: RamDevice) -> (Arc<RamDevice>, Mounted) {
+    let device = Arc::new(device);
+    let volume = Mounted::open(device.clone(), Options::default(), NOW).expect("it mounts");
+    (device, volume)
+}
+
+/// What is shown of the item at `key`, as the last checkpoint has it.
+fn shown(device: &RamDevice, key: &Key) -> serde_json::Value {
+    let all = dump(device, &Subject::Inode(key.ino)).expect("it is there").to_string();
+    let all: serde_json::Value = serde_json::from_str(&all).expect("JSON");
+    let items = all["items"].as_array().expect("items").clone();
+    let name = match ItemKind::decode(key.kind) {
+        Some(ItemKind::Inode) => "attributes",
+        _ => "mapping",
+    };
+    let wanted = format!("inode {}, {name} {:#x}", key.ino, key.offset);
+    let found = items.iter().find(|item| item["key"] == wanted.as_str());
+    found.unwrap_or_else(|| panic!("no {wanted} in {all}"))["value"].clone()
+}
+
+/// Each way in which attributes are written again.
+fn change_files(volume: &Mounted) {
+    let mode = AttributeChanges { mode: Some(0o600), ..AttributeChanges::default() };
+    volume.set_attributes(SUB, &mode, &CALLER).expect("a mode");
+    let size = AttributeChanges { size: Some(3), ..AttributeChanges::default() };
+    volume.set_attributes(HELLO, &size, &CALLER).expect("a size");
+    volume.write(DATA, 0, &[5; 2 * BLOCK_SIZE], WriteMode::default(), &CALLER).expect("room");
+    volume.make_node(ROOT_INO, b"new", 0o100_644, 0, &CALLER).expect("a name");
+}
+
+fn expect_appended(device: &RamDevice) {
+    for ino in [ROOT_INO, HELLO, DATA, SUB] {
+        assert_eq!(shown(device, &Key::inode(ino))["appended"], SHOWN, "inode {ino}");
+    }
+    assert_eq!(check_device(device, true).expect("a volume").errors(), 0);
+}
+
+#[test]
+fn what_follows_the_known_attributes_is_kept() {
+    let volume = longer_inodes().build();
+    assert_eq!(errors(&volume), []);
+    let (device, mounted) = mount(volume.device);
+    change_files(&mounted);
+    mounted.sync_all().expect("RAM");
+    let crashed = device.snapshot();
+    mounted.close().expect("RAM");
+    expect_appended(&device);
+    // The log says the same.
+    let (device, mounted) = mount(crashed);
+    assert_eq!(mounted.attributes(DATA).expect("it is there").mode & 0o777, 0o644);
+    assert_eq!(mounted.attributes(HELLO).expect("it is there").size, 3);
+    mounted.close().expect("RAM");
+    expect_appended(&device);
+}
+
+#[test]
+fn a_repair_keeps_what_follows_the_known_attributes() {
+    let mut forge = longer_inodes();
+    forge.change_inode(DATA, |inode| inode.links = 7);
+    append(&mut forge, &Key::inode(DATA), &APPENDED);
+    let volume = forge.build();
+    let found = errors(&volume);
+    assert_eq!(found, [Finding::LinkCount { ino: DATA, links: 7, counted: 2 }]);
+    let device = Arc::new(volume.device);
+    let shared: Arc<dyn Device> = device.clone();
+    let repaired = repair_with(&shared, false, true);
+    assert_eq!((repaired.errors_left(), &repaired.losses[..]), (0, &[][..]));
+    expect_appended(&device);
+}
+
+/// Without an unknown feature in the superblock, unknown flags and kinds are what a bit flip makes.
+#[test]
+fn unknown_flags_and_kinds_are_damage_where_every_feature_is_known() {
+    let mut forge = populated();
+    forge.items.get_mut(&Key::inode(HELLO)).expect("it is there")[20] |= 0x10;
+    let volume = forge.build();
+    let key = Key::inode(HELLO);
+    assert!(errors(&volume).contains(&Finding::ItemDamaged { key }), "{:?}", errors(&volume));
+    let (_, mounted) = mount(volume.device);
+    let refused = mounted.attributes(HELLO);
+    assert!(
+        matches!(refused, Err(Error::Corrupt(found)) if found.kind == CorruptionKind::Value),
+        "{refused:?}"
+    );
+
+    let mut forge = populated();
+    let key = Key { ino: HELLO, kind: 8, offset: 3 };
+    forge.put(key, b"something".to_vec());
+    assert_eq!(errors(&forge.build()), [Finding::ItemMisplaced { key }]);
+}
+
+fn with_records(records: &[u8]) -> Volume {
+    let mut forge = populated();
+    append(&mut forge, &run_key(DATA, 0), records);
+    forge.build()
+}
+
+#[test]
+fn records_of_a_run_are_kept_while_it_has_mappings() {
+    let volume = with_records(&SKIPPED);
+    assert_eq!(errors(&volume), []);
+    let (device, mounted) = mount(volume.device);
+    mounted.write(DATA, 0, &[5; 3 * BLOCK_SIZE], WriteMode::default(), &CALLER).expect("room");
+    let size = AttributeChanges { size: Some(2 * BLOCK_SIZE as u64), ..Default::default() };
+    mounted.sync_all().expect("RAM");
+    mounted.set_attributes(DATA, &size, &CALLER).expect("a size");
+    mounted.sync_all().expect("RAM");
+    let crashed = device.snapshot();
+    mounted.close().expect("RAM");
+    for (device, mounted) in [(device, None), {
+        let (device, mounted) = mount(crashed);
+        (device, Some(mounted))
+    }] {
+        if let Some(mounted) = mounted {
+            assert_eq!(mounted.read(DATA, 0, 1).expect("it reads").as_bytes(), [5]);
+            mounted.close().expect("RAM");
+        }
+        let run = shown(&device, &run_key(DATA, 0));
+        assert_eq!(run[2]["records"], "090103000708 09".replace(' ', ""), "{run}");
+        assert_eq!(check_device(&device, true).expect("a volume").errors(), 0);
+    }
+}
+
+/// The file is refused by name, others are not, and nothing is repaired away.
+#[test]
+fn a_run_that_needs_a_later_program_is_told() {
+    let volume = with_records(&[&SKIPPED[..], &REFUSED[..]].concat());
+    let what = Incompatible::RunRecord { tag: 200, ino: DATA };
+    let is_told = |refused: &sfs_core::Result<()>| matches!(refused, Err(Error::Incompatible(found)) if *found == what);
+    match check_device(&volume.device, true) {
+        Err(FsckError::Incompatible(found)) => assert_eq!(found, what),
+        other => panic!("{other:?}"),
+    }
+    let (_, mounted) = mount(volume.device);
+    let refused = mounted.read(DATA, 0, 1).map(drop);
+    assert!(is_told(&refused), "{refused:?}");
+    assert_eq!(mounted.read(HELLO, 0, 1).expect("it reads").as_bytes(), b"h");
+    // Whole blocks are buffered; what waits is given up, and others become durable.
+    mounted.write(DATA, 0, &[5; BLOCK_SIZE], WriteMode::default(), &CALLER).expect("room");
+    mounted.write(HELLO, 0, b"j", WriteMode::default(), &CALLER).expect("room");
+    let refused = mounted.sync_file(DATA);
+    assert!(is_told(&refused), "{refused:?}");
+    mounted.sync_file(HELLO).expect("RAM");
+    assert_eq!(mounted.read(HELLO, 0, 5).expect("it reads").as_bytes(), b"jello");
+}
+
+#[test]
+fn records_that_cannot_be_are_damage() {
+    let records: [&[u8]; 6] = [
+        &[9],
+        &[9, 0, 0, 0],
+        &[9, 3, 0, 0],
+        &[9, 1, 1, 0],
+        &[9, 1, 0, 0, 9, 1, 0, 0],
+        &[9, 1, 0, 0, 8, 1, 0, 0],
+    ];
+    let key = run_key(DATA, 0);
+    for records in
+        records.into_iter().chain([&[[9, 1, 0xf9, 2].as_slice(), &[0; 761]].concat()[..]])
+    {
+        let found = errors(&with_records(records));
+        assert!(found.contains(&Finding::ItemDamaged { key }), "{records:?}: {found:?}");
+    }
+    let most = [[9, 1, 0xf8, 2].as_slice(), &[0; 760]].concat();
+    assert_eq!(errors(&with_records(&most)), []);
+}
+
+/// Unwritten, shared and compressed blocks belong to features that the superblock does not name.
+#[test]
+fn reserved_encodings_are_damage_where_every_feature_is_known() {
+    let key = run_key(DATA, 0);
+    for encoding in [0, 3, 4, 5, 6, 255] {
+        let mut forge = populated();
+        forge.items.get_mut(&key).expect("it is there")[4 + 5] = encoding;
+        let value = forge.items[&key].clone();
+        let found = errors(&forge.build());
+        assert!(found.contains(&Finding::ItemDamaged { key }), "{encoding}: {found:?}");
+        let decoded = MappingRun::decode(&value, &key, Tolerance::Newer).map(drop);
+        let what = Incompatible::Encoding { encoding, ino: DATA };
+        assert_eq!(decoded == Err(what.into()), encoding != 0, "{decoded:?}");
+    }
+    let what = Incompatible::Encoding { encoding: 5, ino: DATA };
+    assert_eq!(what.to_string(), "unknown encoding 5 (Compressed) of a block of inode 17");
+}
