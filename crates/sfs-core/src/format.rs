@@ -10,6 +10,9 @@ mod chunk;
 pub mod codec;
 mod corruption;
 mod delta;
+mod extension;
+mod failure;
+mod features;
 mod history;
 mod inode;
 mod key;
@@ -23,6 +26,9 @@ pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyR
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
 pub use corruption::{Corruption, CorruptionKind, Structure};
 pub use delta::{Change, DELTA_LEN_MAX, is_sayable};
+pub use extension::{EXTENSION_LEN_MAX, Extension, ExtensionClass, Extensions};
+pub use failure::{ErrorKind, Failure};
+pub use features::{Features, Incompatibility};
 pub use history::History;
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
@@ -33,7 +39,7 @@ pub use superblock::{Label, Layout, LayoutError, Superblock};
 pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
 
 /// Version that this code writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Block of the superblock. The blocks before it stay zero: no other prober finds anything there.
 pub const SUPERBLOCK_ADDRESS: u64 = 4;

@@ -99,6 +99,7 @@ fn superblock() {
         hash_key: [0x1122, 0x3344],
         placement: Default::default(),
         created: Timestamp { secs: -2, nanos: 999_999_999 },
+        ..Superblock::new(layout())
     };
     let bytes = superblock.encode();
     expect("superblock", &bytes[..184], SUPERBLOCK);
@@ -116,6 +117,7 @@ fn superblock_of_placed_data() {
         hash_key: [0, 0],
         placement: DataPlacement::BlockGroup,
         created: Timestamp::default(),
+        ..Superblock::new(layout())
     };
     let bytes = superblock.encode();
     assert_eq!((bytes[16], bytes[180]), (2, 4));
@@ -143,6 +145,7 @@ fn checkpoint() {
         mount_count: 10,
         user_bytes_written: 11,
         device_bytes_written: 12,
+        extensions: Default::default(),
     };
     let bytes = record.encode(VOLUME, 16);
     assert_eq!(bytes.len(), BLOCK_SIZE);

@@ -136,6 +136,7 @@ pub fn sfs(
         hash_key: [1, 2],
         placement: Default::default(),
         created: now(&device),
+        ..Superblock::new(layout)
     };
     sfs_core::make(device.clone(), &superblock, &root_directory(0, 0, now(&device)))?;
     let volume = Volume::open(device.clone(), options, now(&device))?;
