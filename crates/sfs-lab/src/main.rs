@@ -15,6 +15,7 @@ mod shin;
 mod simulate;
 mod ssd;
 mod table;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The overwriting job of `../shared/traces/peers`, on flash models: what the kernel's filesystems
+//! The overwriting job of the traces `peers/` (`docs/lab/traces.md`), on flash models: what the kernel's filesystems
 //! sent to the device, replayed, and SFS itself doing the same job.
 //!
 //! Owns: the job (its README says what it is), and what is counted of it.
