@@ -16,9 +16,9 @@ use sfs_ssd::{
     Arrivals, Cleaning, Config, Profile, Queue, Request, RequestKind, Responses, Scheduling, Ssd,
 };
 
-use crate::informed;
-use crate::simulate::with_bar;
-use crate::traces::TraceFolder;
+use super::informed_cleaning;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 
 const PAGE: u64 = 4096;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         text += &macro_benchmarks(&arguments.traces)?;
         step();
         if !arguments.no_postmark {
-            text += &informed::table5()?;
+            text += &informed_cleaning::table5()?;
         }
         step();
         text += &priorities(document.as_ref())?;

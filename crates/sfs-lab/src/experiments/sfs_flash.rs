@@ -19,8 +19,8 @@ use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile};
 
-use crate::simulate::with_bar;
-use crate::traces::TraceFolder;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 use paper::{SWEEP, UTILIZATIONS};
 use report::text;
 

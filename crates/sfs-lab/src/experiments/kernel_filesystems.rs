@@ -15,8 +15,8 @@ use sfs_mkfs::{output, parse_size};
 use sfs_ssd::ftl::{Collection, Isolation, Layer};
 use sfs_ssd::{Config, Profile};
 
-use crate::simulate::with_bar;
-use crate::traces::TraceFolder;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 
 const PEERS: [&str; 8] =
     ["f2fs-lfs", "f2fs-opu", "f2fs-default", "nilfs2", "ext4", "xfs", "btrfs-nodatacow", "btrfs"];

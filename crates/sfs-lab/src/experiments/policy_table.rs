@@ -17,8 +17,8 @@ use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-use crate::simulate::with_bar;
-use crate::traces::TraceFolder;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 
 const GENERATORS: [&str; 7] =
     ["uniform", "zipf:0.8", "zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc"];
