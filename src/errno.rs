@@ -27,7 +27,6 @@ pub(crate) fn of(error: &Error) -> Errno {
         Error::NoSpace => libc::ENOSPC,
         Error::ReadOnly => libc::EROFS,
         Error::Corrupt(_)
-        | Error::NewerFormat(_)
         | Error::Incompatible(_)
         | Error::DeviceTooSmall { .. }
         | Error::Device(_) => libc::EIO,

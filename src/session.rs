@@ -161,7 +161,10 @@ pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failur
         Error::Corrupt(_) => {
             Failure::mount(format_args!("{shown}: {error}; run 'sfs-fsck -n {shown}'"))
         }
-        Error::NewerFormat(_) => Failure::mount(format_args!("{shown}: {error}; upgrade sfs")),
+        Error::Incompatible(reason) if reason.allows_reading() => {
+            Failure::mount(format_args!("{shown}: {error}; mount it with '-o ro', or upgrade sfs"))
+        }
+        Error::Incompatible(_) => Failure::mount(format_args!("{shown}: {error}; upgrade sfs")),
         Error::DeviceTooSmall { volume, .. } if *volume <= SUPERBLOCK_ADDRESS + 1 => {
             Failure::mount(format_args!("{shown}: too small for an SFS volume"))
         }

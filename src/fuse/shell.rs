@@ -153,6 +153,7 @@ mod tests {
             hash_key: [1, 2],
             placement: Default::default(),
             created: NOW,
+            ..Superblock::new(Layout::new(1 << 14, 256, 0).expect("it fits"))
         };
         let root = sfs_core::root_directory(0, 0, NOW);
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");

@@ -4,6 +4,7 @@
 //! targets are mounted at once and take turns within every row of every round, so that what else the
 //! machine does hits all alike. What is missing is named in the table.
 
+pub(crate) mod compare;
 pub(crate) mod counts;
 pub(crate) mod pacing;
 pub(crate) mod profile;
@@ -126,7 +127,6 @@ pub(crate) type Column = Result<BTreeMap<&'static str, Vec<Sample>>>;
 
 /// A filesystem under measurement. The mount goes before the device.
 struct Target {
-    contestant: Contestant,
     mount: Mount,
     device: Device,
     workers: Vec<String>,
@@ -142,14 +142,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let devices = CONTESTANTS.iter().filter(|contestant| contestant.0 != Kind::Null).count();
     let scratch = Scratch::in_ram(DEVICE_LEN * devices as u64)?;
     let mut columns: Vec<(Contestant, Column)> = Vec::new();
-    let mut targets = Vec::new();
+    let mut targets: Vec<(Contestant, Target)> = Vec::new();
     for contestant in CONTESTANTS {
         if !options.only.is_empty() && !options.only.contains(&contestant.0) {
             continue;
         }
-        match Target::new(workspace, contestant, &scratch) {
+        match Target::of(workspace, contestant, &scratch) {
             Ok(target) => {
-                targets.push(target);
+                targets.push((contestant, target));
                 columns.push((contestant, Ok(BTreeMap::new())));
             }
             Err(error) => {
@@ -172,9 +172,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let text = table::markdown(&columns, rounds, options.quick, scratch.is_in_ram());
     println!("\n{text}");
-    for target in targets {
-        target.mount.unmount()?;
-        drop(target.device);
+    for (_, target) in targets {
+        target.unmount()?;
     }
     if options.quick || options.row.is_some() || !options.only.is_empty() {
         return Ok(());
@@ -188,18 +187,18 @@ fn measure_row(
     row: &'static str,
     quick: bool,
     round: u32,
-    targets: &[Target],
+    targets: &[(Contestant, Target)],
     columns: &mut [(Contestant, Column)],
 ) {
     for turn in 0..targets.len() {
-        let target = &targets[place_in_turn(turn, round as usize, targets.len())];
-        let column = columns.iter_mut().find(|(contestant, _)| *contestant == target.contestant);
+        let (contestant, target) = &targets[place_in_turn(turn, round as usize, targets.len())];
+        let column = columns.iter_mut().find(|(column_of, _)| column_of == contestant);
         let Some((_, column)) = column else { continue };
         let Ok(samples) = column else { continue };
         match target.measure(load, row, quick) {
             Ok(sample) => samples.entry(row).or_default().push(sample),
             Err(error) => {
-                eprintln!("{} fails at {row}: {error:#}", target.contestant.name());
+                eprintln!("{} fails at {row}: {error:#}", contestant.name());
                 *column = Err(error.context(format!("failed at {row}")));
             }
         }
@@ -215,22 +214,27 @@ fn place_in_turn(turn: usize, round: usize, count: usize) -> usize {
 }
 
 impl Target {
-    fn new(workspace: &Workspace, contestant: Contestant, scratch: &Scratch) -> Result<Self> {
+    fn of(workspace: &Workspace, contestant: Contestant, scratch: &Scratch) -> Result<Self> {
         let Contestant(kind, transport) = contestant;
         kind.need()?;
         let mut programs: Programs = kind.build(workspace, Profile::Release)?;
         if let Some(transport) = transport {
             programs = programs.over(transport);
         }
-        let name = contestant.name().replace([',', ' '], "-");
+        Self::new(kind, &programs, &contestant.name(), scratch)
+    }
+
+    /// Makes and mounts a filesystem of `kind`, whose files in `scratch` bear `name`.
+    fn new(kind: Kind, programs: &Programs, name: &str, scratch: &Scratch) -> Result<Self> {
+        let name = name.replace([',', ' '], "-");
         let image = scratch.dir.join(format!("{name}.img"));
         let device = match kind {
             Kind::Null => Device::image(&image, DEVICE_LEN)?,
             _ => Device::allocated(&image, DEVICE_LEN)?,
         };
-        kind.make(&programs, &device, Blocks::Keep)?;
+        kind.make(programs, &device, Blocks::Keep)?;
         let dir = scratch.dir.join(name);
-        let mount = Mount::new(kind, &programs, &device, &dir, Cache::WritebackKeep)?;
+        let mount = Mount::new(kind, programs, &device, &dir, Cache::WritebackKeep)?;
         let mut workers = vec![format!("flush-{}", mount.dev()?)];
         if let Some(name) = device.loop_name() {
             // A fuseblk mount's write-back, the loop device itself, and ext4's journal.
@@ -238,7 +242,13 @@ impl Target {
             workers.push(name.to_owned());
             workers.push(format!("{name}-8"));
         }
-        Ok(Self { contestant, mount, device, workers })
+        Ok(Self { mount, device, workers })
+    }
+
+    fn unmount(self) -> Result<()> {
+        self.mount.unmount()?;
+        drop(self.device);
+        Ok(())
     }
 
     /// The load generator, with one row on this target.

@@ -122,6 +122,8 @@ enum Command {
 enum Bench {
     /// SFS beside the null filesystem, ext4, fuse2fs and ntfs-3g; writes `docs/benchmarks.md`.
     Fuse(bench::Options),
+    /// The rows of `fuse` for two builds of SFS that take turns, with the spread of each.
+    Compare(bench::compare::Options),
     /// What the daemon executes for a call: instructions and system calls, by perf(1); writes
     /// `docs/benchmarks.md`.
     Counts(bench::counts::Options),
@@ -168,6 +170,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Recovery { log } => test::recovery(&workspace, log, &mut tally),
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Compare(options)) => {
+            return bench::compare::run(&workspace, &options).map(|()| true);
         }
         Command::Bench(Bench::Counts(options)) => {
             return bench::counts::run(&workspace, &options).map(|()| true);

@@ -35,6 +35,11 @@ impl Programs {
         self.dir.join(name)
     }
 
+    /// The programs of another build, in `dir`.
+    pub(crate) fn of_build(dir: PathBuf) -> Self {
+        Self { dir, transport: None, placement: None }
+    }
+
     /// What mounts does it with `transport`, not with the one that `SFS_TRANSPORT` names.
     pub(crate) fn over(self, transport: &str) -> Self {
         Self { transport: Some(transport.to_owned()), ..self }

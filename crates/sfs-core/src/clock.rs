@@ -1,14 +1,8 @@
 //! The write clock: time that goes on by the blocks that users write.
 //!
 //! Owns: how many blocks have been written, and how long a tick is.
-//! Promises: it never goes back; 2^18 to 2^19 ticks are the size of the volume (or it has fewer
-//! blocks, and a tick is one block).
+//! Promises: it never goes back; a tick has as many blocks as the superblock says.
 //! Never: asks what time it is.
-
-use crate::format::Layout;
-
-/// A volume has fewer ticks than twice this many, and a tick at least one block.
-const TICKS_LOG2: u32 = 18;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteClock {
@@ -18,9 +12,9 @@ pub(crate) struct WriteClock {
 }
 
 impl WriteClock {
-    pub(crate) fn new(layout: &Layout, blocks: u64) -> Self {
-        let size = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
-        Self { blocks, shift: size.max(1).ilog2().saturating_sub(TICKS_LOG2) }
+    /// A clock with ticks of 2^`shift` blocks, `shift` below 64, after `blocks` blocks.
+    pub(crate) fn new(shift: u32, blocks: u64) -> Self {
+        Self { blocks, shift }
     }
 
     /// Blocks that users have written so far.
@@ -52,31 +46,23 @@ impl WriteClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn layout(segment_count: u32) -> Layout {
-        Layout {
-            block_count: 1 << 32,
-            segment_first: 1024,
-            segment_blocks: 1024,
-            segment_count,
-            slots: [16, 32],
-            backup: (1 << 32) - 1,
-        }
-    }
+    use crate::format::{Layout, Superblock};
 
     #[test]
-    fn a_volume_has_between_two_to_the_18_and_19_ticks() {
+    fn a_new_volume_has_between_two_to_the_18_and_19_ticks() {
         for (segments, ticks) in [(250, 256_000), (256, 1 << 18), (511, 511 << 10), (512, 1 << 18)]
         {
-            let clock = WriteClock::new(&layout(segments), 0);
             let size = u64::from(segments) << 10;
+            let layout = Layout::new(size + (1 << 11), 1 << 10, 0).expect("it fits");
+            assert_eq!(layout.segment_count, segments);
+            let clock = WriteClock::new(Superblock::new(layout).tick_shift, 0);
             assert_eq!(clock.after(size), ticks);
         }
     }
 
     #[test]
     fn it_never_goes_back_and_ends_without_wrapping() {
-        let mut clock = WriteClock::new(&layout(2048), 7 << 3);
+        let mut clock = WriteClock::new(3, 7 << 3);
         assert_eq!(clock.now(), 7);
         clock.catch_up(3);
         assert_eq!(clock.now(), 7);

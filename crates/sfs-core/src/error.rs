@@ -9,7 +9,7 @@ use std::fmt;
 
 use sfs_device::DeviceError;
 
-use crate::format::{Corruption, DecodeError, Incompatible};
+use crate::format::{Corruption, DecodeError, Incompatibility};
 
 /// A failed operation.
 #[derive(Debug)]
@@ -48,10 +48,8 @@ pub enum Error {
     ReadOnly,
     /// The image is not what it should be.
     Corrupt(Corruption),
-    /// The image has a newer format; its version.
-    NewerFormat(u32),
-    /// The image has something that only a later program understands.
-    Incompatible(Incompatible),
+    /// The image is of a newer program.
+    Incompatible(Incompatibility),
     /// The device is smaller than the volume; blocks there are, and should be.
     DeviceTooSmall {
         /// Blocks of the device.
@@ -86,10 +84,7 @@ impl fmt::Display for Error {
             Self::NoSpace => f.write_str("no space left on the volume"),
             Self::ReadOnly => f.write_str("the volume is read-only"),
             Self::Corrupt(corruption) => corruption.fmt(f),
-            Self::NewerFormat(version) => {
-                write!(f, "format version {version} is newer than this program knows")
-            }
-            Self::Incompatible(what) => write!(f, "{what}: upgrade sfs"),
+            Self::Incompatible(incompatibility) => incompatibility.fmt(f),
             Self::DeviceTooSmall { device, volume } => {
                 write!(f, "the device has {device} blocks, but its volume {volume}")
             }
@@ -121,6 +116,12 @@ impl From<DecodeError> for Error {
             DecodeError::Corrupt(corruption) => Self::Corrupt(corruption),
             DecodeError::Incompatible(what) => Self::Incompatible(what),
         }
+    }
+}
+
+impl From<Incompatibility> for Error {
+    fn from(incompatibility: Incompatibility) -> Self {
+        Self::Incompatible(incompatibility)
     }
 }
 

@@ -10,33 +10,39 @@ mod chunk;
 pub mod codec;
 mod corruption;
 mod delta;
+mod extension;
+mod failure;
+mod features;
 mod history;
-mod incompatible;
 mod inode;
 mod key;
 mod mapping;
 mod node;
 mod placement;
 mod superblock;
+mod tolerance;
 mod usage;
 
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
 pub use corruption::{Corruption, CorruptionKind, Structure};
 pub use delta::{Change, DELTA_LEN_MAX, DeltaForm, is_sayable};
+pub use extension::{EXTENSION_LEN_MAX, Extension, ExtensionClass, Extensions};
+pub use failure::{ErrorKind, Failure};
+pub use features::{Features, Incompatibility};
 pub use history::History;
-use incompatible::Class;
-pub use incompatible::{DecodeError, Incompatible, Tolerance};
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
 pub use mapping::{Encoding, Mapping, MappingRun, RUN_BLOCKS, run_key};
 pub use node::{NodeHeader, NodePointer};
 pub use placement::DataPlacement;
 pub use superblock::{Label, Layout, LayoutError, Superblock};
+use tolerance::Class;
+pub use tolerance::{DecodeError, Tolerance};
 pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
 
 /// Version that this code writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Block of the superblock. The blocks before it stay zero: no other prober finds anything there.
 pub const SUPERBLOCK_ADDRESS: u64 = 4;

@@ -11,6 +11,7 @@ pub mod format;
 mod log;
 mod meta;
 pub mod mutant;
+mod owners;
 mod places;
 pub mod policy;
 pub mod request;

@@ -8,6 +8,7 @@
 mod batch;
 mod heads;
 
+use crate::format::Extensions;
 use crate::format::UsageEntry;
 
 pub(crate) use batch::{Append, Batch, Chunk};
@@ -42,4 +43,6 @@ pub(crate) struct Log {
     pub(crate) user_bytes_before: u64,
     /// Bytes that went to the device in earlier mounts.
     pub(crate) device_bytes_before: u64,
+    /// Records that the next checkpoint repeats.
+    pub(crate) extensions: Extensions,
 }

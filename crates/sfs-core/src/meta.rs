@@ -8,10 +8,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::format::{
-    Change, Corruption, DecodeError, Inode, ItemKind, Key, Mapping, MappingRun,
-    POLICY_STATE_LEN_MAX, PolicyRecord, Tolerance, run_key,
+    Change, Corruption, DecodeError, Inode, ItemKind, Key, Mapping, MappingRun, PolicyRecord,
+    Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
+use crate::owners::{Owner, owners};
 use crate::policy::{self, Placement, VictimSelection};
 use crate::tree::{Missing, Tree};
 use crate::usage::UsageTable;
@@ -266,6 +267,15 @@ impl Meta {
         }
     }
 
+    /// As [`owners`], for those that may be moved: their whole runs are sound.
+    pub(crate) fn owners(&self, address: u64, named: (u64, u32)) -> Result<Vec<Owner>, Fault> {
+        let owners = owners(&self.tree, self.tolerance, address, named)?;
+        for owner in &owners {
+            self.run(&run_key(owner.ino, owner.block))?;
+        }
+        Ok(owners)
+    }
+
     /// Where block `block` of `ino` is.
     #[cfg(test)]
     pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
@@ -341,16 +351,16 @@ impl Meta {
 
     /// What the policies want to find again.
     pub(crate) fn save_policies(&self) -> Vec<PolicyRecord> {
-        let record = |name: &str, save: &dyn Fn(&mut Vec<u8>)| {
+        let record = |name: &str, len_max: usize, save: &dyn Fn(&mut Vec<u8>)| {
             let mut state = Vec::new();
             save(&mut state);
-            state.truncate(POLICY_STATE_LEN_MAX);
+            assert!(state.len() <= len_max, "{name} keeps {} bytes", state.len());
             PolicyRecord { name: name.to_owned(), state }
         };
         let (placement, victims) = (&self.placement, &self.victims);
         let records = [
-            record(placement.name(), &|state| placement.save(state)),
-            record(victims.name(), &|state| victims.save(state)),
+            record(placement.name(), placement.state_len_max(), &|state| placement.save(state)),
+            record(victims.name(), victims.state_len_max(), &|state| victims.save(state)),
         ];
         records.into_iter().filter(|record| !record.state.is_empty()).collect()
     }

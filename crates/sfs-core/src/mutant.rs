@@ -57,11 +57,15 @@ pub enum Mutant {
     FreedReused,
     /// New blocks are not flushed before the delta that maps them.
     PlacedUnflushed,
+    /// The backup of the superblock is written before the first copy is flushed.
+    SuperblocksAtOnce,
+    /// The first superblock is taken, though the backup is newer.
+    OldSuperblock,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -87,6 +91,8 @@ impl Mutant {
         Self::StaleMove,
         Self::FreedReused,
         Self::PlacedUnflushed,
+        Self::SuperblocksAtOnce,
+        Self::OldSuperblock,
     ];
 }
 

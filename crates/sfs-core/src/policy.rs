@@ -32,7 +32,7 @@ pub use sepbit::SepBit;
 pub use sfs::{Distance, Sfs};
 pub use victims::{CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy};
 
-use crate::format::{History, SegmentState, UsageEntry};
+use crate::format::{History, POLICY_STATE_LEN_MAX, SegmentState, UsageEntry};
 
 /// Most groups that a placement policy may have.
 pub const GROUPS_MAX: u8 = 8;
@@ -57,8 +57,27 @@ pub struct Candidate {
     pub file_modified: u32,
 }
 
+/// A policy that a checkpoint keeps state of, or nothing.
+pub trait Kept {
+    /// Bytes of its saved state at most.
+    const STATE_LEN_MAX: usize;
+}
+
+/// [`Kept`] for policies whose type is not known. Every policy has it from there, and with it the check.
+pub trait Bounded {
+    /// Bytes of its saved state at most.
+    fn state_len_max(&self) -> usize;
+}
+
+impl<P: Kept> Bounded for P {
+    fn state_len_max(&self) -> usize {
+        const { assert!(P::STATE_LEN_MAX <= POLICY_STATE_LEN_MAX, "a checkpoint has no room for it") }
+        P::STATE_LEN_MAX
+    }
+}
+
 /// Says which blocks belong into the same segment.
-pub trait Placement: Send + Sync {
+pub trait Placement: Bounded + Send + Sync {
     /// Its name in options, and in checkpoints.
     fn name(&self) -> &'static str;
 
@@ -93,7 +112,7 @@ pub trait Placement: Send + Sync {
     /// A victim has been chosen and is about to be emptied.
     fn note_cleaning(&mut self, _segment: &UsageEntry, _now: u32) {}
 
-    /// What a checkpoint keeps for the next mount.
+    /// What a checkpoint keeps for the next mount: [`Kept::STATE_LEN_MAX`] bytes at most.
     fn save(&self, _state: &mut Vec<u8>) {}
 
     /// What a checkpoint kept; any bytes must be borne.
@@ -101,7 +120,7 @@ pub trait Placement: Send + Sync {
 }
 
 /// Says which segment is cleaned next.
-pub trait VictimSelection: Send + Sync {
+pub trait VictimSelection: Bounded + Send + Sync {
     /// Its name in options, and in checkpoints.
     fn name(&self) -> &'static str;
 
@@ -116,7 +135,7 @@ pub trait VictimSelection: Send + Sync {
     /// is what it was before.
     fn note_death(&mut self, _segment: &UsageEntry, _now: u32) {}
 
-    /// What a checkpoint keeps for the next mount.
+    /// What a checkpoint keeps for the next mount: [`Kept::STATE_LEN_MAX`] bytes at most.
     fn save(&self, _state: &mut Vec<u8>) {}
 
     /// What a checkpoint kept; any bytes must be borne.

@@ -49,8 +49,9 @@ pub(crate) struct UsageTable {
 
 impl UsageTable {
     /// The table of a volume on which nothing was ever written.
-    pub(crate) fn new(layout: Layout) -> Self {
-        Self::from_entries(layout, vec![UsageEntry::NEW; layout.segment_count as usize], 0)
+    pub(crate) fn new(layout: Layout, tick_shift: u32) -> Self {
+        let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
+        Self::from_entries(layout, entries, tick_shift, 0)
     }
 
     /// The table as a checkpoint has it, one entry a segment, after users have written so many
@@ -58,6 +59,7 @@ impl UsageTable {
     pub(crate) fn from_entries(
         layout: Layout,
         mut entries: Vec<UsageEntry>,
+        tick_shift: u32,
         blocks_written: u64,
     ) -> Self {
         for entry in &mut entries {
@@ -77,7 +79,7 @@ impl UsageTable {
         let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         Self {
             layout,
-            clock: WriteClock::new(&layout, blocks_written),
+            clock: WriteClock::new(tick_shift, blocks_written),
             entries,
             clean,
             drained: BTreeSet::new(),

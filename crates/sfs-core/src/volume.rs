@@ -39,6 +39,7 @@ mod seek;
 mod shortage;
 mod space;
 mod status;
+mod superblocks;
 mod sync;
 mod truncate;
 mod txn;
@@ -70,6 +71,7 @@ use losses::AllLosses;
 pub use make::{make, root_directory};
 use pacing::Pace;
 pub use rebuild::{Basis, Moved, Rebuild};
+use superblocks::Superblocks;
 use sync::SyncQueue;
 use work::Clock;
 use writing::Writing;
@@ -77,7 +79,9 @@ use writing::Writing;
 /// A mounted volume.
 pub struct Volume {
     device: Arc<dyn Device>,
+    /// The superblock as it was when the volume was opened: what cannot change while it is open.
     superblock: Superblock,
+    superblocks: Mutex<Superblocks>,
     options: Options,
     engine: Box<dyn Engine>,
     hasher: NameHasher,
@@ -148,12 +152,13 @@ fn policies(
 impl Volume {
     fn assemble(
         device: Arc<dyn Device>,
-        superblock: Superblock,
+        superblocks: Superblocks,
         options: Options,
         log: Log,
         mut meta: Meta,
     ) -> Self {
         let next_sequence = AtomicU64::new(log.next_sequence);
+        let superblock = superblocks.current().clone();
         meta.tolerance = superblock.tolerance();
         let pool = Pool::new(if options.read_only { 0 } else { options.write_buffer });
         Self {
@@ -161,6 +166,7 @@ impl Volume {
             engine: engine(superblock.placement),
             hasher: NameHasher::new(superblock.hash_key),
             superblock,
+            superblocks: Mutex::new(superblocks),
             options,
             log: Mutex::new(log),
             meta: RwLock::new(meta),
@@ -190,7 +196,7 @@ impl Volume {
         }
     }
 
-    /// What never changes about the volume.
+    /// Returns the superblock as it was when the volume was opened.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }

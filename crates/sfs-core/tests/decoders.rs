@@ -2,11 +2,13 @@
 //!
 //! `PROPTEST_CASES=1000000 cargo test --release -p sfs-core --test decoders` is the long run.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, Change, CheckpointRecord, ChunkSummary, DeltaForm, Inode, ItemKind,
-    Key, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry, codec,
-    summary_blocks,
+    Key, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry, VALUE_LEN_MAX,
+    codec, summary_blocks,
 };
 use sfs_core::tree::{Missing, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -151,19 +153,20 @@ proptest! {
     }
 
     #[test]
-    fn items(bytes in bytes(0..1300), ino in any::<u64>(), offset in any::<u64>()) {
-        if let Ok(inode) = Inode::decode(&bytes, ino, Tolerance::Exact) {
-            prop_assert_eq!(Inode::decode(&inode.encode(), ino, Tolerance::Exact), Ok(inode));
+    fn items(
+        bytes in bytes(0..1300),
+        ino in any::<u64>(),
+        offset in any::<u64>(),
+        is_newer in any::<bool>(),
+    ) {
+        let tolerance = if is_newer { Tolerance::Newer } else { Tolerance::Exact };
+        if let Ok(inode) = Inode::decode(&bytes, ino, tolerance) {
+            let again = Inode::keep_rest(&inode.encode(), Some(&bytes)).into_owned();
+            prop_assert_eq!(Inode::decode(&again, ino, tolerance), Ok(inode));
+            prop_assert_eq!(&again[Inode::LEN..], &bytes[Inode::LEN..]);
         }
         let key = Key::new(ino, ItemKind::Mapping, offset);
-        if let Ok(run) = MappingRun::decode(&bytes, &key, Tolerance::Exact) {
-            let mut again = Vec::new();
-            run.encode(&mut again);
-            prop_assert_eq!(MappingRun::decode(&again, &key, Tolerance::Exact), Ok(run.clone()));
-            for block in 0..40 {
-                prop_assert_eq!(MappingRun::find(&bytes, &key, block, Tolerance::Exact), Ok(run.get(block)));
-            }
-        }
+        check_run(&bytes, &key, tolerance)?;
         if let Ok(entries) = UsageEntry::decode_item(&bytes, 0) {
             let again = UsageEntry::encode_item(&entries);
             prop_assert_eq!(UsageEntry::decode_item(&again, 0), Ok(entries));
@@ -172,4 +175,54 @@ proptest! {
             prop_assert_eq!(&Key::decode(bytes).encode(), bytes);
         }
     }
+
+    #[test]
+    fn runs(
+        bitmap in any::<u32>(),
+        mappings in bytes(512),
+        encodings in prop::collection::vec(prop_oneof![9 => 1..3u8, 1 => 0..7u8], 32),
+        records in prop::collection::vec((any::<u8>(), 1..3u8, bytes(0..400)), 0..4),
+        is_newer in any::<bool>(),
+    ) {
+        let mut value = bitmap.to_le_bytes().to_vec();
+        let count = bitmap.count_ones() as usize;
+        value.extend_from_slice(&mappings[..count * 16]);
+        for (mapping, encoding) in value[4..].chunks_exact_mut(16).zip(encodings) {
+            mapping[5] = encoding;
+        }
+        let records: BTreeMap<u8, (u8, Vec<u8>)> =
+            records.into_iter().map(|(tag, class, bytes)| (tag, (class, bytes))).collect();
+        for (tag, (class, bytes)) in records {
+            value.extend([tag, class]);
+            value.extend((bytes.len() as u16).to_le_bytes());
+            value.extend(bytes);
+        }
+        let tolerance = if is_newer { Tolerance::Newer } else { Tolerance::Exact };
+        check_run(&value, &Key::new(17, ItemKind::Mapping, 1), tolerance)?;
+        value.pop();
+        check_run(&value, &Key::new(17, ItemKind::Mapping, 1), tolerance)?;
+    }
+}
+
+/// What decodes is encoded again with all that it says, and found block by block.
+fn check_run(value: &[u8], key: &Key, tolerance: Tolerance) -> Result<(), TestCaseError> {
+    let Ok(run) = MappingRun::decode(value, key, tolerance) else { return Ok(()) };
+    let mut again = Vec::new();
+    run.encode(&mut again);
+    prop_assert_eq!(again.len(), value.len());
+    prop_assert!(value.ends_with(run.records()));
+    prop_assert_eq!(MappingRun::decode(&again, key, tolerance), Ok(run.clone()));
+    for block in 0..40 {
+        let found = MappingRun::find(value, key, block, tolerance);
+        prop_assert_eq!(found, Ok(run.get(block)));
+    }
+    let mut full = run.clone();
+    let any = run.iter(0).next().map(|(_, mapping)| mapping);
+    for block in 0..32 {
+        full.set(block, any);
+    }
+    again.clear();
+    full.encode(&mut again);
+    prop_assert!(again.len() <= VALUE_LEN_MAX);
+    Ok(())
 }

@@ -81,6 +81,11 @@ const MAPPING: &str = "\
      020000809a785634 1201030004000000 bbaa000001000000 0001ffff05000000 \
      02000000";
 
+/// A run with an extension record: tag 9, to be skipped, three bytes.
+const MAPPING_EXTENDED: &str = "\
+     020000809a785634 1201030004000000 bbaa000001000000 0001ffff05000000 \
+     0200000009010300 070809";
+
 const KEY: &str = "\
      1100000000000000 0401000000000000 00";
 
@@ -123,6 +128,7 @@ fn superblock() {
         hash_key: [0x1122, 0x3344],
         placement: Default::default(),
         created: Timestamp { secs: -2, nanos: 999_999_999 },
+        ..Superblock::new(layout())
     };
     let bytes = superblock.encode();
     expect("superblock", &bytes[..184], SUPERBLOCK);
@@ -140,6 +146,7 @@ fn superblock_of_placed_data() {
         hash_key: [0, 0],
         placement: DataPlacement::BlockGroup,
         created: Timestamp::default(),
+        ..Superblock::new(layout())
     };
     let bytes = superblock.encode();
     assert_eq!((bytes[16], bytes[180]), (2, 4));
@@ -167,6 +174,7 @@ fn checkpoint() {
         mount_count: 10,
         user_bytes_written: 11,
         device_bytes_written: 12,
+        extensions: Default::default(),
     };
     let bytes = record.encode(VOLUME, 16);
     assert_eq!(bytes.len(), BLOCK_SIZE);
@@ -258,7 +266,7 @@ fn changes_of_a_later_program() {
     let skipped = [later(6, 1, &[1; 9]), next_ino.clone(), later(0x1234, 1, &[])].concat();
     assert_eq!(decode(&skipped), Ok(vec![Change::NextIno(18)]));
     let refused = [next_ino, later(0x1234, 2, &[7])].concat();
-    let what = Incompatible::Change { kind: 0x1234, at: 5 };
+    let what = Incompatibility::Change { kind: 0x1234, at: 5 };
     assert_eq!(decode(&refused), Err(what.into()));
     let longer = later(0, 2, &[18, 0, 0, 0, 0, 0, 0, 0, 99, 98]);
     assert_eq!(decode(&longer), Ok(vec![Change::NextIno(18)]));
@@ -308,6 +316,18 @@ fn inode() {
     };
     expect("inode", &inode.encode(), INODE);
     assert_eq!(Inode::decode(&inode.encode(), 17, Tolerance::Exact), Ok(inode));
+    let longer = unhex(&format!("{INODE} 0102030405"));
+    assert_eq!(Inode::decode(&longer, 17, Tolerance::Exact), Ok(inode));
+    let changed = Inode { uid: 77, ..inode };
+    let kept = Inode::keep_rest(&changed.encode(), Some(&longer)).into_owned();
+    assert_eq!(kept, [&changed.encode()[..], &[1, 2, 3, 4, 5]].concat());
+    assert_eq!(*Inode::keep_rest(&changed.encode(), Some(&inode.encode())), changed.encode());
+    assert!(Inode::decode(&longer[..111], 17, Tolerance::Newer).is_err());
+    let mut flagged = longer;
+    flagged[23] = 0x80;
+    assert!(Inode::decode(&flagged, 17, Tolerance::Exact).is_err());
+    let later = Inode::decode(&flagged, 17, Tolerance::Newer).expect("a flag of a later program");
+    assert_eq!(later.encode(), flagged[..112]);
 }
 
 #[test]
@@ -335,7 +355,20 @@ fn mapping() {
     expect("mapping run", &bytes, MAPPING);
     expect("key", &key.encode(), KEY);
     assert_eq!(Key::decode(&key.encode()), key);
-    assert_eq!(MappingRun::decode(&bytes, &key, Tolerance::Exact), Ok(run));
+    assert_eq!(MappingRun::decode(&bytes, &key, Tolerance::Exact), Ok(run.clone()));
+    let extended = unhex(MAPPING_EXTENDED);
+    let mut decoded = MappingRun::decode(&extended, &key, Tolerance::Exact).expect("a run");
+    assert!(decoded.iter(32).eq(run.iter(32)));
+    assert_eq!(decoded.records(), [9, 1, 3, 0, 7, 8, 9]);
+    let mut again = Vec::new();
+    decoded.encode(&mut again);
+    expect("run with a record", &again, MAPPING_EXTENDED);
+    for block in 32..64 {
+        decoded.set(block, run.get(63));
+    }
+    again.clear();
+    decoded.encode(&mut again);
+    assert_eq!(again.len(), 4 + 32 * 16 + 7);
 }
 
 #[test]
@@ -392,6 +425,16 @@ fn enumerations() {
         FileKind::Socket,
     ];
     assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
+    let encodings = [
+        Encoding::Plain,
+        Encoding::Placed,
+        Encoding::Unwritten,
+        Encoding::Shared,
+        Encoding::Compressed,
+    ];
+    assert_eq!(encodings.map(|encoding| encoding as u8), [1, 2, 3, 4, 5]);
+    let later: Vec<u8> = (0..=255).filter(|kind| Tolerance::Newer.is_later_kind(*kind)).collect();
+    assert_eq!(later, Vec::from_iter(8..=254));
     let states = [
         SegmentState::Clean,
         SegmentState::Open,

@@ -24,6 +24,7 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
+        ..Superblock::new(layout)
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
     let open = || Volume::open(device.clone(), Options::default(), NOW).expect("it opens");

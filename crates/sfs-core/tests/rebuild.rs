@@ -21,6 +21,7 @@ fn superblock() -> Superblock {
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
+        ..Superblock::new(Layout::new(BLOCKS, 64, 0).expect("it fits"))
     }
 }
 

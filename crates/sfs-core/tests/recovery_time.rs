@@ -75,6 +75,7 @@ impl Scene {
             hash_key: [1, 2],
             placement: Default::default(),
             created: NOW,
+            ..Superblock::new(Layout::new(device_blocks(), 2048, 0).expect("it fits"))
         };
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
         let volume = open(&device);

@@ -324,6 +324,24 @@ fn entry(key: Key, address: u64) -> Vec<u8> {
     [&key.encode()[..], &NodePointer { address, checksum: 1 }.encode()].concat()
 }
 
+/// Kinds of a later program pass where they are tolerated; 0 and 255 are bounds and no kinds.
+#[test]
+fn kinds_of_a_later_program_pass_where_they_are_tolerated() {
+    let decode = |kind, tolerance| {
+        let mut bytes = [0; BLOCK_SIZE];
+        let item = slot(Key { kind, ..key(1) }, 4096, 0);
+        bytes[NodeHeader::LEN..NodeHeader::LEN + item.len()].copy_from_slice(&item);
+        let checksum = NodeHeader { level: 0, item_count: 1 }.seal(&mut bytes, VOLUME, 99, 1);
+        let missing =
+            Missing { pointer: NodePointer { address: 99, checksum }, level: 0, keys: None };
+        VerifiedNode::decode(Block(bytes), VOLUME, &missing, tolerance).is_ok()
+    };
+    for kind in 0..=255 {
+        assert_eq!(decode(kind, Tolerance::Exact), (1..8).contains(&kind), "kind {kind}");
+        assert_eq!(decode(kind, Tolerance::Newer), (1..255).contains(&kind), "kind {kind}");
+    }
+}
+
 #[test]
 fn each_flaw_of_a_leaf_is_refused_as_itself() {
     let of = |count, items: &[Vec<u8>]| refusal(0, count, items);

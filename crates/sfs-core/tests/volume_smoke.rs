@@ -25,6 +25,7 @@ fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
+        ..Superblock::new(layout)
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
     device

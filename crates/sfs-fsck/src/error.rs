@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sfs_core::format::{FORMAT_VERSION, Incompatible};
+use sfs_core::format::Incompatibility;
 use sfs_device::DeviceError;
 
 /// Why a volume could not be checked, or not be repaired.
@@ -19,10 +19,8 @@ pub enum FsckError {
         /// What there is instead, if it is known.
         instead: Option<&'static str>,
     },
-    /// The volume has a newer format; its version.
-    NewerFormat(u32),
-    /// The volume has something that only a later program understands.
-    Incompatible(Incompatible),
+    /// The volume is of a newer program.
+    Incompatible(Incompatibility),
     /// Both superblocks are damaged.
     SuperblocksLost,
     /// The device is smaller than its volume.
@@ -50,11 +48,7 @@ impl fmt::Display for FsckError {
             Self::Device(error) => error.fmt(f),
             Self::NotSfs { instead: Some(name) } => write!(f, "not an SFS volume, but: {name}"),
             Self::NotSfs { instead: None } => f.write_str("not an SFS volume"),
-            Self::NewerFormat(version) => write!(
-                f,
-                "format version {version}; this program knows {FORMAT_VERSION}: upgrade sfs"
-            ),
-            Self::Incompatible(what) => write!(f, "{what}: upgrade sfs"),
+            Self::Incompatible(reason) => write!(f, "{reason}: upgrade sfs"),
             Self::SuperblocksLost => f.write_str("both superblocks are damaged"),
             Self::Truncated { device, volume } => write!(
                 f,

@@ -90,6 +90,7 @@ impl Origin {
             mount_count: number,
             user_bytes_written: 0,
             device_bytes_written: 0,
+            extensions: Default::default(),
         };
         Self { record, root, is_whole: false }
     }

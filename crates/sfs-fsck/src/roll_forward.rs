@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
     Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, DecodeError,
-    HEADS_MAX, Incompatible, Key, Mapping, SegmentState, Structure, SummaryEntry, Tolerance,
+    HEADS_MAX, Incompatibility, Key, Mapping, SegmentState, Structure, SummaryEntry, Tolerance,
     is_sayable,
 };
 
@@ -216,7 +216,7 @@ impl<'f> Log<'f> {
 /// Why a batch has no effect.
 enum Obstacle {
     Damage(Finding),
-    Incompatible(Incompatible),
+    Incompatible(Incompatibility),
 }
 
 impl From<Finding> for Obstacle {

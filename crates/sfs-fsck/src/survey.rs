@@ -5,7 +5,7 @@
 //! Never: prints or writes.
 
 use sfs_core::format::{
-    DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Incompatible, ItemKind, Key, NodePointer, ROOT_INO,
+    DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Incompatibility, ItemKind, Key, NodePointer, ROOT_INO,
 };
 
 use crate::file::File;
@@ -95,7 +95,7 @@ struct Pass<'a> {
     content: Findings,
     outside: Findings,
     /// The first thing that only a later program understands.
-    incompatible: Option<Incompatible>,
+    incompatible: Option<Incompatibility>,
 }
 
 impl<'a> Pass<'a> {

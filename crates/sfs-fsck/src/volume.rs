@@ -5,8 +5,8 @@
 //! Never: reads a segment.
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, FORMAT_VERSION, HEADS_MAX, Layout,
-    SUPERBLOCK_ADDRESS, Superblock,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, HEADS_MAX, Layout, SUPERBLOCK_ADDRESS,
+    Superblock,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 use sfs_mkfs::signatures::{Ends, SFS, detect};
@@ -160,9 +160,9 @@ fn compare_backup(
 
 /// A superblock of a newer format is not damaged: nothing of the volume can be judged, nor its backup.
 fn refuse_newer(block: &Block) -> Result<(), FsckError> {
-    match Superblock::version_of(&block.0) {
-        Some(version) if version > FORMAT_VERSION => Err(FsckError::NewerFormat(version)),
-        _ => Ok(()),
+    match Superblock::incompatibility_of(&block.0) {
+        Some(reason) => Err(FsckError::Incompatible(reason)),
+        None => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ fn volume(device: &Arc<RamDevice>) -> Volume {
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
+        ..Superblock::new(Layout::new(8192, 128, 0).expect("it fits"))
     };
     let root = sfs_core::root_directory(0, 0, NOW);
     sfs_core::make(device.clone(), &superblock, &root).expect("a volume is made");

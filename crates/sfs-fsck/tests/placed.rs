@@ -38,6 +38,7 @@ impl Forge {
             hash_key: [1, 2],
             placement: DataPlacement::GreedySpace,
             created: NOW,
+            ..Superblock::new(Layout::new(40 * SEGMENT_BLOCKS, SEGMENT_BLOCKS, 0).expect("it fits"))
         };
         let device = Arc::new(RamDevice::new(40 * SEGMENT_BLOCKS));
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");

@@ -63,7 +63,7 @@ pub struct BlockTrace {
 }
 
 impl BlockTrace {
-    /// Reads a file: CSV (`us,op,offset,len` or `op,offset,len`, as `../shared/traces` and the
+    /// Reads a file: CSV (`us,op,offset,len` or `op,offset,len`, as `docs/lab/traces.md` says, and as the
     /// recording device's own log have it), the text of blkparse, or fio's iolog; plain or zstd.
     pub fn open(path: &Path) -> Result<BlockTrace> {
         let name = || path.display().to_string();

@@ -1,25 +1,18 @@
 //! `sfs-lab`: tries policies.
 #![forbid(unsafe_code)]
 
-mod age;
-mod atc09;
-mod fast09;
-mod flash;
-mod informed;
-mod model;
-mod peers;
-mod remainder;
-mod replay;
-mod reproduce;
-mod shin;
-mod simulate;
-mod ssd;
-mod table;
+mod commands;
+mod experiments;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use sfs_mkfs::output;
+
+use crate::commands::{age, model, replay, simulate, ssd};
+use crate::experiments::{
+    atc09, fast09, kernel_filesystems, policy_table, postmark, sfs, sfs_flash, sync_remainder,
+};
 
 #[derive(Parser)]
 #[command(name = "sfs-lab", version, about = "The policy laboratory of SFS")]
@@ -44,17 +37,17 @@ enum Command {
     #[command(subcommand)]
     Reproduce(Paper),
     /// Compare where a sync writes what waits.
-    Remainder(remainder::Arguments),
+    Remainder(sync_remainder::Arguments),
     /// Run every policy on every generator and every trace.
-    Table(table::Arguments),
+    Table(policy_table::Arguments),
 }
 
 #[derive(Subcommand)]
 enum Paper {
     /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
-    Sfs(reproduce::Arguments),
+    Sfs(sfs::Arguments),
     /// Of the same: the kernel's filesystems and SFS, on one device, and what its flash does.
-    SfsFlash(flash::Arguments),
+    SfsFlash(sfs_flash::Arguments),
     /// A Performance Model and Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
     Fast09(fast09::Arguments),
     /// Of the same: figures 5 to 9, the schemes on aged filesystems.
@@ -62,9 +55,9 @@ enum Paper {
     /// Block Management in Solid-State Devices (ATC 2009): its tables.
     Atc09(atc09::Arguments),
     /// About SSD (Shin 2008): Postmark over filesystems.
-    Shin(shin::Arguments),
+    Shin(postmark::Arguments),
     /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
-    Peers(peers::Arguments),
+    Peers(kernel_filesystems::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -84,14 +77,14 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Model(arguments) => model::run(&arguments),
         Command::Ssd(arguments) => ssd::run(&arguments),
         Command::Age(arguments) => age::run(&arguments),
-        Command::Reproduce(Paper::Sfs(arguments)) => reproduce::run(&arguments),
-        Command::Reproduce(Paper::SfsFlash(arguments)) => flash::run(&arguments),
+        Command::Reproduce(Paper::Sfs(arguments)) => sfs::run(&arguments),
+        Command::Reproduce(Paper::SfsFlash(arguments)) => sfs_flash::run(&arguments),
         Command::Reproduce(Paper::Fast09(arguments)) => fast09::run(&arguments),
         Command::Reproduce(Paper::Fast09Schemes(arguments)) => fast09::schemes::run(&arguments),
         Command::Reproduce(Paper::Atc09(arguments)) => atc09::run(&arguments),
-        Command::Reproduce(Paper::Shin(arguments)) => shin::run(&arguments),
-        Command::Remainder(arguments) => remainder::run(&arguments),
-        Command::Reproduce(Paper::Peers(arguments)) => peers::run(&arguments),
-        Command::Table(arguments) => table::run(&arguments),
+        Command::Reproduce(Paper::Shin(arguments)) => postmark::run(&arguments),
+        Command::Remainder(arguments) => sync_remainder::run(&arguments),
+        Command::Reproduce(Paper::Peers(arguments)) => kernel_filesystems::run(&arguments),
+        Command::Table(arguments) => policy_table::run(&arguments),
     }
 }

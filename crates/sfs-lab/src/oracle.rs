@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::UsageEntry;
-use sfs_core::policy::{Candidate, GROUPS_MAX, Placement, VictimSelection};
+use sfs_core::policy::{Candidate, GROUPS_MAX, Kept, Placement, VictimSelection};
 
 use crate::workload::Operation;
 
@@ -78,6 +78,10 @@ impl FutureKnowledge {
 const FIRST: f64 = 8.0;
 const LAST: f64 = 4.0;
 
+impl Kept for FutureKnowledge {
+    const STATE_LEN_MAX: usize = 0;
+}
+
 impl Placement for FutureKnowledge {
     fn name(&self) -> &'static str {
         "future-knowledge"
@@ -99,6 +103,10 @@ impl Placement for FutureKnowledge {
 
 /// The victim selection: the index of waiting, with the rate that the live blocks really have.
 pub struct FutureIndex;
+
+impl Kept for FutureIndex {
+    const STATE_LEN_MAX: usize = 0;
+}
 
 impl VictimSelection for FutureIndex {
     fn name(&self) -> &'static str {

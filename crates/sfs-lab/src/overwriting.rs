@@ -1,4 +1,4 @@
-//! The overwriting job of `../shared/traces/peers`, on flash models: what the kernel's filesystems
+//! The overwriting job of the traces `peers/` (`docs/lab/traces.md`), on flash models: what the kernel's filesystems
 //! sent to the device, replayed, and SFS itself doing the same job.
 //!
 //! Owns: the job (its README says what it is), and what is counted of it.
@@ -136,6 +136,7 @@ pub fn sfs(
         hash_key: [1, 2],
         placement: Default::default(),
         created: now(&device),
+        ..Superblock::new(layout)
     };
     sfs_core::make(device.clone(), &superblock, &root_directory(0, 0, now(&device)))?;
     let volume = Volume::open(device.clone(), options, now(&device))?;

@@ -133,11 +133,14 @@ fn lifetime_moves_no_more_than_it_did() {
 /// What is written once a round of the volume dies in the order of its writing, the rest sooner.
 #[test]
 fn lifetime_sees_what_comes_once_a_round() {
-    let trace =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/disksim-postmark.csv.zst");
-    if !std::path::Path::new(trace).exists() {
-        return eprintln!("skipped: {trace} is not here");
+    let Some(folder) = std::env::var_os("SFS_TRACES") else {
+        return eprintln!("skipped: SFS_TRACES names no folder of traces");
+    };
+    let trace = std::path::Path::new(&folder).join("disksim-postmark.csv.zst");
+    if !trace.exists() {
+        return eprintln!("skipped: {} is not there", trace.display());
     }
+    let trace = trace.display();
     let of = |placement, victims| {
         outcome(&format!("trace:{trace}"), placement, Some(victims), |experiment| {
             experiment.space = SpaceRequest { live_segments: 512, reserve: 0.02, ..SMALL };

@@ -54,6 +54,7 @@ impl Loaded {
             hash_key: [1, 2],
             placement: Default::default(),
             created: NOW,
+            ..Superblock::new(layout.expect("it fits"))
         };
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("RAM");
         let options = Options {

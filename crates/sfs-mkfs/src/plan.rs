@@ -63,6 +63,7 @@ impl Plan {
             hash_key: identity.hash_key,
             placement: identity.placement,
             created: identity.now,
+            ..Superblock::new(layout)
         };
         let (uid, gid) = identity.owner;
         Ok(Self { superblock, root: sfs_core::root_directory(uid, gid, identity.now) })

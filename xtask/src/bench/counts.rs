@@ -49,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut columns = Vec::new();
     for contestant in CONTESTANTS {
         let scratch = Scratch::in_ram(DEVICE_LEN)?;
-        let target = Target::new(workspace, contestant, &scratch)?;
+        let target = Target::of(workspace, contestant, &scratch)?;
         let mut samples = vec![Vec::new(); ROWS.len()];
         for round in 0..options.rounds {
             println!("{}, round {} of {}", contestant.name(), round + 1, options.rounds);

@@ -83,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let _rings = Rings::enable()?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
     let contestant = Contestant(Kind::Sfs, Some("uring"));
-    let target = Target::new(workspace, contestant, &scratch)?;
+    let target = Target::of(workspace, contestant, &scratch)?;
     let file = scratch.dir.join("perf.data");
     let mut rows = Vec::new();
     for (row, title) in ROWS {

@@ -22,7 +22,7 @@ What the numbers mean is told below the tables; how they are made, by `xtask/src
 ";
 
 impl Sample {
-    fn rate(&self, unit: Unit) -> f64 {
+    pub(super) fn rate(&self, unit: Unit) -> f64 {
         let seconds = self.wall.as_secs_f64();
         match unit {
             Unit::Bytes => self.bytes as f64 / 1e6 / seconds,
@@ -30,7 +30,7 @@ impl Sample {
         }
     }
 
-    fn cpu_us(&self) -> f64 {
+    pub(super) fn cpu_us(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.ops as f64
     }
 }

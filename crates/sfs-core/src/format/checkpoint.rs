@@ -1,4 +1,7 @@
 //! Checkpoint slots: a consistent root of the tree, and where the log goes on from there.
+//!
+//! The payload of a slot has the fields of version 1 for good. Later fields are records of the extension
+//! area behind it.
 
 use bincode::{Decode, Encode};
 use sfs_device::BLOCK_SIZE;
@@ -6,8 +9,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    CHECKPOINT_SLOT_BLOCKS, COUNT_KEPT_MAX, Corruption, CorruptionKind, FIRST_INO, NodePointer,
-    Structure, codec,
+    CHECKPOINT_SLOT_BLOCKS, COUNT_KEPT_MAX, Corruption, CorruptionKind, EXTENSION_LEN_MAX,
+    Extensions, FIRST_INO, NodePointer, Structure, codec,
 };
 
 const MAGIC: [u8; 4] = *b"SFSp";
@@ -35,6 +38,13 @@ pub struct PolicyRecord {
 
 /// Most bytes of state that a policy keeps in a checkpoint.
 pub const POLICY_STATE_LEN_MAX: usize = 16 * 1024;
+
+/// Bytes of a slot.
+const SLOT_LEN: usize = CHECKPOINT_SLOT_BLOCKS as usize * BLOCK_SIZE;
+
+// A policy for grouping and one for victims leave room for all other fields.
+const _: () =
+    assert!(HEADER_LEN + 2 * POLICY_STATE_LEN_MAX + EXTENSION_LEN_MAX + BLOCK_SIZE <= SLOT_LEN);
 
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -67,6 +77,8 @@ pub struct CheckpointRecord {
     pub user_bytes_written: u64,
     /// Bytes that SFS wrote to the device, over the volume's life.
     pub device_bytes_written: u64,
+    /// What later versions have added: behind the payload, and no part of it.
+    pub extensions: Extensions,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -77,7 +89,8 @@ struct RawHeader {
     volume: U64,
     address: U64,
     payload_len: U32,
-    reserved: U32,
+    /// Zero in version 1.
+    extension_len: U32,
 }
 
 const HEADER_LEN: usize = 32;
@@ -105,23 +118,25 @@ impl CheckpointRecord {
             && counts.iter().all(|count| *count < COUNT_KEPT_MAX)
     }
 
-    /// The slot's bytes: whole blocks, as few as hold the record.
+    /// Returns the slot's bytes: whole blocks, as few as hold the record.
     pub fn encode(&self, volume: u64, address: u64) -> Vec<u8> {
         let mut bytes = vec![0; HEADER_LEN];
         codec::append(self, &mut bytes);
-        let payload_len = bytes.len() - HEADER_LEN;
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_SIZE), 0);
-        assert!(bytes.len() <= CHECKPOINT_SLOT_BLOCKS as usize * BLOCK_SIZE);
+        let payload_end = bytes.len();
+        self.extensions.append_to(&mut bytes);
+        let end = bytes.len();
+        bytes.resize(end.next_multiple_of(BLOCK_SIZE), 0);
+        assert!(bytes.len() <= SLOT_LEN);
         let mut raw = RawHeader {
             magic: MAGIC,
             checksum: U32::ZERO,
             volume: volume.into(),
             address: address.into(),
-            payload_len: (payload_len as u32).into(),
-            reserved: U32::ZERO,
+            payload_len: ((payload_end - HEADER_LEN) as u32).into(),
+            extension_len: ((end - payload_end) as u32).into(),
         };
         bytes[..HEADER_LEN].copy_from_slice(raw.as_bytes());
-        raw.checksum = crc32c::crc32c(&bytes[UNSUMMED..HEADER_LEN + payload_len]).into();
+        raw.checksum = crc32c::crc32c(&bytes[UNSUMMED..end]).into();
         bytes[..HEADER_LEN].copy_from_slice(raw.as_bytes());
         bytes
     }
@@ -134,11 +149,13 @@ impl CheckpointRecord {
         if raw.magic != MAGIC {
             return Err(wrong(CorruptionKind::Magic));
         }
-        let payload_len = raw.payload_len.get() as usize;
-        if payload_len > rest.len() {
-            return Err(wrong(CorruptionKind::Length));
-        }
-        if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..HEADER_LEN + payload_len]) {
+        let (payload, rest) = rest
+            .split_at_checked(raw.payload_len.get() as usize)
+            .ok_or(wrong(CorruptionKind::Length))?;
+        let extension =
+            rest.get(..raw.extension_len.get() as usize).ok_or(wrong(CorruptionKind::Length))?;
+        let end = HEADER_LEN + payload.len() + extension.len();
+        if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..end]) {
             return Err(wrong(CorruptionKind::Checksum));
         }
         if raw.volume.get() != volume {
@@ -147,8 +164,9 @@ impl CheckpointRecord {
         if raw.address.get() != at {
             return Err(wrong(CorruptionKind::Address));
         }
-        match codec::decode(&rest[..payload_len]) {
-            Some((record, len)) if len == payload_len => Ok(record),
+        let extensions = Extensions::decode_all(extension).ok_or(wrong(CorruptionKind::Value))?;
+        match codec::decode::<Self>(payload) {
+            Some((record, len)) if len == payload.len() => Ok(Self { extensions, ..record }),
             _ => Err(wrong(CorruptionKind::Value)),
         }
     }

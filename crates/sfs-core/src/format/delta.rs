@@ -13,7 +13,7 @@ use bincode::{Decode, Encode};
 
 use super::{
     COUNT_KEPT_MAX, ChunkSummary, Class, Corruption, CorruptionKind, DataPlacement, DecodeError,
-    Incompatible, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
+    Incompatibility, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
 };
 
 /// Bytes of the longest delta. No commit says more: changes are written out long before.
@@ -185,7 +185,7 @@ impl Change {
                     let change = match (tagged.kind, tagged.class) {
                         (0..KINDS, _) => Some(tagged.decode(&mut scratch).ok_or(wrong)?),
                         (_, Class::Skip) => None,
-                        (kind, Class::Refuse) => Err(Incompatible::Change { kind, at })?,
+                        (kind, Class::Refuse) => Err(Incompatibility::Change { kind, at })?,
                     };
                     (change, Self::HEADER_LEN + tagged.payload.len())
                 }

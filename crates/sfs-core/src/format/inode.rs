@@ -99,6 +99,11 @@ impl InodeFlags {
         self.0 & flags.0 == flags.0
     }
 
+    /// The number that stands for the set, unknown flags included.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Sets or clears `flags`.
     pub fn set(&mut self, flags: Self, on: bool) {
         self.0 = if on { self.0 | flags.0 } else { self.0 & !flags.0 };

@@ -4,7 +4,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    Class, Corruption, CorruptionKind, DecodeError, History, Incompatible, ItemKind, Key,
+    Class, Corruption, CorruptionKind, DecodeError, History, Incompatibility, ItemKind, Key,
     Structure, Tolerance, VALUE_LEN_MAX,
 };
 
@@ -101,7 +101,7 @@ impl Mapping {
             (Some(Encoding::Plain), _) => Some(raw.checksum.get()),
             (Some(Encoding::Placed), _) => None,
             (_, Tolerance::Newer) if raw.encoding != 0 => {
-                return Err(Incompatible::Encoding { encoding: raw.encoding, ino }.into());
+                return Err(Incompatibility::Encoding { encoding: raw.encoding, ino }.into());
             }
             _ => return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into()),
         };
@@ -247,7 +247,7 @@ fn check_records(mut records: &[u8], ino: u64) -> Result<(), DecodeError> {
         last = Some(tag);
         match Class::decode(class).ok_or(wrong(CorruptionKind::Value))? {
             Class::Skip => {}
-            Class::Refuse => return Err(Incompatible::RunRecord { tag, ino }.into()),
+            Class::Refuse => return Err(Incompatibility::RunRecord { tag, ino }.into()),
         }
     }
     Ok(())

@@ -1,4 +1,7 @@
-//! The superblock: what never changes after `sfs-mkfs`, in two copies.
+//! The superblock: identity, layout and features of a volume, in two copies.
+//!
+//! Both copies are the same block. A copy with a higher generation is newer; an update writes the first
+//! copy, then the backup, each followed by a flush, so one of them is whole at every moment.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -9,13 +12,9 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    CHECKPOINT_SLOT_BLOCKS, Corruption, CorruptionKind, DataPlacement, FORMAT_VERSION,
-    SUPERBLOCK_ADDRESS, Structure, Timestamp,
+    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, Corruption, CorruptionKind, DataPlacement, ErrorKind,
+    FORMAT_VERSION, Failure, Features, Incompatibility, SUPERBLOCK_ADDRESS, Structure, Timestamp,
 };
-
-/// Data may be placed outside the log: an SFS that does not know of it must not touch the volume.
-/// With 1 instead, volumes were told apart by the UUID alone.
-const FEATURE_PLACED: u64 = 2;
 
 const MAGIC: [u8; 8] = *b"SFS-log\n";
 
@@ -162,6 +161,12 @@ impl Layout {
 /// The superblock of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// Format version of this copy: 1, or [`FORMAT_VERSION`].
+    pub version: u32,
+    /// Number of this state of the superblock: 0 in version 1, from 1 on since. The higher one counts.
+    pub generation: u64,
+    /// What a program has to know to use the volume.
+    pub features: Features,
     /// Identity of the volume.
     pub uuid: [u8; 16],
     /// Name of the volume.
@@ -174,6 +179,10 @@ pub struct Superblock {
     pub placement: DataPlacement,
     /// When the volume was made.
     pub created: Timestamp,
+    /// Blocks in a tick of the write clock, log2: below 64.
+    pub tick_shift: u32,
+    /// The error that ended writing, until `sfs-fsck` has cleared it.
+    pub failure: Option<Failure>,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -182,7 +191,7 @@ struct RawSuperblock {
     magic: [u8; 8],
     checksum: U32,
     version: U32,
-    features: U64,
+    incompatible: U64,
     uuid: [u8; 16],
     label: [u8; LABEL_LEN],
     block_count: U64,
@@ -195,15 +204,51 @@ struct RawSuperblock {
     created_secs: I64,
     created_nanos: U32,
     placement: U32,
+    // Zero in version 1 from here on.
+    compatible: U64,
+    read_only_compatible: U64,
+    generation: U64,
+    tick_shift: U32,
+    failure_kind: U32,
+    failure_at: U64,
+    failure_secs: I64,
 }
 
-const RAW_LEN: usize = 184;
+const RAW_LEN: usize = 232;
 const _: () = assert!(size_of::<RawSuperblock>() == RAW_LEN);
 
 /// The checksum covers everything after itself.
 const UNSUMMED: usize = 12;
 
+/// Version before feature words, generations and a stored tick.
+const VERSION_FIRST: u32 = 1;
+
+/// A volume made by mkfs has fewer ticks than twice this many, and a tick at least one block.
+const TICKS_LOG2: u32 = 18;
+
 impl Superblock {
+    /// A superblock of this version for `layout`, without name or identity.
+    pub fn new(layout: Layout) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            generation: 1,
+            features: Features::default(),
+            uuid: [0; 16],
+            label: Label::NONE,
+            layout,
+            hash_key: [0; 2],
+            placement: DataPlacement::default(),
+            created: Timestamp::default(),
+            tick_shift: tick_shift_of(&layout),
+            failure: None,
+        }
+    }
+
+    /// Returns the next state of this superblock, in the format of this program.
+    pub fn next_generation(&self) -> Self {
+        Self { version: FORMAT_VERSION, generation: self.generation + 1, ..self.clone() }
+    }
+
     /// What every structure of the volume repeats. Where users' blocks can begin a segment it is no
     /// number that they can know, or they could write what looks like a chunk.
     pub fn volume(&self) -> u64 {
@@ -219,14 +264,23 @@ impl Superblock {
         }
     }
 
-    /// The block that holds it.
+    /// Returns the block that holds it.
+    ///
+    /// # Panics
+    ///
+    /// If its version is not [`FORMAT_VERSION`]: older ones are read and never written.
     pub fn encode(&self) -> [u8; BLOCK_SIZE] {
+        assert_eq!(self.version, FORMAT_VERSION, "an older superblock is upgraded first");
         let layout = &self.layout;
+        let (failure_kind, failure_at, failure_secs) = match self.failure {
+            Some(failure) => (failure.kind.code(), failure.at, failure.secs),
+            None => (0, 0, 0),
+        };
         let mut raw = RawSuperblock {
             magic: MAGIC,
             checksum: U32::ZERO,
-            version: FORMAT_VERSION.into(),
-            features: features(self.placement).into(),
+            version: self.version.into(),
+            incompatible: (self.features.incompatible | Features::of(self.placement)).into(),
             uuid: self.uuid,
             label: self.label.0,
             block_count: layout.block_count.into(),
@@ -239,6 +293,13 @@ impl Superblock {
             created_secs: self.created.secs.into(),
             created_nanos: self.created.nanos.into(),
             placement: (self.placement as u32).into(),
+            compatible: self.features.compatible.into(),
+            read_only_compatible: self.features.read_only_compatible.into(),
+            generation: self.generation.into(),
+            tick_shift: self.tick_shift.into(),
+            failure_kind: failure_kind.into(),
+            failure_at: failure_at.into(),
+            failure_secs: failure_secs.into(),
         };
         let mut bytes = [0; BLOCK_SIZE];
         bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
@@ -247,17 +308,31 @@ impl Superblock {
         bytes
     }
 
-    /// Whether `bytes` carry the magic number of SFS, sound or not.
+    /// Returns whether `bytes` carry the magic number of SFS, sound or not.
     pub fn recognize(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }
 
-    /// The format version of `bytes`, if their checksum holds: a newer format is then newer and
-    /// not corrupt. Magic number, checksum and version are where they are in every version.
-    pub fn version_of(bytes: &[u8; BLOCK_SIZE]) -> Option<u32> {
+    /// Returns why this program cannot read a volume with the superblock `bytes`, whose checksum holds: it
+    /// is of a newer format, which is no damage. Magic number, checksum, version and incompatible features
+    /// are where they are in every version.
+    pub fn incompatibility_of(bytes: &[u8; BLOCK_SIZE]) -> Option<Incompatibility> {
         let (raw, _) = RawSuperblock::ref_from_prefix(bytes).ok()?;
-        let sound = raw.magic == MAGIC && raw.checksum.get() == crc32c::crc32c(&bytes[UNSUMMED..]);
-        sound.then(|| raw.version.get())
+        let is_sound =
+            raw.magic == MAGIC && raw.checksum.get() == crc32c::crc32c(&bytes[UNSUMMED..]);
+        let version = raw.version.get();
+        let unknown = raw.incompatible.get() & !Features::INCOMPATIBLE_KNOWN;
+        match is_sound {
+            true if version > FORMAT_VERSION => Some(Incompatibility::Version(version)),
+            true if unknown != 0 => Some(Incompatibility::Features(unknown)),
+            _ => None,
+        }
+    }
+
+    /// Returns why this program must not write to the volume, if so.
+    pub fn write_incompatibility(&self) -> Option<Incompatibility> {
+        let unknown = self.features.read_only_compatible & !Features::READ_ONLY_COMPATIBLE_KNOWN;
+        (unknown != 0).then_some(Incompatibility::ReadOnlyFeatures(unknown))
     }
 
     /// Verifies and decodes the block read at `at`, which is [`SUPERBLOCK_ADDRESS`] or the last.
@@ -271,41 +346,80 @@ impl Superblock {
         if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..]) {
             return Err(wrong(CorruptionKind::Checksum));
         }
+        raw.superblock().filter(Self::is_sound).ok_or(wrong(CorruptionKind::Value))
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_first = self.version == VERSION_FIRST && self.generation == 0;
+        let is_present = self.version == FORMAT_VERSION && self.generation > 0;
+        let known = self.features.incompatible & Features::INCOMPATIBLE_KNOWN;
+        (is_first || is_present)
+            && known == self.features.incompatible
+            && known == Features::of(self.placement)
+            && self.generation < COUNT_MAX
+            && self.tick_shift < u64::BITS
+            && self.created.nanos < 1_000_000_000
+            && self.label.is_sound()
+            && self.layout.is_sound()
+    }
+}
+
+impl RawSuperblock {
+    /// Returns what the fields say, unless one has no meaning.
+    fn superblock(&self) -> Option<Superblock> {
         let layout = Layout {
-            block_count: raw.block_count.get(),
-            segment_first: raw.segment_first.get(),
-            segment_blocks: raw.segment_blocks.get(),
-            segment_count: raw.segment_count.get(),
-            slots: raw.slots.map(U64::get),
-            backup: raw.backup.get(),
+            block_count: self.block_count.get(),
+            segment_first: self.segment_first.get(),
+            segment_blocks: self.segment_blocks.get(),
+            segment_count: self.segment_count.get(),
+            slots: self.slots.map(U64::get),
+            backup: self.backup.get(),
         };
-        let label = Label(raw.label);
-        let placement =
-            DataPlacement::decode(raw.placement.get()).ok_or(wrong(CorruptionKind::Value))?;
-        let sound = raw.version.get() == FORMAT_VERSION
-            && raw.features.get() == features(placement)
-            && raw.created_nanos.get() < 1_000_000_000
-            && label.is_sound()
-            && layout.is_sound();
-        if !sound {
-            return Err(wrong(CorruptionKind::Value));
-        }
-        Ok(Self {
-            uuid: raw.uuid,
-            label,
+        let first = Superblock {
+            version: self.version.get(),
+            generation: 0,
+            features: Features { incompatible: self.incompatible.get(), ..Features::default() },
+            uuid: self.uuid,
+            label: Label(self.label),
+            hash_key: self.hash_key.map(U64::get),
+            placement: DataPlacement::decode(self.placement.get())?,
+            created: Timestamp { secs: self.created_secs.get(), nanos: self.created_nanos.get() },
+            tick_shift: tick_shift_of(&layout),
+            failure: None,
             layout,
-            hash_key: raw.hash_key.map(U64::get),
-            placement,
-            created: Timestamp { secs: raw.created_secs.get(), nanos: raw.created_nanos.get() },
+        };
+        if first.version == VERSION_FIRST {
+            return Some(first);
+        }
+        let features = Features {
+            compatible: self.compatible.get(),
+            read_only_compatible: self.read_only_compatible.get(),
+            ..first.features
+        };
+        let failure = match self.failure_kind.get() {
+            0 => None,
+            code => Some(Failure {
+                kind: ErrorKind::of_code(code),
+                at: self.failure_at.get(),
+                secs: self.failure_secs.get(),
+            }),
+        };
+        let generation = self.generation.get();
+        Some(Superblock {
+            generation,
+            features,
+            tick_shift: self.tick_shift.get(),
+            failure,
+            ..first
         })
     }
 }
 
-fn features(placement: DataPlacement) -> u64 {
-    match placement {
-        DataPlacement::Log => 0,
-        _ => FEATURE_PLACED,
-    }
+/// Returns the shift that mkfs chooses, and that every volume of version 1 has: its size in segments is
+/// 2^18 to 2^19 ticks, or a tick is one block.
+fn tick_shift_of(layout: &Layout) -> u32 {
+    let size = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
+    size.max(1).ilog2().saturating_sub(TICKS_LOG2)
 }
 
 impl Layout {

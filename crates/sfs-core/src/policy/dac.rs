@@ -5,7 +5,7 @@
 //! Promises: a block's group is all that it needs to know of it.
 //! Never: measures time.
 
-use super::{Candidate, GROUPS_MAX, Placement};
+use super::{Candidate, GROUPS_MAX, Kept, Placement};
 
 /// Dynamic data clustering (Chiang, Lee, Chang 1999). Group 0 is the coldest; new blocks begin in it.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,10 @@ impl Dac {
     pub fn new(groups: u8) -> Self {
         Self { groups: groups.clamp(1, GROUPS_MAX) }
     }
+}
+
+impl Kept for Dac {
+    const STATE_LEN_MAX: usize = 0;
 }
 
 impl Placement for Dac {

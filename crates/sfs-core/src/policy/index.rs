@@ -7,7 +7,7 @@
 
 mod lives;
 
-use super::{GROUPS_MAX, VictimSelection, tick_blocks_log2};
+use super::{GROUPS_MAX, Kept, VictimSelection, tick_blocks_log2};
 use crate::format::{SegmentState, UsageEntry};
 use lives::{AGES, Lives, place};
 
@@ -98,6 +98,10 @@ impl Index {
 /// The lives of the group that `segment` is of.
 fn group_mut<'a>(groups: &'a mut [Lives; GROUPS], segment: &UsageEntry) -> Option<&'a mut Lives> {
     groups.get_mut(usize::from(segment.data_group()?))
+}
+
+impl Kept for Index {
+    const STATE_LEN_MAX: usize = 2 * AGES * GROUPS + size_of::<u32>();
 }
 
 impl VictimSelection for Index {

@@ -11,7 +11,7 @@ mod groups;
 mod hazard;
 mod state;
 
-use super::{Candidate, GROUPS_MAX, Placement, tick_blocks_log2};
+use super::{Candidate, GROUPS_MAX, Kept, Placement, tick_blocks_log2};
 use crate::format::{History, UsageEntry};
 use digest::{ROWS, row};
 use groups::{Groups, NO_TRAFFIC, bin};
@@ -96,6 +96,10 @@ impl Lifetime {
             *group = self.groups.group(*remaining);
         }
     }
+}
+
+impl Kept for Lifetime {
+    const STATE_LEN_MAX: usize = state::LEN;
 }
 
 impl Placement for Lifetime {

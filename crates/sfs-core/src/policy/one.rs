@@ -4,11 +4,15 @@
 //! Promises: every block goes to group 0.
 //! Never: looks at a block.
 
-use super::{Candidate, Placement};
+use super::{Candidate, Kept, Placement};
 
 /// Everything in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct One;
+
+impl Kept for One {
+    const STATE_LEN_MAX: usize = 0;
+}
 
 impl Placement for One {
     fn name(&self) -> &'static str {

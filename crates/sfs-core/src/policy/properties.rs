@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{
     Candidate, GROUPS_MAX, PLACEMENTS, Placement, VICTIMS, default_victims, placement, victims_by,
 };
-use crate::format::{History, POLICY_STATE_LEN_MAX, SegmentState, UsageEntry};
+use crate::format::{History, SegmentState, UsageEntry};
 
 const SEGMENTS: u32 = 600;
 const SEGMENT_BLOCKS: u32 = 512;
@@ -140,7 +140,7 @@ proptest! {
             let now = show(&mut *policy, &steps);
             let mut state = Vec::new();
             policy.save(&mut state);
-            prop_assert!(state.len() <= POLICY_STATE_LEN_MAX);
+            prop_assert!(state.len() <= policy.state_len_max(), "{}", name);
             let mut other = made(name);
             other.restore(&state);
             let mut again = Vec::new();
@@ -163,7 +163,7 @@ proptest! {
             policy.begin(&segments, SEGMENT_BLOCKS, now);
             let mut state = Vec::new();
             policy.save(&mut state);
-            prop_assert!(state.len() <= POLICY_STATE_LEN_MAX);
+            prop_assert!(state.len() <= policy.state_len_max(), "{}", name);
             let mut other = made();
             other.restore(&state);
             let mut again = Vec::new();

@@ -4,11 +4,15 @@
 //! Promises: group 0 is written by users, group 1 by the cleaner.
 //! Never: looks at a block's history.
 
-use super::{Candidate, Placement};
+use super::{Candidate, Kept, Placement};
 
 /// What users write apart from what the cleaner moves (SepGC).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SeparateCleaning;
+
+impl Kept for SeparateCleaning {
+    const STATE_LEN_MAX: usize = 0;
+}
 
 impl Placement for SeparateCleaning {
     fn name(&self) -> &'static str {

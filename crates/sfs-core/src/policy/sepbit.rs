@@ -6,7 +6,7 @@
 //! write of every block.
 //! Never: needs more of a block than its last write.
 
-use super::{Candidate, Placement};
+use super::{Candidate, Kept, Placement};
 use crate::format::{History, UsageEntry};
 
 /// Collected segments that make a mean.
@@ -49,6 +49,10 @@ impl SepBit {
             5
         }
     }
+}
+
+impl Kept for SepBit {
+    const STATE_LEN_MAX: usize = size_of::<f64>();
 }
 
 impl Placement for SepBit {

@@ -6,7 +6,7 @@
 //! Never: decides what is cleaned.
 
 use super::quantization::{Partition, Quantization};
-use super::{Candidate, GROUPS_MAX, Placement};
+use super::{Candidate, GROUPS_MAX, Kept, Placement};
 use crate::format::{SegmentState, UsageEntry};
 
 /// How far two hotnesses are from each other.
@@ -70,6 +70,10 @@ pub(super) fn holds_data(segment: &UsageEntry) -> bool {
     segment.state == SegmentState::Sealed
         && segment.live_blocks > 0
         && segment.data_group().is_some()
+}
+
+impl Kept for Sfs {
+    const STATE_LEN_MAX: usize = GROUPS_MAX as usize * size_of::<f64>();
 }
 
 impl Placement for Sfs {

@@ -4,8 +4,8 @@
 //! Promises: an empty segment is worth more than any other, a full one nothing.
 //! Never: learns.
 
-use super::VictimSelection;
 use super::sfs::segment_hotness;
+use super::{Kept, VictimSelection};
 use crate::format::UsageEntry;
 
 /// Live blocks over all, 0..=1.
@@ -23,6 +23,10 @@ macro_rules! formulas {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $policy;
+
+        impl Kept for $policy {
+            const STATE_LEN_MAX: usize = 0;
+        }
 
         impl VictimSelection for $policy {
             fn name(&self) -> &'static str {

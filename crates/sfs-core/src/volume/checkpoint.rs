@@ -182,6 +182,7 @@ impl Volume {
             mount_count: log.mount_count,
             user_bytes_written: log.user_bytes_before + written.user_bytes_written,
             device_bytes_written: log.device_bytes_before + written.device_bytes_written,
+            extensions: log.extensions.clone(),
         };
         Ok(Snapshot { record, chunks, drained: meta.usage.all_drained() })
     }

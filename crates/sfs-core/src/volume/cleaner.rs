@@ -16,7 +16,7 @@ use super::Volume;
 use super::commit::{DELTA_SEGMENTS, Move, Request};
 use super::pacing::{Dead, Vain};
 use crate::buffer::Buffer;
-use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
+use crate::format::{NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log};
 use crate::meta::Meta;
 use crate::policy::{Greedy, VictimSelection};
@@ -35,9 +35,11 @@ const GAP_BLOCKS: u64 = 8;
 
 /// A live block of a victim.
 struct Live {
-    ino: u64,
-    block: u32,
-    mapping: Mapping,
+    /// The mapping that its summary names.
+    named: (u64, u32),
+    address: u64,
+    /// What all its owners say of its content.
+    checksum: Option<u32>,
 }
 
 /// Which victims are the best.
@@ -287,17 +289,20 @@ impl Volume {
         while let Some((address, entry)) = cleaner.unread.pop_if(|(at, _)| *at < end) {
             match entry {
                 SummaryEntry::Data { ino, block, .. } => {
-                    let found = self.consult(|txn| txn.mapping(ino, block))?;
-                    if let Some(mapping) = found.filter(|mapping| mapping.address == address) {
-                        live.push(Live { ino, block, mapping });
-                    }
+                    let named = (ino, block);
+                    let owners = self.consult(|txn| txn.owners(address, named))?;
+                    // Who owns it when it is written is asked then: see `choose`.
+                    live.extend(owners.first().map(|owner| {
+                        let checksum = owner.mapping.checksum;
+                        Live { named, address, checksum }
+                    }));
                 }
                 SummaryEntry::Node { checksum } => {
                     self.touch_node(NodePointer { address, checksum })?;
                 }
             }
         }
-        let near = |a: &Live, b: &Live| b.mapping.address - a.mapping.address <= GAP_BLOCKS;
+        let near = |a: &Live, b: &Live| b.address - a.address <= GAP_BLOCKS;
         for run in live.chunk_by(near) {
             self.read_run(run, cleaner)?;
         }
@@ -306,7 +311,7 @@ impl Volume {
 
     /// Reads live blocks that are near each other in one request.
     fn read_run(&self, run: &[Live], cleaner: &mut Cleaner) -> Result<()> {
-        let (first, last) = (run[0].mapping.address, run[run.len() - 1].mapping.address);
+        let (first, last) = (run[0].address, run[run.len() - 1].address);
         let mut buffer = Buffer::new((last - first + 1) as usize, &self.pool);
         if self.read_blocks(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
             // What can be read is saved. What cannot stays where it is.
@@ -316,10 +321,10 @@ impl Volume {
         }
         let mut live = run.iter().peekable();
         for (address, memory) in (first..).zip(buffer.share()) {
-            let Some(live) = live.next_if(|live| live.mapping.address == address) else { continue };
-            if Some(crc32c::crc32c(memory.block().as_bytes())) == live.mapping.checksum {
-                let Live { ino, block, mapping } = *live;
-                cleaner.moves.push(Move { ino, block, from: mapping, memory });
+            let Some(live) = live.next_if(|live| live.address == address) else { continue };
+            let checksum = crc32c::crc32c(memory.block().as_bytes());
+            if Some(checksum) == live.checksum {
+                cleaner.moves.push(Move { named: live.named, address, checksum, memory });
             }
             // Moving what does not match would hide the damage behind a new checksum: its segment
             // will be found to be rotten.

@@ -11,10 +11,11 @@ use sfs_device::{Block, Device, Stream};
 use super::Volume;
 use super::policies;
 use super::recovery::read_checkpoints;
+use super::superblocks::Superblocks;
 use crate::Result;
 use crate::format::{
-    CheckpointRecord, FIRST_INO, Inode, Key, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock, Timestamp,
-    usage_key,
+    CheckpointRecord, Extensions, FIRST_INO, Inode, Key, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock,
+    Timestamp, usage_key,
 };
 use crate::log::{Heads, Log};
 use crate::meta::Meta;
@@ -38,11 +39,13 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         mount_count: 0,
         user_bytes_before: 0,
         device_bytes_before: 0,
+        extensions: Extensions::default(),
     };
     let options = Options { discard: false, ..Options::default() };
-    let meta =
-        Meta::new(Tree::new(), UsageTable::new(layout), FIRST_INO, policies(&options, superblock)?);
-    let volume = Volume::assemble(device.clone(), superblock.clone(), options, log, meta);
+    let usage = UsageTable::new(layout, superblock.tick_shift);
+    let meta = Meta::new(Tree::new(), usage, FIRST_INO, policies(&options, superblock)?);
+    let volume =
+        Volume::assemble(device.clone(), Superblocks::new(superblock.clone()), options, log, meta);
     volume.fill_first_tree(root);
     volume.checkpoint(&mut volume.log.lock(), true)?;
     let (record, _) = read_checkpoints(&*device, superblock)?;

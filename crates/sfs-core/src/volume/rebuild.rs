@@ -11,6 +11,7 @@ use sfs_device::{Block, Device, Stream};
 
 use super::Volume;
 use super::policies;
+use super::superblocks::Superblocks;
 use crate::buffer::BlockRef;
 use crate::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataPlacement, FIRST_INO, History, ItemKind, Key,
@@ -40,7 +41,7 @@ pub struct Basis {
     pub time: u32,
 }
 
-/// A data block that gets another place.
+/// A data block that gets another place, for one mapping: others that refer to the same block go on doing so.
 #[derive(Clone, Debug)]
 pub struct Moved {
     /// The file.
@@ -85,16 +86,19 @@ impl Rebuild {
             mount_count: record.mount_count.saturating_add(1),
             user_bytes_before: record.user_bytes_written,
             device_bytes_before: record.device_bytes_written,
+            extensions: record.extensions.repeated(),
         };
         let options = Options { discard: false, ..Options::default() };
+        let shift = superblock.tick_shift;
         let mut usage =
-            UsageTable::from_entries(layout, emptied(&basis.usage), record.blocks_written);
+            UsageTable::from_entries(layout, emptied(&basis.usage), shift, record.blocks_written);
         usage.clock.catch_up(basis.time);
         if let Some(places) = Places::new(superblock.placement, layout) {
             usage.begin_in_clean(places);
         }
         let meta = Meta::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
-        let volume = Volume::assemble(device, superblock.clone(), options, log, meta);
+        let volume =
+            Volume::assemble(device, Superblocks::new(superblock.clone()), options, log, meta);
         volume.meta.write().restore_policies(&record.policies);
         let rebuild = Self { volume };
         rebuild.fill_usage()?;

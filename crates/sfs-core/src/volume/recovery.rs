@@ -12,10 +12,10 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
 use super::roll_forward::{Position, chain_of_mount};
+use super::superblocks::Superblocks;
 use crate::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, FORMAT_VERSION,
-    HEADS_MAX, Layout, SUPERBLOCK_ADDRESS, SegmentState, Structure, Superblock, Timestamp,
-    USAGE_PER_ITEM, UsageEntry, usage_key,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, HEADS_MAX, Layout,
+    SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::Meta;
@@ -32,6 +32,7 @@ impl Volume {
         let (volume, record, is_begun) = Self::restore(device, options, now)?;
         if !volume.options.read_only {
             volume.settle_down()?;
+            volume.superblocks.lock().settle(&*volume.device)?;
             volume.begin_life(record, is_begun)?;
         }
         Ok(volume)
@@ -44,8 +45,14 @@ impl Volume {
         options: Options,
         now: Timestamp,
     ) -> Result<(Self, CheckpointRecord, bool)> {
-        let superblock = read_superblock(&*device)?;
+        let superblocks = Superblocks::read(&*device)?;
+        let superblock = superblocks.current().clone();
         let (record, damage) = read_checkpoints(&*device, &superblock)?;
+        let writes = !options.read_only;
+        let unknown = superblock.write_incompatibility().filter(|_| writes);
+        if let Some(reason) = unknown.or(record.extensions.incompatibility(writes)) {
+            return Err(reason.into());
+        }
         let layout = superblock.layout;
         let log = Log {
             heads: open_heads(&record, &layout)?,
@@ -59,11 +66,13 @@ impl Volume {
             mount_count: record.mount_count + u64::from(!options.read_only),
             user_bytes_before: record.user_bytes_written,
             device_bytes_before: record.device_bytes_written,
+            extensions: record.extensions.repeated(),
         };
         let tree = Tree::open(record.root(), record.root_level);
         let policies = super::policies(&options, &superblock)?;
-        let meta = Meta::new(tree, UsageTable::new(layout), record.next_ino, policies);
-        let volume = Self::assemble(device, superblock, options, log, meta);
+        let usage = UsageTable::new(layout, superblock.tick_shift);
+        let meta = Meta::new(tree, usage, record.next_ino, policies);
+        let volume = Self::assemble(device, superblocks, options, log, meta);
         volume.clock.start(now);
         volume.load_usage(record.blocks_written)?;
         volume.meta.write().restore_policies(&record.policies);
@@ -158,41 +167,10 @@ impl Volume {
                 return Err(wrong(head.segment).into());
             }
         }
-        self.meta.write().usage = UsageTable::from_entries(layout, entries, blocks_written);
+        self.meta.write().usage =
+            UsageTable::from_entries(layout, entries, self.superblock.tick_shift, blocks_written);
         Ok(())
     }
-}
-
-/// The superblock, or its backup if it is damaged.
-fn read_superblock(device: &dyn Device) -> Result<Superblock> {
-    let device_blocks = device.geometry().block_count;
-    if device_blocks <= SUPERBLOCK_ADDRESS {
-        return Err(Error::DeviceTooSmall {
-            device: device_blocks,
-            volume: SUPERBLOCK_ADDRESS + 1,
-        });
-    }
-    let read = |at: u64| -> Result<Superblock> {
-        let mut blocks = Block::new_vec_zeroed(1).expect("memory for a block");
-        device.read(at, &mut blocks)?;
-        match Superblock::version_of(&blocks[0].0) {
-            Some(version) if version > FORMAT_VERSION => Err(Error::NewerFormat(version)),
-            _ => Ok(Superblock::decode(&blocks[0].0, at)?),
-        }
-    };
-    let superblock = match read(SUPERBLOCK_ADDRESS) {
-        Err(Error::Corrupt(damage)) => match read(device_blocks - 1) {
-            Ok(backup) if backup.layout.backup == device_blocks - 1 => backup,
-            Err(newer @ Error::NewerFormat(_)) => return Err(newer),
-            _ => return Err(damage.into()),
-        },
-        other => other?,
-    };
-    let volume_blocks = superblock.layout.block_count;
-    if volume_blocks > device_blocks {
-        return Err(Error::DeviceTooSmall { device: device_blocks, volume: volume_blocks });
-    }
-    Ok(superblock)
 }
 
 /// The newest checkpoint that is sound, and what is wrong with the other slot.

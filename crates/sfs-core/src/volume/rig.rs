@@ -38,6 +38,7 @@ fn make(device: &Arc<dyn Device>, placement: DataPlacement) {
         hash_key: [1, 2],
         placement,
         created: NOW,
+        ..Superblock::new(Layout::new(BLOCKS, 32, 0).expect("it fits"))
     };
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &superblock, &root).expect("a volume is made");

@@ -211,6 +211,7 @@ fn a_small_write_buffer_is_not_run_over() {
         hash_key: [1, 2],
         placement: crate::format::DataPlacement::Log,
         created: NOW,
+        ..crate::format::Superblock::new(layout)
     };
     crate::make(device.clone(), &superblock, &crate::root_directory(0, 0, NOW)).expect("made");
     let options = crate::request::Options { write_buffer: 1 << 20, ..Default::default() };

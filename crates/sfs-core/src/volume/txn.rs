@@ -10,6 +10,7 @@ use crate::format::{
     Inode, ItemKind, Key, Mapping, MappingRun, Structure, Tolerance, USAGE_PER_ITEM, VALUE_LEN_MAX,
 };
 use crate::meta::{Effects, Fault, Meta, Unmap, find_mapping};
+use crate::owners::{Owner, owners};
 use crate::tree::Tree;
 
 /// Blocks that one transaction unmaps at most: what is held up is bounded.
@@ -45,6 +46,11 @@ impl<'a> Txn<'a> {
     /// Where block `block` of `ino` is, without this transaction's changes.
     pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
         find_mapping(self.tree, self.tolerance, ino, block)
+    }
+
+    /// As [`owners`], without this transaction's changes.
+    pub(crate) fn owners(&self, address: u64, named: (u64, u32)) -> Result<Vec<Owner>, Fault> {
+        owners(self.tree, self.tolerance, address, named)
     }
 
     /// The run of mappings at `key`, without this transaction's changes.

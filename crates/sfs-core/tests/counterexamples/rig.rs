@@ -23,6 +23,7 @@ pub(crate) fn format(device: &Arc<impl Device + 'static>, segment_blocks: u64) {
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
+        ..Superblock::new(Layout::new(block_count, segment_blocks, 0).expect("it fits"))
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
 }

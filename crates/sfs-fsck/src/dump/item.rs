@@ -70,6 +70,7 @@ fn show_inode(inode: &Inode, appended: &[u8]) -> Value {
         "uid": inode.uid,
         "gid": inode.gid,
         "rdev": inode.rdev,
+        "flags": inode.flags.bits(),
         "inline": inode.flags.contains(InodeFlags::INLINE),
         "xattrs": inode.flags.contains(InodeFlags::XATTRS),
         "size": inode.size,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sfs_core::format::{
     COUNT_KEPT_MAX, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, FileKind, History,
-    InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, Structure, Superblock, Timestamp,
-    UsageEntry, usage_key,
+    Incompatibility, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, Structure,
+    Superblock, Timestamp, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 use sfs_fsck::{Copy, Finding, FsckError, Options, Repair, Report, check};
@@ -105,7 +105,7 @@ fn newer_lost_and_truncated_volumes_are_told_apart() {
     let volume = populated().build();
     let backup = volume.superblock.layout.backup;
     let mut newer = volume.superblock.encode();
-    newer[12] = 2;
+    newer[12] = 3;
     let checksum = crc32c::crc32c(&newer[12..]).to_le_bytes();
     newer[8..12].copy_from_slice(&checksum);
     // Whatever the other one says: an older backup is no reason to undo what a newer program has made.
@@ -114,13 +114,22 @@ fn newer_lost_and_truncated_volumes_are_told_apart() {
         volume.write(4, first);
         volume.write(backup, last);
         let result = check_device(&volume.device, false);
-        assert!(matches!(result, Err(FsckError::NewerFormat(2))), "{result:?}");
+        assert!(
+            matches!(result, Err(FsckError::Incompatible(Incompatibility::Version(3)))),
+            "{result:?}"
+        );
         let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
         let repair = Repair { data: false, preen: false, now: NOW };
         let result = sfs_fsck::repair(&device, &repair, &mut |_| ControlFlow::Continue(()));
-        assert!(matches!(result, Err(FsckError::NewerFormat(2))), "{result:?}");
+        assert!(
+            matches!(result, Err(FsckError::Incompatible(Incompatibility::Version(3)))),
+            "{result:?}"
+        );
         let mount = sfs_core::Volume::open(device, sfs_core::request::Options::default(), NOW);
-        assert!(matches!(mount.map(drop), Err(sfs_core::Error::NewerFormat(2))));
+        assert!(matches!(
+            mount.map(drop),
+            Err(sfs_core::Error::Incompatible(Incompatibility::Version(3)))
+        ));
     }
 
     let volume = populated().build();

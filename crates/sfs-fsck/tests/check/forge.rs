@@ -115,6 +115,7 @@ impl Forge {
             hash_key: [1, 2],
             placement: Default::default(),
             created: Timestamp { secs: 1_000_000, nanos: 0 },
+            ..Superblock::new(Layout::new(BLOCK_COUNT, SEGMENT_BLOCKS, 0).expect("a layout"))
         };
         let mut forge = Self {
             superblock,
@@ -301,6 +302,7 @@ impl Forge {
             mount_count: 0,
             user_bytes_written: 0,
             device_bytes_written: 0,
+            extensions: Default::default(),
         }
     }
 

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use sfs_core::format::{
-    CorruptionKind, Incompatible, ItemKind, Key, MappingRun, ROOT_INO, Tolerance, run_key,
+    Change, CorruptionKind, Incompatibility, ItemKind, Key, MappingRun, ROOT_INO, Tolerance,
+    run_key,
 };
-use sfs_core::request::{AttributeChanges, Caller, Options, WriteMode};
+use sfs_core::request::{AttributeChanges, Caller, Options, Work, WriteMode};
 use sfs_core::{Error, Volume as Mounted};
 use sfs_device::{BLOCK_SIZE, Device, RamDevice};
 use sfs_fsck::{Finding, FsckError, Subject, dump};
 
 use super::findings::{NOW, check_device, errors, populated};
-use super::forge::{DATA, Forge, HELLO, SUB, Volume};
+use super::forge::{DATA, Forge, HELLO, SUB, Volume, delta};
 use super::repair::repair_with;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
@@ -128,6 +129,133 @@ fn unknown_flags_and_kinds_are_damage_where_every_feature_is_known() {
     assert_eq!(errors(&forge.build()), [Finding::ItemMisplaced { key }]);
 }
 
+/// A populated volume with a feature that this program does not know and need not know.
+fn newer() -> Forge {
+    let mut forge = populated();
+    forge.superblock.features.compatible = 1 << 63;
+    forge
+}
+
+/// Items of a later program: of files, of the volume, and so many of one that they go in steps.
+const LATER_ITEMS: u64 = 3000;
+
+fn with_later_items(forge: &mut Forge) {
+    for (ino, kind, offset) in [(HELLO, 8, 3), (SUB, 8, 3), (SUB, 254, u64::MAX), (0, 9, 7)] {
+        forge.put(Key { ino, kind, offset }, b"something".to_vec());
+    }
+    (0..LATER_ITEMS).for_each(|offset| forge.put(Key { ino: HELLO, kind: 100, offset }, vec![1]));
+}
+
+/// The keys of kind 8 and more that `ino` has.
+fn later_keys(device: &RamDevice, ino: u64) -> Vec<String> {
+    let Ok(all) = dump(device, &Subject::Inode(ino)) else { return Vec::new() };
+    let items = all["items"].as_array().expect("items").iter();
+    let keys = items.map(|item| item["key"].as_str().expect("a key").to_owned());
+    keys.filter(|key| key.contains("kind")).collect()
+}
+
+#[test]
+fn items_of_a_later_program_are_left_alone_and_go_with_their_inode() {
+    let mut forge = newer();
+    with_later_items(&mut forge);
+    let volume = forge.build();
+    assert_eq!(errors(&volume), []);
+    let (device, mounted) = mount(volume.device);
+    assert_eq!(mounted.read(HELLO, 0, 5).expect("it reads").as_bytes(), b"hello");
+    change_files(&mounted);
+    mounted.sync_all().expect("RAM");
+    mounted.unlink(ROOT_INO, b"hello", &CALLER).expect("it is unlinked");
+    while let Work::More = mounted.work(NOW).expect("RAM") {}
+    mounted.sync_all().expect("RAM");
+    let crashed = device.snapshot();
+    mounted.close().expect("RAM");
+    let (recovered, mounted) = mount(crashed);
+    mounted.close().expect("RAM");
+    for device in [device, recovered] {
+        assert_eq!(later_keys(&device, HELLO), [""; 0]);
+        assert_eq!(later_keys(&device, SUB).len(), 2);
+        assert_eq!(later_keys(&device, 0).len(), 1);
+        assert_eq!(check_device(&*device, true).expect("a volume").errors(), 0);
+    }
+}
+
+/// A repair writes them again, and drops those of what it drops.
+#[test]
+fn a_repair_leaves_items_of_a_later_program_alone() {
+    let mut forge = newer();
+    with_later_items(&mut forge);
+    forge.change_inode(SUB, |inode| inode.links = 7);
+    let device = Arc::new(forge.build().device);
+    let shared: Arc<dyn Device> = device.clone();
+    let repaired = repair_with(&shared, false, true);
+    assert!(repaired.before.errors() > 0);
+    assert_eq!((repaired.errors_left(), &repaired.losses[..]), (0, &[][..]));
+    assert_eq!(later_keys(&device, SUB).len(), 2);
+    assert_eq!(later_keys(&device, 0).len(), 1);
+    assert_eq!(later_keys(&device, HELLO).len() as u64, LATER_ITEMS + 1);
+}
+
+#[test]
+fn flags_of_a_later_program_are_kept() {
+    let mut forge = newer();
+    for ino in [ROOT_INO, HELLO, DATA, SUB] {
+        forge.items.get_mut(&Key::inode(ino)).expect("it is there")[20] |= 0x10;
+    }
+    let volume = forge.build();
+    assert_eq!(errors(&volume), []);
+    let (device, mounted) = mount(volume.device);
+    change_files(&mounted);
+    mounted.close().expect("RAM");
+    for (ino, flags) in [(ROOT_INO, 0x10), (HELLO, 0x11), (DATA, 0x12), (SUB, 0x10)] {
+        assert_eq!(shown(&device, &Key::inode(ino))["flags"], flags, "inode {ino}");
+    }
+    assert_eq!(check_device(&*device, true).expect("a volume").errors(), 0);
+}
+
+/// The log of a later program names items that this one does not know.
+#[test]
+fn items_of_a_later_program_are_rolled_forward() {
+    let key = Key { ino: SUB, kind: 8, offset: 3 };
+    let put = Change::Put { key: key.encode(), value: vec![7; 20] };
+    let gone = Key { ino: SUB, kind: 254, offset: u64::MAX };
+    let delete = Change::Delete { key: gone.encode() };
+    let mut forge = newer();
+    with_later_items(&mut forge);
+    let mut volume = forge.build();
+    let at = volume.head_address(0);
+    volume.append(0, at, &[], &[], &delta(&[put.clone(), delete.clone()]), true);
+    assert_eq!(errors(&volume), []);
+    let (device, mounted) = mount(volume.device);
+    mounted.close().expect("RAM");
+    assert_eq!(later_keys(&device, SUB), [format!("inode {SUB}, kind 8, 0x3")]);
+
+    let mut volume = populated().build();
+    let at = volume.head_address(0);
+    volume.append(0, at, &[], &[], &delta(&[put]), true);
+    assert_eq!(errors(&volume), [Finding::DeltaKey { address: at, key }]);
+}
+
+#[test]
+fn an_encoding_of_a_later_program_is_told() {
+    let mut forge = newer();
+    forge.items.get_mut(&run_key(DATA, 40)).expect("it is there")[4 + 5] = 4;
+    let volume = forge.build();
+    let what = Incompatibility::Encoding { encoding: 4, ino: DATA };
+    match check_device(&volume.device, true) {
+        Err(FsckError::Incompatible(found)) => assert_eq!(found, what),
+        other => panic!("{other:?}"),
+    }
+    let (_, mounted) = mount(volume.device);
+    let refused = mounted.read(DATA, 40 * BLOCK_SIZE as u64, 1).map(drop);
+    assert!(matches!(refused, Err(Error::Incompatible(found)) if found == what), "{refused:?}");
+    assert_eq!(mounted.read(DATA, 0, 1).expect("it reads").as_bytes(), [1]);
+    let size = AttributeChanges { size: Some(0), ..AttributeChanges::default() };
+    let refused = mounted.set_attributes(DATA, &size, &CALLER).map(drop);
+    assert!(matches!(refused, Err(Error::Incompatible(found)) if found == what));
+    mounted.unlink(ROOT_INO, b"hello", &CALLER).expect("others can be deleted");
+    mounted.close().expect("RAM");
+}
+
 fn with_records(records: &[u8]) -> Volume {
     let mut forge = populated();
     append(&mut forge, &run_key(DATA, 0), records);
@@ -164,7 +292,7 @@ fn records_of_a_run_are_kept_while_it_has_mappings() {
 #[test]
 fn a_run_that_needs_a_later_program_is_told() {
     let volume = with_records(&[&SKIPPED[..], &REFUSED[..]].concat());
-    let what = Incompatible::RunRecord { tag: 200, ino: DATA };
+    let what = Incompatibility::RunRecord { tag: 200, ino: DATA };
     let is_told = |refused: &sfs_core::Result<()>| matches!(refused, Err(Error::Incompatible(found)) if *found == what);
     match check_device(&volume.device, true) {
         Err(FsckError::Incompatible(found)) => assert_eq!(found, what),
@@ -215,9 +343,12 @@ fn reserved_encodings_are_damage_where_every_feature_is_known() {
         let found = errors(&forge.build());
         assert!(found.contains(&Finding::ItemDamaged { key }), "{encoding}: {found:?}");
         let decoded = MappingRun::decode(&value, &key, Tolerance::Newer).map(drop);
-        let what = Incompatible::Encoding { encoding, ino: DATA };
+        let what = Incompatibility::Encoding { encoding, ino: DATA };
         assert_eq!(decoded == Err(what.into()), encoding != 0, "{decoded:?}");
     }
-    let what = Incompatible::Encoding { encoding: 5, ino: DATA };
-    assert_eq!(what.to_string(), "unknown encoding 5 (Compressed) of a block of inode 17");
+    let what = Incompatibility::Encoding { encoding: 5, ino: DATA };
+    assert_eq!(
+        what.to_string(),
+        "encoding 5 (Compressed) of a block of inode 17 is newer than this program knows"
+    );
 }

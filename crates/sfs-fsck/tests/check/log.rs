@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sfs_core::Error;
 use sfs_core::format::{
-    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, DeltaForm, FileKind, Incompatible, Inode,
-    InodeFlags, ItemKind, Key, ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
+    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, DeltaForm, FileKind, Incompatibility,
+    Inode, InodeFlags, ItemKind, Key, ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
 };
 use sfs_core::request::Options;
 use sfs_device::{BLOCK_SIZE, Block, Device};
@@ -224,12 +224,14 @@ fn a_change_that_needs_a_later_program_is_told() {
     delta.extend(later(77, 2, b"whatever"));
     let at = volume.head_address(1);
     volume.append(1, at, &[forge::data(DATA, 41, &block)], &[block], &delta, true);
-    let what = Incompatible::Change { kind: 77, at };
+    let what = Incompatibility::Change { kind: 77, at };
     for read_only in [true, false] {
         let refused = open(&volume, read_only).map(drop);
         assert!(matches!(refused, Err(Error::Incompatible(found)) if found == what), "{refused:?}");
     }
-    let words = format!("unknown change kind 77 in the delta at block {at}: upgrade sfs");
+    let words = format!(
+        "change kind 77 in the delta at block {at} is newer than this program knows: upgrade sfs"
+    );
     let checked = check_device(&volume.device, true).expect_err("it is not checked");
     assert_eq!(checked.to_string(), words);
     let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());

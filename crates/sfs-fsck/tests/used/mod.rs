@@ -54,6 +54,7 @@ pub(crate) fn used_for(rounds: u64, is_closed: bool) -> (RamDevice, RamDevice) {
         hash_key: [1, 2],
         placement: Default::default(),
         created: NOW,
+        ..Superblock::new(layout())
     };
     let root = sfs_core::root_directory(0, 0, NOW);
     sfs_core::make(device.clone(), &superblock, &root).expect("a volume is made");

@@ -1,4 +1,4 @@
-//! Recorded streams: CSV in zstd, `us,op,offset,len`, as `../shared/traces/README.md` describes.
+//! Recorded streams: CSV in zstd, `us,op,offset,len`, as `docs/lab/traces.md` describes.
 //!
 //! Owns: reading a trace, and its blocks renumbered from zero.
 //! Promises: only blocks that are written at all have a number; reads are left out.

@@ -81,6 +81,7 @@ pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, placement: DataPl
         hash_key: [1, 2],
         placement,
         created: NOW,
+        ..Superblock::new(layout)
     };
     make(device, &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns: its encoding: epoch, next drawing, centres, then lives as logarithms, 16 bits a population and
 //! 8 bits a count of deaths or a time at risk.
-//! Promises: at most 16 KiB; what is not of this form is not taken, and what is, whatever it says, is
+//! Promises: always of one length; what is not of this form is not taken, and what is, whatever it says, is
 //! taken as counts that are finite and not negative.
 //! Never: says anything of single blocks.
 
@@ -10,12 +10,10 @@ use super::super::GROUPS_MAX;
 use super::ages::CELLS;
 use super::digest::ROWS;
 use super::{Lifetime, Table};
-use crate::format::POLICY_STATE_LEN_MAX;
 
 const CENTRES: usize = GROUPS_MAX as usize;
 const COUNTS: usize = CELLS * ROWS;
-const LEN: usize = 8 + CENTRES * 4 + COUNTS * 4;
-const _: () = assert!(LEN <= POLICY_STATE_LEN_MAX);
+pub(super) const LEN: usize = 8 + CENTRES * 4 + COUNTS * 4;
 
 /// Steps of an octave in 16 and in 8 bits; zero stands for nothing.
 const FINE: f64 = 1024.0;

@@ -20,6 +20,7 @@ use crate::format::{
 use crate::log::{Append, Batch};
 use crate::meta::{Fault, Meta};
 use crate::mutant::{Mutant, mutated};
+use crate::owners::Owner;
 use crate::policy::{Candidate, GROUPS_MAX};
 use crate::request::Remainder;
 use crate::volume::Volume;
@@ -166,11 +167,13 @@ impl Volume {
             _ => chosen.iter().map(|c| (c.ino, c.block)).collect(),
         };
         for moved in request.moves {
-            // The whole run has to be sound: once blocks have their places, nothing may fail.
-            let at = meta.run(&run_key(moved.ino, moved.block))?.get(moved.block);
-            let lives = at == Some(moved.from) || mutated(Mutant::StaleMove) && at.is_some();
-            if lives && !written.contains(&(moved.ino, moved.block)) {
-                chosen.push(choose_moved(meta, moved, now));
+            // Once blocks have their places, nothing may fail.
+            for owner in owners_of(meta, moved)? {
+                // The address may have another content since the block was read.
+                let lives = owner.mapping.checksum == Some(moved.checksum);
+                if lives && !written.contains(&(owner.ino, owner.block)) {
+                    chosen.push(choose_moved(meta, &owner, &moved.memory, now));
+                }
             }
         }
         let room = Batch::segment_room(&self.superblock.layout);
@@ -187,23 +190,38 @@ pub(in crate::volume) fn sort(chosen: &mut [Chosen]) {
     chosen.sort_by_key(|c| (c.group, c.ino, c.block));
 }
 
-/// A block that the cleaner moves, which keeps its history.
-fn choose_moved(meta: &Meta, moved: &Move, now: u32) -> Chosen {
+/// The owners of a block that the cleaner moves.
+fn owners_of(meta: &Meta, moved: &Move) -> std::result::Result<Vec<Owner>, Fault> {
+    let mut owners = meta.owners(moved.address, moved.named)?;
+    if mutated(Mutant::StaleMove) && owners.is_empty() {
+        let (ino, block) = moved.named;
+        let (address, checksum) = (moved.address, Some(moved.checksum));
+        let now = meta.run(&run_key(ino, block))?.get(block);
+        let stale = now.map(|now| Mapping { address, checksum, ..now });
+        owners.extend(stale.map(|mapping| Owner { ino, block, mapping }));
+    }
+    Ok(owners)
+}
+
+/// A block that the cleaner moves, for one of its owners, whose history stays. Each owner gets a copy of
+/// its own: no change says that a block is shared.
+fn choose_moved(meta: &Meta, owner: &Owner, memory: &BlockRef, now: u32) -> Chosen {
+    let Owner { ino, block, mapping } = *owner;
     let candidate = Candidate {
-        ino: moved.ino,
-        block: moved.block,
-        history: Some(moved.from.history),
-        group: meta.group_of(&moved.from),
+        ino,
+        block,
+        history: Some(mapping.history),
+        group: meta.group_of(&mapping),
         cleaning: true,
         file_write_count: 0,
         file_modified: 0,
     };
     Chosen {
-        ino: moved.ino,
-        block: moved.block,
-        memory: moved.memory.clone(),
-        old: Some(moved.from),
-        mapping: moved.from,
+        ino,
+        block,
+        memory: memory.clone(),
+        old: Some(mapping),
+        mapping,
         group: meta.placement.group(&candidate, now),
         cleaning: true,
     }

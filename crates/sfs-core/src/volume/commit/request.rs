@@ -8,7 +8,6 @@
 use std::collections::BTreeSet;
 
 use crate::buffer::BlockRef;
-use crate::format::Mapping;
 
 /// What a commit takes along, beside the delta and what has to go with it.
 #[derive(Clone, Debug)]
@@ -24,9 +23,12 @@ pub(in crate::volume) enum Selection {
 /// A block that the cleaner moves.
 #[derive(Clone, Debug)]
 pub(in crate::volume) struct Move {
-    pub(in crate::volume) ino: u64,
-    pub(in crate::volume) block: u32,
-    pub(in crate::volume) from: Mapping,
+    /// The mapping that its summary names.
+    pub(in crate::volume) named: (u64, u32),
+    /// Where it is.
+    pub(in crate::volume) address: u64,
+    /// Of its content.
+    pub(in crate::volume) checksum: u32,
     pub(in crate::volume) memory: BlockRef,
 }
 

@@ -4,7 +4,7 @@
 //! Promises: every figure that is called ours has just been computed, in virtual time.
 //! Never: says whether they agree: docs/lab/flash.md does.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use sfs_lab::block_trace::BlockTrace;
@@ -16,8 +16,9 @@ use sfs_ssd::{
     Arrivals, Cleaning, Config, Profile, Queue, Request, RequestKind, Responses, Scheduling, Ssd,
 };
 
-use crate::informed;
-use crate::simulate::with_bar;
+use super::informed_cleaning;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 
 const PAGE: u64 = 4096;
 
@@ -42,9 +43,8 @@ const PRIORITY: [f64; 5] = [0.0, 9.56, 10.27, 9.61, 9.47];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder of the block traces, for table 4.
-    #[arg(long, default_value = "../shared/traces")]
-    traces: PathBuf,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Leave out table 5, which runs Postmark on a filesystem.
     #[arg(long)]
     no_postmark: bool,
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         text += &macro_benchmarks(&arguments.traces)?;
         step();
         if !arguments.no_postmark {
-            text += &informed::table5()?;
+            text += &informed_cleaning::table5()?;
         }
         step();
         text += &priorities(document.as_ref())?;
@@ -237,7 +237,7 @@ fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = Request> {
 }
 
 /// Table 4: what alignment does for traces, 32 requests at a time.
-fn macro_benchmarks(traces: &Path) -> Result<String> {
+fn macro_benchmarks(traces: &TraceFolder) -> Result<String> {
     let heading = cells(&["table 4", "improvement by aligned writes"]);
     let mut rows = vec![
         cells(&["paper: Postmark", "1.15%"]),
@@ -247,11 +247,7 @@ fn macro_benchmarks(traces: &Path) -> Result<String> {
     ];
     let named = ["disksim-postmark", "tpcc-small", "cloudphysics-vm", "opencas-rocksdb-ycsb-a-xfs"];
     for name in named {
-        let path = traces.join(format!("{name}.csv.zst"));
-        if !path.exists() {
-            output::complain(format_args!("skipped: there is no trace {}", path.display()));
-            continue;
-        }
+        let Some(path) = traces.find(format!("{name}.csv.zst")) else { continue };
         let config = Config::eight_packages(8, 8, 1);
         let cluster = config.geometry.cluster_size();
         let trace = BlockTrace::open(&path)?.compact(cluster);

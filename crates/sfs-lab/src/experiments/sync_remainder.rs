@@ -14,7 +14,7 @@ use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-use crate::simulate::with_bar;
+use crate::commands::progress::with_bar;
 
 const WORKLOADS: [&str; 4] = ["uniform", "zipf:0.99", "hotcold:90/10", "tpcc"];
 

@@ -5,10 +5,8 @@
 //! Never: computes.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 use sfs_core::policy;
 use sfs_lab::outcome::Outcome;
 use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
@@ -16,8 +14,7 @@ use sfs_lab::simulation::{Buffering, Remainder, Space, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-/// What lasts longer shows a bar.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::commands::progress::with_bar;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -172,23 +169,4 @@ impl Arguments {
             seed: self.seed,
         }
     }
-}
-
-/// Runs `work`, and shows a bar on standard error once it has taken a while.
-pub(crate) fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
-    let began = Instant::now();
-    let bar = ProgressBar::hidden();
-    let style = ProgressStyle::with_template("{bar:40} {percent} % {eta}").expect("a template");
-    bar.set_style(style);
-    let mut shown = false;
-    let out = work(&mut |done, total| {
-        if !shown && began.elapsed() > PATIENCE {
-            shown = true;
-            bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
-        }
-        bar.set_length(total);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    out
 }

@@ -16,7 +16,7 @@ use sfs_lab::svg::{self, Series};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::{Config, Profile};
 
-use crate::simulate::with_bar;
+use crate::commands::progress::with_bar;
 
 /// Files, sizes in bytes, transactions (slide "Test environment (2/2)").
 const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [

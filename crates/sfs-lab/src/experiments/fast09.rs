@@ -17,8 +17,8 @@ use sfs_mkfs::measure::{measure, sweep};
 use sfs_mkfs::{Human, output};
 use sfs_ssd::{Profile, Request, RequestKind, Ssd};
 
-use crate::model::{BUDGET, ModelProbe};
-use crate::simulate::with_bar;
+use crate::commands::model::{BUDGET, ModelProbe};
+use crate::commands::progress::with_bar;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -1,8 +1,8 @@
-//! What a later program may have added, and what this one does about it.
+//! What this program does about what it does not know of the log and the tree.
 
 use std::fmt;
 
-use super::{Corruption, Encoding, ItemKind, Superblock};
+use super::{Corruption, Incompatibility, ItemKind, Superblock};
 
 /// What a program does about something that it does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,61 +23,13 @@ impl Class {
     }
 }
 
-/// Something on the device that a later program wrote, and that must not be passed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Incompatible {
-    /// A change in a delta.
-    Change {
-        /// Number of its kind.
-        kind: u16,
-        /// Block address of the chunk.
-        at: u64,
-    },
-    /// The encoding of a mapped block.
-    Encoding {
-        /// Its number.
-        encoding: u8,
-        /// The file.
-        ino: u64,
-    },
-    /// An extension record of a run of mappings.
-    RunRecord {
-        /// Its tag.
-        tag: u8,
-        /// The file.
-        ino: u64,
-    },
-}
-
-impl fmt::Display for Incompatible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Change { kind, at } => {
-                write!(f, "unknown change kind {kind} in the delta at block {at}")
-            }
-            Self::Encoding { encoding, ino } => {
-                write!(f, "unknown encoding {encoding}")?;
-                if let Some(name) = Encoding::decode(*encoding) {
-                    write!(f, " ({name:?})")?;
-                }
-                write!(f, " of a block of inode {ino}")
-            }
-            Self::RunRecord { tag, ino } => {
-                write!(f, "unknown record {tag} among the mappings of inode {ino}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Incompatible {}
-
 /// Why bytes cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// They are damaged.
     Corrupt(Corruption),
     /// They need a later program.
-    Incompatible(Incompatible),
+    Incompatible(Incompatibility),
 }
 
 impl From<Corruption> for DecodeError {
@@ -86,9 +38,9 @@ impl From<Corruption> for DecodeError {
     }
 }
 
-impl From<Incompatible> for DecodeError {
-    fn from(incompatible: Incompatible) -> Self {
-        Self::Incompatible(incompatible)
+impl From<Incompatibility> for DecodeError {
+    fn from(incompatibility: Incompatibility) -> Self {
+        Self::Incompatible(incompatibility)
     }
 }
 
@@ -96,7 +48,7 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Corrupt(corruption) => corruption.fmt(f),
-            Self::Incompatible(incompatible) => incompatible.fmt(f),
+            Self::Incompatible(incompatibility) => incompatibility.fmt(f),
         }
     }
 }
@@ -131,6 +83,6 @@ impl Tolerance {
 impl Superblock {
     /// What of the tree and the log may be unknown without being damaged.
     pub fn tolerance(&self) -> Tolerance {
-        Tolerance::Exact
+        if self.features.has_unknown() { Tolerance::Newer } else { Tolerance::Exact }
     }
 }

@@ -19,7 +19,8 @@ use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile};
 
-use crate::simulate::with_bar;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 use paper::{SWEEP, UTILIZATIONS};
 use report::text;
 
@@ -58,9 +59,8 @@ pub(crate) struct Arguments {
     /// Leave out throughput against utilization.
     #[arg(long)]
     no_sweep: bool,
-    /// Folder of the traces.
-    #[arg(long, default_value = "../shared/traces")]
-    traces: PathBuf,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Folder with lab/flash.md, to be written into.
     #[arg(long)]
     docs: Option<PathBuf>,
@@ -148,15 +148,9 @@ impl Arguments {
         for name in ["zipf:0.99", "uniform", "tpcc"] {
             workloads.push((name, Source::open(name)?));
         }
-        let path = self.traces.join(TRACE);
-        match path.exists() {
-            true => {
-                let source = Source::open(&format!("trace:{}", path.display()))?;
-                workloads.push(("cloudphysics-vm", source));
-            }
-            false => {
-                output::complain(format_args!("skipped: there is no trace {}", path.display()))
-            }
+        if let Some(path) = self.traces.find(TRACE) {
+            let source = Source::open(&format!("trace:{}", path.display()))?;
+            workloads.push(("cloudphysics-vm", source));
         }
         Ok(workloads)
     }

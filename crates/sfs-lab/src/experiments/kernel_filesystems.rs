@@ -15,7 +15,8 @@ use sfs_mkfs::{output, parse_size};
 use sfs_ssd::ftl::{Collection, Isolation, Layer};
 use sfs_ssd::{Config, Profile};
 
-use crate::simulate::with_bar;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 
 const PEERS: [&str; 8] =
     ["f2fs-lfs", "f2fs-opu", "f2fs-default", "nilfs2", "ext4", "xfs", "btrfs-nodatacow", "btrfs"];
@@ -25,9 +26,8 @@ const CAPACITY: u64 = 1 << 30;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder of the peers' traces.
-    #[arg(long, default_value = "../shared/traces/peers")]
-    traces: PathBuf,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Random log blocks of the FAST model.
     #[arg(long, default_value_t = 64)]
     log_blocks: u32,
@@ -60,15 +60,9 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if !arguments.traces.exists() {
-        output::complain(format_args!(
-            "skipped: there are no traces in {}",
-            arguments.traces.display()
-        ));
-        return Ok(());
-    }
+    let Some(traces) = arguments.traces.find("peers") else { return Ok(()) };
     let models = arguments.models()?;
-    let pages = pages(&arguments.traces)?;
+    let pages = pages(&traces)?;
     let job_bytes = pages.len() as u64 * 4096;
     let total = (arguments.policies.len() + PEERS.len()) as u64;
     let segment_blocks = arguments.segment_size / 4096;
@@ -81,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             progress(rows.len() as u64, total);
         }
         for name in PEERS {
-            let peer = Peer::open(&arguments.traces, name, job_bytes)?;
+            let peer = Peer::open(&traces, name, job_bytes)?;
             let outcomes = both(&models, |config| peer.replay(config))?;
             rows.push(row(name, &outcomes));
             progress(rows.len() as u64, total);

@@ -17,7 +17,8 @@ use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-use crate::simulate::with_bar;
+use crate::commands::progress::with_bar;
+use crate::commands::traces::TraceFolder;
 
 const GENERATORS: [&str; 7] =
     ["uniform", "zipf:0.8", "zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc"];
@@ -57,9 +58,8 @@ const BUFFERED: [Policy; 3] = [
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder of the traces.
-    #[arg(long, default_value = "../shared/traces")]
-    traces: PathBuf,
+    #[command(flatten)]
+    traces: TraceFolder,
     /// Blocks of a segment, for the generators.
     #[arg(long, default_value_t = 256)]
     segment_blocks: u32,
@@ -184,11 +184,7 @@ fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
         workloads.push((name.to_owned(), Source::open(name)?));
     }
     for name in TRACES {
-        let path = arguments.traces.join(format!("{name}.csv.zst"));
-        if !path.exists() {
-            output::complain(format_args!("skipped: there is no trace {}", path.display()));
-            continue;
-        }
+        let Some(path) = arguments.traces.find(format!("{name}.csv.zst")) else { continue };
         let source = Source::open(&format!("trace:{}", path.display()))?;
         if source.block_count().is_some_and(|count| count > arguments.blocks_max) {
             output::complain(format_args!(

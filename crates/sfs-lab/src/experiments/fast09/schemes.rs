@@ -20,7 +20,7 @@ use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile, RequestKind, Responses};
 
-use crate::simulate::with_bar;
+use crate::commands::progress::with_bar;
 
 /// Figures 5 and 6, and table 4.
 const AGED: [(&str, Postmark); 2] = [

@@ -1,0 +1,216 @@
+//! The extension area of a checkpoint: records that later programs may add, each with a rule for those
+//! that do not know it.
+
+use bincode::de::Decoder;
+use bincode::enc::Encoder;
+use bincode::error::{DecodeError, EncodeError};
+use bincode::{Decode, Encode, impl_borrow_decode};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::Incompatibility;
+
+/// Most bytes of an extension area.
+pub const EXTENSION_LEN_MAX: usize = 24 * 1024;
+
+/// What a program does with a record whose tag it does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ExtensionClass {
+    /// It repeats the record in the checkpoints that it writes.
+    Keep = 1,
+    /// It ignores the record, which its own checkpoints do not repeat: there it would be stale.
+    Drop = 2,
+    /// It only reads the volume.
+    ReadOnly = 3,
+    /// It refuses the volume.
+    Refuse = 4,
+}
+
+impl ExtensionClass {
+    fn decode(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Keep,
+            2 => Self::Drop,
+            3 => Self::ReadOnly,
+            4 => Self::Refuse,
+            _ => return None,
+        })
+    }
+}
+
+/// One record of an extension area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extension {
+    /// What the record is.
+    pub tag: u16,
+    /// The rule for programs that do not know the tag.
+    pub class: ExtensionClass,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+/// Tags that this program knows.
+const KNOWN: [u16; 0] = [];
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    tag: U16,
+    class: u8,
+    reserved: u8,
+    len: U32,
+}
+
+const HEADER_LEN: usize = 8;
+const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
+
+/// The records of an extension area, ascending by tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extensions(Vec<Extension>);
+
+impl Extensions {
+    /// Returns the content of the record with `tag`.
+    pub fn get(&self, tag: u16) -> Option<&[u8]> {
+        let index = self.0.binary_search_by_key(&tag, |extension| extension.tag).ok()?;
+        Some(&self.0[index].bytes)
+    }
+
+    /// Puts `extension` in the place of the record with its tag.
+    pub fn set(&mut self, extension: Extension) {
+        match self.0.binary_search_by_key(&extension.tag, |other| other.tag) {
+            Ok(index) => self.0[index] = extension,
+            Err(index) => self.0.insert(index, extension),
+        }
+    }
+
+    /// Removes the record with `tag`.
+    pub fn remove(&mut self, tag: u16) {
+        self.0.retain(|extension| extension.tag != tag);
+    }
+
+    /// Returns the records, ascending by tag.
+    pub fn iter(&self) -> impl Iterator<Item = &Extension> {
+        self.0.iter()
+    }
+
+    /// Returns the records that the next checkpoint of this program repeats: those that it knows, and
+    /// those that it has to keep.
+    pub fn repeated(&self) -> Self {
+        let is_repeated = |extension: &&Extension| {
+            is_known(extension.tag) || extension.class == ExtensionClass::Keep
+        };
+        Self(self.0.iter().filter(is_repeated).cloned().collect())
+    }
+
+    /// Returns why this program cannot use the volume, or, with `writes`, not write to it.
+    pub fn incompatibility(&self, writes: bool) -> Option<Incompatibility> {
+        let mut unknown = self.0.iter().filter(|extension| !is_known(extension.tag));
+        unknown.find_map(|extension| match extension.class {
+            ExtensionClass::Refuse => Some(Incompatibility::Extension(extension.tag)),
+            ExtensionClass::ReadOnly if writes => {
+                Some(Incompatibility::ReadOnlyExtension(extension.tag))
+            }
+            _ => None,
+        })
+    }
+
+    /// Appends the area to `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer than [`EXTENSION_LEN_MAX`].
+    pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        for extension in &self.0 {
+            let header = RawHeader {
+                tag: extension.tag.into(),
+                class: extension.class as u8,
+                reserved: 0,
+                len: (extension.bytes.len() as u32).into(),
+            };
+            bytes.extend_from_slice(header.as_bytes());
+            bytes.extend_from_slice(&extension.bytes);
+        }
+        assert!(bytes.len() - start <= EXTENSION_LEN_MAX, "the extension area is bounded");
+    }
+
+    /// Decodes a whole area; `None` if it is not one.
+    pub(super) fn decode_all(mut bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > EXTENSION_LEN_MAX {
+            return None;
+        }
+        let mut extensions: Vec<Extension> = Vec::new();
+        while !bytes.is_empty() {
+            let (header, rest) = RawHeader::ref_from_prefix(bytes).ok()?;
+            let (content, rest) = rest.split_at_checked(header.len.get() as usize)?;
+            let tag = header.tag.get();
+            if extensions.last().is_some_and(|last| last.tag >= tag) {
+                return None;
+            }
+            let class = ExtensionClass::decode(header.class)?;
+            extensions.push(Extension { tag, class, bytes: content.to_vec() });
+            bytes = rest;
+        }
+        Some(Self(extensions))
+    }
+}
+
+// The payload of a checkpoint does not contain the area that follows it.
+impl Encode for Extensions {
+    fn encode<E: Encoder>(&self, _: &mut E) -> Result<(), EncodeError> {
+        Ok(())
+    }
+}
+
+impl<C> Decode<C> for Extensions {
+    fn decode<D: Decoder<Context = C>>(_: &mut D) -> Result<Self, DecodeError> {
+        Ok(Self::default())
+    }
+}
+
+impl_borrow_decode!(Extensions);
+
+fn is_known(tag: u16) -> bool {
+    KNOWN.contains(&tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn area(records: &[(u16, ExtensionClass)]) -> Extensions {
+        let mut area = Extensions::default();
+        for (tag, class) in records {
+            area.set(Extension { tag: *tag, class: *class, bytes: vec![*tag as u8; 3] });
+        }
+        area
+    }
+
+    #[test]
+    fn an_unknown_record_is_treated_by_its_class() {
+        use ExtensionClass::{Drop, Keep, ReadOnly, Refuse};
+        let kept = area(&[(900, Keep), (901, Drop)]);
+        assert_eq!(kept.repeated(), area(&[(900, Keep)]));
+        assert_eq!(kept.incompatibility(true), None);
+        let read = area(&[(900, ReadOnly)]);
+        assert_eq!(read.incompatibility(false), None);
+        assert_eq!(read.incompatibility(true), Some(Incompatibility::ReadOnlyExtension(900)));
+        let refused = area(&[(900, ReadOnly), (901, Refuse)]);
+        assert_eq!(refused.incompatibility(false), Some(Incompatibility::Extension(901)));
+    }
+
+    #[test]
+    fn an_area_decodes_to_what_was_encoded_and_nothing_else_decodes() {
+        use ExtensionClass::{Drop, Keep};
+        let extensions = area(&[(900, Keep), (901, Drop)]);
+        let mut bytes = Vec::new();
+        extensions.append_to(&mut bytes);
+        assert_eq!(Extensions::decode_all(&bytes), Some(extensions));
+        assert_eq!(Extensions::decode_all(&bytes[..bytes.len() - 1]), None, "it is cut off");
+        let twice = [&bytes[..], &bytes[..]].concat();
+        assert_eq!(Extensions::decode_all(&twice), None, "tags ascend");
+        bytes[2] = 0;
+        assert_eq!(Extensions::decode_all(&bytes), None, "0 is no class");
+    }
+}

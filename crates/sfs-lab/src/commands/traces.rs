@@ -1,0 +1,68 @@
+//! The folder of recorded traces, which the repository cannot contain: their licences forbid it.
+//!
+//! Where each trace comes from, with its checksum, is in `docs/lab/traces.md`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use sfs_mkfs::output;
+
+/// Where traces are looked for.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct TraceFolder {
+    /// Folder of the recorded traces; docs/lab/traces.md says where each comes from.
+    #[arg(long, value_name = "DIR", env = "SFS_TRACES")]
+    traces: Option<PathBuf>,
+}
+
+impl TraceFolder {
+    /// Returns the path of the trace or folder `name` in the folder.
+    ///
+    /// # Errors
+    ///
+    /// A sentence with the remedy if no folder is given, or it does not hold `name`.
+    pub(crate) fn require(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
+        let name = name.as_ref();
+        let folder = self.traces.as_ref().with_context(|| {
+            format!(
+                "{}: no folder of traces is given; name one with --traces or SFS_TRACES \
+                 (docs/lab/traces.md says where the traces come from)",
+                name.display()
+            )
+        })?;
+        let path = folder.join(name);
+        if !path.exists() {
+            bail!(
+                "{}: there is no such trace; docs/lab/traces.md says where it comes from",
+                path.display()
+            );
+        }
+        Ok(path)
+    }
+
+    /// Returns the path of the trace `name`; without it says on standard error what is skipped.
+    pub(crate) fn find(&self, name: impl AsRef<Path>) -> Option<PathBuf> {
+        self.require(name)
+            .inspect_err(|error| output::complain(format_args!("skipped: {error}")))
+            .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_folder_or_trace_is_named_with_its_remedy() {
+        let none = TraceFolder { traces: None };
+        let message = none.require("a.csv.zst").expect_err("no folder").to_string();
+        assert!(message.starts_with("a.csv.zst: ") && message.contains("SFS_TRACES"), "{message}");
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = TraceFolder { traces: Some(dir.path().to_owned()) };
+        let message = folder.require("a.csv.zst").expect_err("no trace").to_string();
+        assert!(message.contains("docs/lab/traces.md"), "{message}");
+        std::fs::write(dir.path().join("a.csv.zst"), b"").expect("a file");
+        assert_eq!(folder.find("a.csv.zst"), Some(dir.path().join("a.csv.zst")));
+    }
+}

@@ -1,0 +1,162 @@
+//! `cargo xtask bench compare`: the rows of `bench fuse` for two builds of SFS.
+//!
+//! Both builds are mounted at once and take turns within every row of every round, the order changing from
+//! round to round. A row has changed if the median of each build lies outside the range of the other.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use super::{DEVICE_LEN, ROWS, Sample, Target, Unit, table::median};
+use crate::{
+    filesystem::Kind,
+    machine::{self, Rings},
+    scratch::Scratch,
+    workspace::{Profile, Programs, Workspace},
+};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Directory with the programs of the earlier build (`target/release` of another checkout).
+    #[arg(long)]
+    before: PathBuf,
+    /// Transports to compare.
+    #[arg(long, value_delimiter = ',', default_value = "uring,dev")]
+    transports: Vec<String>,
+    /// Samples of each row.
+    #[arg(long, default_value_t = 6)]
+    rounds: u32,
+    /// Only the rows whose names contain this.
+    #[arg(long)]
+    row: Option<String>,
+    /// Less of everything: for a look.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// The samples of one row and transport: of the earlier build, and of this one.
+type Pair = [Vec<Sample>; 2];
+
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    if !options.before.join("sfs-mount").exists() {
+        bail!("{}: there is no sfs-mount; build it with --release", options.before.display());
+    }
+    let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
+    let builds = [
+        Programs::of_build(options.before.canonicalize()?),
+        Kind::Sfs.build(workspace, Profile::Release)?,
+    ];
+    Kind::Sfs.need()?;
+    let _rings = Rings::enable()?;
+    let scratch = Scratch::in_ram(DEVICE_LEN * 2 * options.transports.len() as u64)?;
+    let mut targets = Vec::new();
+    for transport in &options.transports {
+        for (build, programs) in builds.iter().enumerate() {
+            let name = format!("{}-{transport}", ["before", "after"][build]);
+            let programs = programs.clone().over(transport);
+            targets.push((build, transport, Target::new(Kind::Sfs, &programs, &name, &scratch)?));
+        }
+    }
+    let mut pairs: BTreeMap<(usize, &str), Pair> = BTreeMap::new();
+    for round in 0..options.rounds {
+        println!("round {} of {}", round + 1, options.rounds);
+        for (index, (row, ..)) in ROWS.iter().enumerate() {
+            if options.row.as_ref().is_some_and(|only| !row.contains(only.as_str())) {
+                continue;
+            }
+            for turn in 0..targets.len() {
+                // In every other round the later build goes first.
+                let turn = if round % 2 == 0 { turn } else { targets.len() - 1 - turn };
+                let (build, transport, target) = &targets[turn];
+                let sample = target.measure(&load, row, options.quick)?;
+                pairs.entry((index, transport)).or_default()[*build].push(sample);
+            }
+        }
+    }
+    println!("\n{}\n", machine::description());
+    println!(
+        "| | before: median (range) | after: median (range) | ratio | CPU us before, after | |"
+    );
+    println!("|---|---:|---:|---:|---:|---|");
+    for ((row, transport), pair) in &pairs {
+        println!("{}", Line { row: *row, transport, pair });
+    }
+    targets.into_iter().try_for_each(|(_, _, target)| target.unmount())
+}
+
+/// One row of the table.
+struct Line<'a> {
+    row: usize,
+    transport: &'a str,
+    pair: &'a Pair,
+}
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, title, unit) = ROWS[self.row];
+        let [before, after] = self.pair.each_ref().map(|samples| Spread::of(samples, unit));
+        let cpu = self
+            .pair
+            .each_ref()
+            .map(|samples| median(samples.iter().map(Sample::cpu_us)).unwrap_or_default());
+        let verdict = match (before.excludes(&after), after.median < before.median) {
+            (false, _) => "within the spread",
+            (true, true) => "**slower**",
+            (true, false) => "faster",
+        };
+        let unit = if unit == Unit::Bytes { "MB/s" } else { "calls/s" };
+        write!(
+            f,
+            "| {title}, {unit}, {} | {before} | {after} | {:.2} | {:.1}, {:.1} | {verdict} |",
+            self.transport,
+            after.median / before.median,
+            cpu[0],
+            cpu[1],
+        )
+    }
+}
+
+/// The rates of one build: their median and range.
+#[derive(Clone, Copy)]
+struct Spread {
+    low: f64,
+    median: f64,
+    high: f64,
+}
+
+impl Spread {
+    fn of(samples: &[Sample], unit: Unit) -> Self {
+        let rates = || samples.iter().map(|sample| sample.rate(unit));
+        Self {
+            low: rates().fold(f64::INFINITY, f64::min),
+            median: median(rates()).unwrap_or_default(),
+            high: rates().fold(0.0, f64::max),
+        }
+    }
+
+    /// Whether the median of each lies outside the range of the other.
+    fn excludes(&self, other: &Self) -> bool {
+        let is_outside = |of: &Self, rate: f64| rate < of.low || rate > of.high;
+        is_outside(self, other.median) && is_outside(other, self.median)
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} ({:.0} to {:.0})", self.median, self.low, self.high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_changed_only_if_both_medians_are_outside_the_other_range() {
+        let spread = |low, median, high| Spread { low, median, high };
+        assert!(spread(1.0, 2.0, 3.0).excludes(&spread(4.0, 5.0, 6.0)));
+        assert!(!spread(1.0, 2.0, 3.0).excludes(&spread(2.5, 2.9, 3.2)));
+        assert!(!spread(1.0, 2.0, 9.0).excludes(&spread(3.0, 5.0, 6.0)));
+    }
+}
