@@ -11,7 +11,7 @@ use std::time::Duration;
 use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
-use sfs_fuse::{Errno, Request};
+use sfs_fuse::{AsyncDio, Errno, Request};
 
 use super::Overflow;
 use super::mappable::Mappable;
@@ -30,6 +30,7 @@ pub(crate) struct Shell {
     pub(super) volume: Arc<Volume>,
     pub(super) alarm: Arc<Alarm>,
     pub(super) writeback: bool,
+    pub(crate) async_dio: AsyncDio,
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
@@ -48,6 +49,7 @@ impl Shell {
             volume,
             alarm,
             writeback: options.writeback,
+            async_dio: options.async_dio,
             sync: options.sync,
             read_only: options.volume.read_only,
             device,

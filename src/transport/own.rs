@@ -25,6 +25,7 @@ impl Serving {
     ) -> io::Result<Self> {
         let config = Config {
             flags: shell.wished(),
+            async_dio: shell.async_dio,
             max_write: WRITE_MAX,
             max_background: BACKGROUND_MAX,
             congestion_threshold: BACKGROUND_MAX / 4 * 3,

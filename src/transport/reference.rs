@@ -62,7 +62,9 @@ impl Methods {
 impl Filesystem for Methods {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         // Who truncates is told by the user alone, which the kernel then says no more.
-        let wished = self.0.wished() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        let mut wished = self.0.wished() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        let is_asked = self.0.async_dio.is_asked_of(config.kernel_abi().1);
+        wished.set(sfs_fuse::InitFlags::ASYNC_DIO, is_asked);
         let wished = InitFlags::from_bits_truncate(wished.bits());
         let unknown = config.add_capabilities(wished).err().unwrap_or(InitFlags::empty());
         let agreed = wished & !unknown;
