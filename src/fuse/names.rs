@@ -62,7 +62,12 @@ impl Shell {
             // The kernel says a time only if it is another one than before.
             keep_times: self.writeback,
         };
-        let inode = self.volume.set_attributes(ino, &changes, &caller)?;
+        let changed = self.volume.set_attributes(ino, &changes, &caller);
+        let inode = changed.map_err(|error| match error {
+            // As with data that the kernel writes back.
+            Error::ReadOnly if is_write_back(asked) => Error::Stopped,
+            error => error,
+        })?;
         if let Some(size) = asked.size {
             self.overflow.cut(ino, size);
         }
@@ -238,6 +243,14 @@ impl Shell {
 fn gives_nothing(asked: &Setattr) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)
+}
+
+/// Whether a request may be for the times of writes that the kernel's cache has kept, which it says before it
+/// syncs a file. touch(1) with `-m` asks for the same.
+fn is_write_back(asked: &Setattr) -> bool {
+    (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
+        && asked.atime.is_none()
+        && asked.mtime.is_some()
 }
 
 /// The mode of a new regular file.

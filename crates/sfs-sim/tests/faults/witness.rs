@@ -114,7 +114,12 @@ impl Witness {
                 millis += more;
             }
             match perform(&volume, operation, millis) {
-                Err(error @ (Error::Corrupt(_) | Error::Device(_) | Error::ReadOnly)) => {
+                Err(
+                    error @ (Error::Corrupt(_)
+                    | Error::Device(_)
+                    | Error::ReadOnly
+                    | Error::Stopped),
+                ) => {
                     outcome = Err(error);
                     break;
                 }
