@@ -122,16 +122,19 @@ impl Shell {
 
     /// After a name for `ino` was made in `parent`. The kernel has no reference if this fails.
     fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
+        self.directory_changed(parent);
         self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>, name: &[u8]) -> Served {
         self.volume.unlink(request.node, name, &caller(request))?;
+        self.directory_changed(request.node);
         self.changed(request.node)
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>, name: &[u8]) -> Served {
         self.volume.remove_directory(request.node, name, &caller(request))?;
+        self.directory_changed(request.node);
         self.changed(request.node)
     }
 
@@ -152,7 +155,12 @@ impl Shell {
             _ => return Err(Refusal::Errno(libc::EINVAL)),
         };
         let caller = caller(request);
-        self.volume.rename(request.node, name, new_parent, new_name, mode, &caller)?;
+        let (parent, volume) = (request.node, &self.volume);
+        let moved = volume.rename(parent, name, new_parent, new_name, mode, &caller)?;
+        let other = (new_parent != parent).then_some(new_parent);
+        for directory in [Some(parent), other].into_iter().chain(moved).flatten() {
+            self.directory_changed(directory);
+        }
         self.changed(new_parent)
     }
 
@@ -170,7 +178,7 @@ impl Shell {
             _ => XattrMode::Any,
         };
         self.volume.set_xattr(request.node, name, value, mode, &caller(request))?;
-        self.changed(request.node)
+        self.values_changed(request.node)
     }
 
     pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> Served {
@@ -185,7 +193,15 @@ impl Shell {
     pub(super) fn removexattr(&self, request: &Request<'_>, name: &[u8]) -> Served {
         check_namespace(name)?;
         self.volume.remove_xattr(request.node, name, &caller(request))?;
-        self.changed(request.node)
+        self.values_changed(request.node)
+    }
+
+    /// Answers after an extended attribute of `ino` has changed.
+    fn values_changed(&self, ino: u64) -> Served {
+        if self.volume.attributes(ino)?.kind() == FileKind::Directory {
+            self.directory_changed(ino);
+        }
+        self.changed(ino)
     }
 
     /// Answers after something in `ino` has changed.

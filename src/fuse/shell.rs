@@ -4,6 +4,7 @@
 //! Promises: who changes something wakes the background.
 //! Never: decodes a request.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,9 @@ pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
 /// There is no state of an open file.
 pub(super) const HANDLE: u64 = 0;
 
+/// How the kernel is told that a directory has changed.
+pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
+
 /// A volume as the kernel sees it.
 pub(crate) struct Shell {
     pub(super) volume: Arc<Volume>,
@@ -35,6 +39,7 @@ pub(crate) struct Shell {
     pub(super) read_only: bool,
     device: String,
     pub(super) overflow: Arc<Overflow>,
+    notify: Option<Box<Notify>>,
     pub(super) mappable: Mappable,
 }
 
@@ -54,6 +59,7 @@ impl Shell {
             read_only: options.volume.read_only,
             device,
             overflow: Arc::default(),
+            notify: None,
             mappable: Mappable::default(),
         }
     }
@@ -89,6 +95,21 @@ impl Shell {
             "{}: process {pid} has shut it down: nothing is written any more",
             self.device
         );
+    }
+
+    /// `notify` tells the kernel that a directory has changed.
+    pub(crate) fn notify_by(&mut self, notify: Box<Notify>) {
+        self.notify = Some(notify);
+    }
+
+    /// After a change of directory `ino`, before the answer: attributes that are on their way to another
+    /// process were taken before it, and the kernel would believe them for as long as [`TTL`].
+    pub(super) fn directory_changed(&self, ino: u64) {
+        if let Some(notify) = &self.notify
+            && let Err(error) = notify(ino)
+        {
+            tracing::debug!("{}: the kernel keeps what it knows of {ino}: {error}", self.device);
+        }
     }
 
     /// After an operation on the names of directory `ino`.

@@ -35,6 +35,8 @@ impl Serving {
         };
         let session = Session::new(door.into(), &config)?;
         shell.agree(session.agreed().flags);
+        let notifier = session.notifier();
+        shell.notify_by(Box::new(move |directory| notifier.directory_changed(directory)));
         Ok(Self { session, shell })
     }
 

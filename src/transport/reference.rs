@@ -12,11 +12,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, Config, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Session, SessionACL, TimeOrNow, WriteFlags,
 };
@@ -27,13 +28,22 @@ use crate::fuse::{BACKGROUND_MAX, Outcome, Shell, WRITE_MAX};
 pub(crate) struct Serving(Session<Methods>);
 
 impl Serving {
-    pub(super) fn open(door: File, shell: Shell, threads: usize) -> io::Result<Self> {
+    pub(super) fn open(door: File, mut shell: Shell, threads: usize) -> io::Result<Self> {
+        // There is none before the session, which has the shell by then.
+        let notifier = Arc::new(OnceLock::<Notifier>::new());
+        let later = notifier.clone();
+        shell.notify_by(Box::new(move |directory| match later.get() {
+            Some(notifier) => notifier.inval_inode(INodeNo(directory), -1, 0),
+            None => Ok(()),
+        }));
         let mut config = Config::default();
         // The kernel lets in whom the mount lets in.
         config.acl = SessionACL::All;
         config.clone_fd = true;
         config.n_threads = Some(threads);
-        Session::from_fd(Methods(shell), door.into(), SessionACL::All, config).map(Self)
+        let session = Session::from_fd(Methods(shell), door.into(), SessionACL::All, config)?;
+        notifier.get_or_init(|| session.notifier());
+        Ok(Self(session))
     }
 
     pub(super) fn run(self) -> io::Result<()> {
