@@ -102,7 +102,7 @@ impl Answers {
             return Err(Failure::mount(format_args!("{device}: is being unmounted")));
         }
         self.volume.sync_all().map_err(|error| match error {
-            Error::ReadOnly => Failure::mount(format_args!(
+            Error::Stopped => Failure::mount(format_args!(
                 "{device}: is read-only since a write failed, or it was shut down; see the log, and run \
                  sfs-fsck"
             )),

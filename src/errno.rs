@@ -26,16 +26,18 @@ pub(crate) fn of(error: &Error) -> Errno {
         Error::NotSupported => libc::EOPNOTSUPP,
         Error::NoSpace => libc::ENOSPC,
         Error::ReadOnly => libc::EROFS,
-        Error::Corrupt(_)
+        Error::Stopped
+        | Error::Corrupt(_)
         | Error::Incompatible(_)
         | Error::DeviceTooSmall { .. }
         | Error::Device(_) => libc::EIO,
     })
 }
 
-/// Whether `error` is the image's or the device's fault, and not the caller's: those are logged.
+/// Whether `error` is the image's or the device's fault, and not the caller's: those are logged. That the
+/// volume has stopped follows from one that was.
 pub(crate) fn is_failure(error: &Error) -> bool {
-    of(error).code() == libc::EIO
+    of(error).code() == libc::EIO && !matches!(error, Error::Stopped)
 }
 
 #[cfg(test)]
@@ -49,6 +51,8 @@ mod tests {
         assert_eq!(of(&Error::OutOfRange).code(), libc::ENXIO);
         assert_eq!(of(&Error::NoAttribute).code(), libc::ENODATA);
         assert!(!is_failure(&Error::NoSpace));
+        assert_eq!(of(&Error::Stopped).code(), libc::EIO);
+        assert!(!is_failure(&Error::Stopped));
         let corruption = Corruption::new(Structure::Node, 7, CorruptionKind::Checksum);
         assert!(is_failure(&Error::Corrupt(corruption)));
     }

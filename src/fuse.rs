@@ -56,7 +56,6 @@ impl Shell {
     pub(crate) fn wished(&self) -> InitFlags {
         let mut flags = InitFlags::ASYNC_READ
             | InitFlags::BIG_WRITES
-            | InitFlags::ASYNC_DIO
             | InitFlags::PARALLEL_DIROPS
             | InitFlags::HANDLE_KILLPRIV_V2
             | InitFlags::DO_READDIRPLUS

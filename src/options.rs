@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::mount::MsFlags;
 use sfs_core::policy::{GROUPS_MAX, PLACEMENTS, VICTIMS};
 use sfs_core::request::Remainder;
+use sfs_fuse::AsyncDio;
 use sfs_mkfs::parse_size;
 
 use crate::Failure;
@@ -23,6 +24,8 @@ pub struct MountOptions {
     pub flags: MsFlags,
     /// The kernel's cache writes back.
     pub writeback: bool,
+    /// Direct requests may be asynchronous.
+    pub async_dio: AsyncDio,
     /// What is made durable before an operation is answered.
     pub sync: Sync,
     /// Threads that serve requests; `None` for as many as the machine suggests.
@@ -45,7 +48,8 @@ pub enum Sync {
 /// Options with a value, for the message that lists what is known.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
-                    cleaning=yielding|eager, writeback=on|off, threads=N, allow_other";
+                    cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
+                    allow_other";
 
 /// What mount(8) leaves in the list for itself.
 const DROPPED: [&str; 14] = [
@@ -89,6 +93,7 @@ impl Default for MountOptions {
             volume: sfs_core::request::Options::default(),
             flags: MsFlags::MS_NOATIME,
             writeback: true,
+            async_dio: AsyncDio::default(),
             sync: Sync::Never,
             threads: None,
             allow_other: false,
@@ -172,6 +177,13 @@ impl MountOptions {
             "commit" => self.volume.commit_interval = seconds(name, value)?,
             "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
             "writeback" => self.writeback = switch(name, value)?,
+            "async_dio" => {
+                self.async_dio = match one_of(name, value, &["auto", "on", "off"])? {
+                    "on" => AsyncDio::Always,
+                    "off" => AsyncDio::Never,
+                    _ => AsyncDio::WhereSafe,
+                };
+            }
             // As ext4 has it, and what a volume does anyway.
             "errors" => drop(one_of(name, value, &["remount-ro"])?),
             "policy" => self.volume.placement = one_of(name, value, &PLACEMENTS)?.to_owned(),

@@ -4,13 +4,16 @@
 mod harness;
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use harness::{Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount_unused, stderr};
+use harness::{
+    CACHES, Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount_unused, stderr,
+};
 use rustix::fs::minor;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
@@ -38,6 +41,20 @@ impl Small {
         assert!(command.status().expect("mount runs").success());
         Self(dir)
     }
+
+    /// The image of `volume` is there from now on.
+    fn take(&self, volume: &mut Volume) {
+        let image = self.0.join("image");
+        let mut copy = Command::new("cp");
+        copy.arg("--sparse=always").args([&volume.device, &image]);
+        assert!(copy.status().expect("cp runs").success());
+        volume.device = image;
+    }
+
+    /// Nothing new fits from now on.
+    fn fill(&self) {
+        let _ = fs::write(self.0.join("rest"), vec![1; 8 << 20]);
+    }
 }
 
 impl Drop for Small {
@@ -53,18 +70,58 @@ fn mounted_volumes_that_cannot_be_written_out_are_named() {
     }
     let mut volume = Volume::new(SIZE);
     let small = Small::new(volume.scratch.path());
-    let image = small.0.join("image");
-    let copied = Command::new("cp").arg("--sparse=always").arg(&volume.device).arg(&image).status();
-    assert!(copied.expect("cp runs").success());
-    volume.device = image;
+    small.take(&mut volume);
     let mount = volume.mount("");
     fs::write(mount.dir.join("file"), Random(5).bytes(1 << 20)).expect("it is in memory");
     // The device is full before the data is on it.
-    let _ = fs::write(small.0.join("rest"), vec![1; 8 << 20]);
+    small.fill();
     let said = format!("unmounted, but {}: the last checkpoint failed", volume.device.display());
     expect_failure(&sfs_umount_unused(&volume.dir), &said);
     assert!(!is_mounted(&volume.dir));
     mount.wait_for_end();
+}
+
+/// The error number of what should have failed.
+fn refusal<T>(outcome: io::Result<T>) -> Option<i32> {
+    outcome.err().and_then(|error| error.raw_os_error())
+}
+
+/// Who syncs does not take lost data for a change that was refused.
+#[test]
+fn mounted_files_whose_data_is_lost_sync_with_eio() {
+    if !can_mount() {
+        return;
+    }
+    for options in CACHES {
+        let mut volume = Volume::new(SIZE);
+        let small = Small::new(volume.scratch.path());
+        small.take(&mut volume);
+        let mount = volume.mount(options);
+        let [synced, waiting] = ["synced", "waiting"].map(|name| {
+            let file = File::create(mount.dir.join(name)).expect("creating");
+            file.write_all_at(&[1; 100_000], 0).expect("writing");
+            file
+        });
+        synced.sync_all().expect("there is room");
+        let more = Random(5).bytes(1 << 20);
+        waiting.write_all_at(&more, 0).expect("it is in memory");
+        small.fill();
+        let dir = File::open(&mount.dir).expect("opening");
+        for file in [&waiting, &synced, &dir, &waiting] {
+            assert_eq!(refusal(file.sync_all()), Some(libc::EIO), "{options}");
+            assert_eq!(refusal(file.sync_data()), Some(libc::EIO), "{options}");
+        }
+        assert_eq!(refusal(File::create(mount.dir.join("new"))), Some(libc::EROFS));
+        let mode = fs::Permissions::from_mode(0o600);
+        assert_eq!(refusal(synced.set_permissions(mode)), Some(libc::EROFS));
+        // The kernel's cache may take what SFS refuses: it is lost as well.
+        let written = synced.write_all_at(b"late", 0);
+        assert!(matches!(refusal(written), None | Some(libc::EROFS)), "{options}");
+        assert_eq!(refusal(synced.sync_all()), Some(libc::EIO), "{options}");
+        drop((synced, waiting, dir));
+        sfs_umount_unused(&volume.dir);
+        mount.wait_for_end();
+    }
 }
 
 #[test]

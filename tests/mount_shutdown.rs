@@ -4,8 +4,9 @@
 mod harness;
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +14,10 @@ use std::time::{Duration, Instant};
 use std::{env, ptr};
 
 use harness::{
-    Random, Volume, can_mount, copy_program, sfs_ctl_stat, sfs_umount_unused, stderr, transport,
+    CACHES, Random, Volume, can_mount, copy_program, sfs_ctl_stat, sfs_umount_unused, stderr,
+    transport,
 };
+use rustix::fs::syncfs;
 
 const SHUTDOWN: libc::Ioctl = 0x8004_587d;
 
@@ -73,7 +76,7 @@ fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
     let is_quick = writing.elapsed() < NO_PAUSE;
 
     let refused = fs::write(mount.dir.join("third"), b"late").expect_err("it is shut down");
-    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(refused.raw_os_error(), Some(libc::EIO));
     assert!(fs::read(&first).expect("what is there can be read") == content);
     assert!(sfs_ctl_stat(&volume.dir, &[]).status.success());
     let output = sfs_umount_unused(&volume.dir);
@@ -91,6 +94,40 @@ fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
     assert!(!mount.dir.join("third").exists());
     mount.unmount();
     is_flushed || is_quick
+}
+
+/// What was not durable is lost; who syncs or writes does not take that for a change that was refused.
+#[test]
+fn mounted_files_that_a_shutdown_loses_sync_with_eio() {
+    if !can_be_asked() {
+        return;
+    }
+    for options in CACHES {
+        let Some(volume) = Volume::on_loop("64M") else { return };
+        let mount = volume.mount(options);
+        let [synced, waiting] = ["synced", "waiting"].map(|name| {
+            let file = File::create(mount.dir.join(name)).expect("creating");
+            file.write_all_at(&[1; 100_000], 0).expect("writing");
+            file
+        });
+        synced.sync_all().expect("it is not yet shut down");
+        ask(&mount.dir, &2u32).expect("it is shut down");
+        let dir = File::open(&mount.dir).expect("opening");
+        let code = |outcome: io::Result<()>| outcome.err().and_then(|error| error.raw_os_error());
+        for file in [&waiting, &synced, &dir, &waiting] {
+            assert_eq!(code(file.sync_all()), Some(libc::EIO), "{options}");
+            assert_eq!(code(file.sync_data()), Some(libc::EIO), "{options}");
+        }
+        assert_eq!(code(syncfs(&dir).map_err(Into::into)), Some(libc::EIO), "{options}");
+        // The kernel's cache may take it.
+        let written = code(synced.write_all_at(b"late", 0));
+        assert!(matches!(written, None | Some(libc::EIO)), "{options}: {written:?}");
+        assert_eq!(code(synced.sync_all()), Some(libc::EIO), "{options}");
+        assert_eq!(code(fs::remove_file(mount.dir.join("synced"))), Some(libc::EIO));
+        drop((synced, waiting, dir));
+        sfs_umount_unused(&volume.dir);
+        mount.wait_for_end();
+    }
 }
 
 #[test]

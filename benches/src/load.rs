@@ -4,6 +4,7 @@
 //! determine every call; a slow filesystem gets a prefix of them ([`Scale::time_max`]). Never counts
 //! what prepares a row.
 
+mod asynchronous;
 mod buffer;
 mod counts;
 mod cpu;
@@ -18,6 +19,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use asynchronous::{
+    Direction::{Read, Write},
+    Engine::{Libaio, Uring},
+};
 use clap::ValueEnum;
 
 pub use counts::Counts;
@@ -43,6 +48,22 @@ pub enum Row {
     RandRead1,
     /// Random 4 KiB O_DIRECT reads, sixteen threads.
     RandRead16,
+    /// Random 4 KiB O_DIRECT reads by libaio, one at a time.
+    LibaioRead1,
+    /// ... sixteen at a time.
+    LibaioRead16,
+    /// Random 4 KiB O_DIRECT overwrites by libaio, one at a time.
+    LibaioWrite1,
+    /// ... sixteen at a time.
+    LibaioWrite16,
+    /// Random 4 KiB O_DIRECT reads by io_uring, one at a time.
+    UringRead1,
+    /// ... sixteen at a time.
+    UringRead16,
+    /// Random 4 KiB O_DIRECT overwrites by io_uring, one at a time.
+    UringWrite1,
+    /// ... sixteen at a time.
+    UringWrite16,
     /// Create empty files.
     Create,
     /// stat of each file, known to the kernel.
@@ -72,6 +93,8 @@ pub struct Scale {
     pub rand_syncs: u64,
     /// Random reads, over all threads.
     pub rand_reads: u64,
+    /// Random reads, or writes, by an asynchronous interface.
+    pub async_requests: u64,
     /// Files in the directory of the metadata rows.
     pub files: u64,
     /// A row stops here, wherever it is.
@@ -85,6 +108,7 @@ impl Scale {
         rand_writes: 32_768,
         rand_syncs: 4_000,
         rand_reads: 40_000,
+        async_requests: 20_000,
         files: 8_000,
         time_max: Duration::from_secs(12),
     };
@@ -94,6 +118,7 @@ impl Scale {
         rand_writes: 8_192,
         rand_syncs: 1_000,
         rand_reads: 10_000,
+        async_requests: 10_000,
         files: 2_000,
         time_max: Duration::from_secs(6),
     };
@@ -106,6 +131,17 @@ pub struct Done {
     pub ops: u64,
     /// Payload of them, in bytes.
     pub bytes: u64,
+    /// What another process took that did it; none where this one did.
+    pub client: Option<Client>,
+}
+
+/// What a process took that did a row, without its start.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Wall time.
+    pub wall: Duration,
+    /// CPU time.
+    pub cpu: Duration,
 }
 
 /// What a row cost.
@@ -131,8 +167,11 @@ pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<
     let before = watch.read()?;
     let start = Instant::now();
     let done = run(row, place, scale, start + scale.time_max)?;
-    let wall = start.elapsed();
-    let cpu = watch.read()?.since(&before);
+    let mut wall = start.elapsed();
+    let mut cpu = watch.read()?.since(&before);
+    if let Some(client) = done.client {
+        (wall, cpu.client) = (client.wall, client.cpu);
+    }
     let counts = counter.map(counts::Counter::end).transpose()?;
     profile.map(|mut profile| profile.end()).transpose()?;
     Ok(Sample { done, wall, cpu, counts })
@@ -163,6 +202,12 @@ fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {
         Row::RandWrite | Row::RandWriteFsync | Row::RandRead1 | Row::RandRead16 => {
             data::fill(place, scale)
         }
+        Row::LibaioRead1 | Row::LibaioRead16 | Row::LibaioWrite1 | Row::LibaioWrite16 => {
+            data::fill(place, scale)
+        }
+        Row::UringRead1 | Row::UringRead16 | Row::UringWrite1 | Row::UringWrite16 => {
+            data::fill(place, scale)
+        }
         Row::Create | Row::Create4k => place.empty_directory(),
         Row::StatCached => names::stat(place, scale, Instant::now() + scale.time_max).map(drop),
         Row::ReaddirCold => {
@@ -187,6 +232,14 @@ fn run(row: Row, place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
         Row::RandWriteFsync => data::overwrite(place, scale, scale.rand_syncs, true, end),
         Row::RandRead1 => data::read_direct(place, scale, 1, end),
         Row::RandRead16 => data::read_direct(place, scale, 16, end),
+        Row::LibaioRead1 => asynchronous::run(place, scale, (Libaio, Read), 1),
+        Row::LibaioRead16 => asynchronous::run(place, scale, (Libaio, Read), 16),
+        Row::LibaioWrite1 => asynchronous::run(place, scale, (Libaio, Write), 1),
+        Row::LibaioWrite16 => asynchronous::run(place, scale, (Libaio, Write), 16),
+        Row::UringRead1 => asynchronous::run(place, scale, (Uring, Read), 1),
+        Row::UringRead16 => asynchronous::run(place, scale, (Uring, Read), 16),
+        Row::UringWrite1 => asynchronous::run(place, scale, (Uring, Write), 1),
+        Row::UringWrite16 => asynchronous::run(place, scale, (Uring, Write), 16),
         Row::Create => names::create(place, scale, 0, end),
         Row::StatCached => names::stat(place, scale, end),
         Row::ReaddirCold => names::list(place, end),

@@ -70,6 +70,8 @@ impl Shell {
             Err(Error::NoSpace) if write.from_cache => {
                 self.write_what_fits(request, write, mode)?
             }
+            // The kernel lets it go. It is lost, which fsync(2) says with this error.
+            Err(Error::ReadOnly) if write.from_cache => return Err(Error::Stopped.into()),
             written => written?,
         }
         self.overflow.written(ino, write.offset..write.offset + write.data.len() as u64);

@@ -62,7 +62,12 @@ impl Shell {
             // The kernel says a time only if it is another one than before.
             keep_times: self.writeback,
         };
-        let inode = self.volume.set_attributes(ino, &changes, &caller)?;
+        let changed = self.volume.set_attributes(ino, &changes, &caller);
+        let inode = changed.map_err(|error| match error {
+            // As with data that the kernel writes back.
+            Error::ReadOnly if is_write_back(asked) => Error::Stopped,
+            error => error,
+        })?;
         if let Some(size) = asked.size {
             self.overflow.cut(ino, size);
         }
@@ -117,16 +122,19 @@ impl Shell {
 
     /// After a name for `ino` was made in `parent`. The kernel has no reference if this fails.
     fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
+        self.directory_changed(parent);
         self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>, name: &[u8]) -> Served {
         self.volume.unlink(request.node, name, &caller(request))?;
+        self.directory_changed(request.node);
         self.changed(request.node)
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>, name: &[u8]) -> Served {
         self.volume.remove_directory(request.node, name, &caller(request))?;
+        self.directory_changed(request.node);
         self.changed(request.node)
     }
 
@@ -147,7 +155,12 @@ impl Shell {
             _ => return Err(Refusal::Errno(libc::EINVAL)),
         };
         let caller = caller(request);
-        self.volume.rename(request.node, name, new_parent, new_name, mode, &caller)?;
+        let (parent, volume) = (request.node, &self.volume);
+        let moved = volume.rename(parent, name, new_parent, new_name, mode, &caller)?;
+        let other = (new_parent != parent).then_some(new_parent);
+        for directory in [Some(parent), other].into_iter().chain(moved).flatten() {
+            self.directory_changed(directory);
+        }
         self.changed(new_parent)
     }
 
@@ -165,7 +178,7 @@ impl Shell {
             _ => XattrMode::Any,
         };
         self.volume.set_xattr(request.node, name, value, mode, &caller(request))?;
-        self.changed(request.node)
+        self.values_changed(request.node)
     }
 
     pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> Served {
@@ -180,7 +193,15 @@ impl Shell {
     pub(super) fn removexattr(&self, request: &Request<'_>, name: &[u8]) -> Served {
         check_namespace(name)?;
         self.volume.remove_xattr(request.node, name, &caller(request))?;
-        self.changed(request.node)
+        self.values_changed(request.node)
+    }
+
+    /// Answers after an extended attribute of `ino` has changed.
+    fn values_changed(&self, ino: u64) -> Served {
+        if self.volume.attributes(ino)?.kind() == FileKind::Directory {
+            self.directory_changed(ino);
+        }
+        self.changed(ino)
     }
 
     /// Answers after something in `ino` has changed.
@@ -238,6 +259,14 @@ impl Shell {
 fn gives_nothing(asked: &Setattr) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)
+}
+
+/// Whether a request may be for the times of writes that the kernel's cache has kept, which it says before it
+/// syncs a file. touch(1) with `-m` asks for the same.
+fn is_write_back(asked: &Setattr) -> bool {
+    (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
+        && asked.atime.is_none()
+        && asked.mtime.is_some()
 }
 
 /// The mode of a new regular file.

@@ -4,6 +4,7 @@
 //! Promises: who changes something wakes the background.
 //! Never: decodes a request.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
-use sfs_fuse::{Errno, Request};
+use sfs_fuse::{AsyncDio, Errno, Request};
 
 use super::Overflow;
 use super::mappable::Mappable;
@@ -25,15 +26,20 @@ pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
 /// There is no state of an open file.
 pub(super) const HANDLE: u64 = 0;
 
+/// How the kernel is told that a directory has changed.
+pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
+
 /// A volume as the kernel sees it.
 pub(crate) struct Shell {
     pub(super) volume: Arc<Volume>,
     pub(super) alarm: Arc<Alarm>,
     pub(super) writeback: bool,
+    pub(crate) async_dio: AsyncDio,
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
     pub(super) overflow: Arc<Overflow>,
+    notify: Option<Box<Notify>>,
     pub(super) mappable: Mappable,
 }
 
@@ -48,10 +54,12 @@ impl Shell {
             volume,
             alarm,
             writeback: options.writeback,
+            async_dio: options.async_dio,
             sync: options.sync,
             read_only: options.volume.read_only,
             device,
             overflow: Arc::default(),
+            notify: None,
             mappable: Mappable::default(),
         }
     }
@@ -87,6 +95,21 @@ impl Shell {
             "{}: process {pid} has shut it down: nothing is written any more",
             self.device
         );
+    }
+
+    /// `notify` tells the kernel that a directory has changed.
+    pub(crate) fn notify_by(&mut self, notify: Box<Notify>) {
+        self.notify = Some(notify);
+    }
+
+    /// After a change of directory `ino`, before the answer: attributes that are on their way to another
+    /// process were taken before it, and the kernel would believe them for as long as [`TTL`].
+    pub(super) fn directory_changed(&self, ino: u64) {
+        if let Some(notify) = &self.notify
+            && let Err(error) = notify(ino)
+        {
+            tracing::debug!("{}: the kernel keeps what it knows of {ino}: {error}", self.device);
+        }
     }
 
     /// After an operation on the names of directory `ino`.

@@ -25,6 +25,7 @@ impl Serving {
     ) -> io::Result<Self> {
         let config = Config {
             flags: shell.wished(),
+            async_dio: shell.async_dio,
             max_write: WRITE_MAX,
             max_background: BACKGROUND_MAX,
             congestion_threshold: BACKGROUND_MAX / 4 * 3,
@@ -34,6 +35,8 @@ impl Serving {
         };
         let session = Session::new(door.into(), &config)?;
         shell.agree(session.agreed().flags);
+        let notifier = session.notifier();
+        shell.notify_by(Box::new(move |directory| notifier.directory_changed(directory)));
         Ok(Self { session, shell })
     }
 

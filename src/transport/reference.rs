@@ -12,11 +12,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use fuser::{
     AccessFlags, BsdFileFlags, Config, FileHandle, Filesystem, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Session, SessionACL, TimeOrNow, WriteFlags,
 };
@@ -27,13 +28,22 @@ use crate::fuse::{BACKGROUND_MAX, Outcome, Shell, WRITE_MAX};
 pub(crate) struct Serving(Session<Methods>);
 
 impl Serving {
-    pub(super) fn open(door: File, shell: Shell, threads: usize) -> io::Result<Self> {
+    pub(super) fn open(door: File, mut shell: Shell, threads: usize) -> io::Result<Self> {
+        // There is none before the session, which has the shell by then.
+        let notifier = Arc::new(OnceLock::<Notifier>::new());
+        let later = notifier.clone();
+        shell.notify_by(Box::new(move |directory| match later.get() {
+            Some(notifier) => notifier.inval_inode(INodeNo(directory), -1, 0),
+            None => Ok(()),
+        }));
         let mut config = Config::default();
         // The kernel lets in whom the mount lets in.
         config.acl = SessionACL::All;
         config.clone_fd = true;
         config.n_threads = Some(threads);
-        Session::from_fd(Methods(shell), door.into(), SessionACL::All, config).map(Self)
+        let session = Session::from_fd(Methods(shell), door.into(), SessionACL::All, config)?;
+        notifier.get_or_init(|| session.notifier());
+        Ok(Self(session))
     }
 
     pub(super) fn run(self) -> io::Result<()> {
@@ -62,7 +72,9 @@ impl Methods {
 impl Filesystem for Methods {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         // Who truncates is told by the user alone, which the kernel then says no more.
-        let wished = self.0.wished() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        let mut wished = self.0.wished() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        let is_asked = self.0.async_dio.is_asked_of(config.kernel_abi().1);
+        wished.set(sfs_fuse::InitFlags::ASYNC_DIO, is_asked);
         let wished = InitFlags::from_bits_truncate(wished.bits());
         let unknown = config.add_capabilities(wished).err().unwrap_or(InitFlags::empty());
         let agreed = wished & !unknown;

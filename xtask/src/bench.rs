@@ -18,41 +18,51 @@ use clap::Args;
 use crate::{
     device::Device,
     filesystem::{Blocks, Cache, Kind},
-    machine::Rings,
+    machine::{self, Rings},
     mount::Mount,
     run::Cmd,
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
 };
 
-const CONTESTANTS: [Contestant; 12] = [
-    Contestant(Kind::Sfs, Some("uring")),
-    Contestant(Kind::Sfs, Some("dev")),
-    Contestant(Kind::Sfs, Some("fuser")),
-    Contestant(Kind::Null, Some("uring")),
-    Contestant(Kind::Null, Some("dev")),
-    Contestant(Kind::Null, Some("fuser")),
-    Contestant(Kind::NullDevice, Some("uring")),
-    Contestant(Kind::Ext4, None),
-    Contestant(Kind::Xfs, None),
-    Contestant(Kind::Btrfs, None),
-    Contestant(Kind::Fuse2fs, None),
-    Contestant(Kind::Ntfs3g, None),
+const CONTESTANTS: [Contestant; 14] = [
+    Contestant::over(Kind::Sfs, "uring"),
+    Contestant::over(Kind::Sfs, "dev"),
+    Contestant::over(Kind::Sfs, "fuser"),
+    Contestant::asynchronous("uring"),
+    Contestant::asynchronous("dev"),
+    Contestant::over(Kind::Null, "uring"),
+    Contestant::over(Kind::Null, "dev"),
+    Contestant::over(Kind::Null, "fuser"),
+    Contestant::over(Kind::NullDevice, "uring"),
+    Contestant::of(Kind::Ext4),
+    Contestant::of(Kind::Xfs),
+    Contestant::of(Kind::Btrfs),
+    Contestant::of(Kind::Fuse2fs),
+    Contestant::of(Kind::Ntfs3g),
 ];
 const DEVICE_LEN: u64 = 1 << 30;
 const SEED: u64 = 20_120_214;
 const ROUNDS_QUICK: u32 = 3;
 
 /// The rows, as `fuse-load` calls them, and as a reader does.
-pub(crate) const ROWS: [(&str, &str, Unit); 16] = [
+pub(crate) const ROWS: [(&str, &str, Unit); 24] = [
     ("seq-write1m", "sequential write, 1 MiB, fsync at the end", Unit::Bytes),
     ("seq-read1m", "sequential read, 1 MiB, cold", Unit::Bytes),
     ("seq-write4k", "sequential write, 4 KiB, fsync at the end", Unit::Bytes),
     ("seq-read4k", "sequential read, 4 KiB, cold", Unit::Bytes),
     ("rand-write", "random write, 4 KiB, fsync at the end", Unit::Ops),
     ("rand-write-fsync", "random write, 4 KiB, fsync each", Unit::Ops),
-    ("rand-read1", "random direct read, 4 KiB, depth 1", Unit::Ops),
-    ("rand-read16", "random direct read, 4 KiB, depth 16", Unit::Ops),
+    ("rand-read1", "random direct read, 4 KiB, one thread", Unit::Ops),
+    ("rand-read16", "random direct read, 4 KiB, sixteen threads", Unit::Ops),
+    ("libaio-read1", "random direct read, 4 KiB, libaio, depth 1", Unit::Ops),
+    ("libaio-read16", "random direct read, 4 KiB, libaio, depth 16", Unit::Ops),
+    ("libaio-write1", "random direct write, 4 KiB, libaio, depth 1", Unit::Ops),
+    ("libaio-write16", "random direct write, 4 KiB, libaio, depth 16", Unit::Ops),
+    ("uring-read1", "random direct read, 4 KiB, io_uring, depth 1", Unit::Ops),
+    ("uring-read16", "random direct read, 4 KiB, io_uring, depth 16", Unit::Ops),
+    ("uring-write1", "random direct write, 4 KiB, io_uring, depth 1", Unit::Ops),
+    ("uring-write16", "random direct write, 4 KiB, io_uring, depth 16", Unit::Ops),
     ("create", "create", Unit::Ops),
     ("stat-cached", "stat, cached", Unit::Ops),
     ("readdir-cold", "readdir with stat, cold", Unit::Ops),
@@ -111,14 +121,37 @@ impl Sample {
 
 /// A filesystem, and for ours the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Contestant(Kind, Option<&'static str>);
+pub(crate) struct Contestant {
+    kind: Kind,
+    transport: Option<&'static str>,
+    /// Beside those that all are mounted with.
+    option: Option<&'static str>,
+}
 
 impl Contestant {
+    const fn of(kind: Kind) -> Self {
+        Self { kind, transport: None, option: None }
+    }
+
+    const fn over(kind: Kind, transport: &'static str) -> Self {
+        Self { transport: Some(transport), ..Self::of(kind) }
+    }
+
+    /// SFS as it loses data before Linux 7.3: to see what it costs not to.
+    const fn asynchronous(transport: &'static str) -> Self {
+        Self { option: Some("async_dio=on"), ..Self::over(Kind::Sfs, transport) }
+    }
+
     fn name(self) -> String {
-        match self.1 {
-            Some(transport) => format!("{}, {transport}", self.0.name()),
-            None => self.0.name().to_owned(),
-        }
+        let name = Some(self.kind.name());
+        let parts: Vec<_> = [name, self.transport, self.option].into_iter().flatten().collect();
+        parts.join(", ")
+    }
+
+    /// Whether `row` says something of it that it does not say of another.
+    fn has(self, row: &str) -> bool {
+        let is_asynchronous = row.starts_with("libaio-") || row.starts_with("uring-");
+        self.option.is_none() || is_asynchronous
     }
 }
 
@@ -135,16 +168,17 @@ struct Target {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { ROUNDS_QUICK } else { 5 });
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
+    machine::need("fio", "fio")?;
     let rings = Rings::enable();
     if let Err(error) = &rings {
         eprintln!("{error:#}");
     }
-    let devices = CONTESTANTS.iter().filter(|contestant| contestant.0 != Kind::Null).count();
+    let devices = CONTESTANTS.iter().filter(|contestant| contestant.kind != Kind::Null).count();
     let scratch = Scratch::in_ram(DEVICE_LEN * devices as u64)?;
     let mut columns: Vec<(Contestant, Column)> = Vec::new();
     let mut targets: Vec<(Contestant, Target)> = Vec::new();
     for contestant in CONTESTANTS {
-        if !options.only.is_empty() && !options.only.contains(&contestant.0) {
+        if !options.only.is_empty() && !options.only.contains(&contestant.kind) {
             continue;
         }
         match Target::of(workspace, contestant, &scratch) {
@@ -195,6 +229,9 @@ fn measure_row(
         let column = columns.iter_mut().find(|(column_of, _)| column_of == contestant);
         let Some((_, column)) = column else { continue };
         let Ok(samples) = column else { continue };
+        if !contestant.has(row) {
+            continue;
+        }
         match target.measure(load, row, quick) {
             Ok(sample) => samples.entry(row).or_default().push(sample),
             Err(error) => {
@@ -215,18 +252,19 @@ fn place_in_turn(turn: usize, round: usize, count: usize) -> usize {
 
 impl Target {
     fn of(workspace: &Workspace, contestant: Contestant, scratch: &Scratch) -> Result<Self> {
-        let Contestant(kind, transport) = contestant;
+        let Contestant { kind, transport, option } = contestant;
         kind.need()?;
         let mut programs: Programs = kind.build(workspace, Profile::Release)?;
         if let Some(transport) = transport {
             programs = programs.over(transport);
         }
+        programs = programs.with(option);
         Self::new(kind, &programs, &contestant.name(), scratch)
     }
 
     /// Makes and mounts a filesystem of `kind`, whose files in `scratch` bear `name`.
     fn new(kind: Kind, programs: &Programs, name: &str, scratch: &Scratch) -> Result<Self> {
-        let name = name.replace([',', ' '], "-");
+        let name = name.replace([',', ' ', '='], "-");
         let image = scratch.dir.join(format!("{name}.img"));
         let device = match kind {
             Kind::Null => Device::image(&image, DEVICE_LEN)?,

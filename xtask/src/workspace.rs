@@ -28,6 +28,8 @@ pub(crate) struct Programs {
     dir: PathBuf,
     transport: Option<String>,
     placement: Option<String>,
+    /// After `-o`, each.
+    options: Vec<&'static str>,
 }
 
 impl Programs {
@@ -37,7 +39,7 @@ impl Programs {
 
     /// The programs of another build, in `dir`.
     pub(crate) fn of_build(dir: PathBuf) -> Self {
-        Self { dir, transport: None, placement: None }
+        Self { dir, transport: None, placement: None, options: Vec::new() }
     }
 
     /// What mounts does it with `transport`, not with the one that `SFS_TRANSPORT` names.
@@ -50,6 +52,11 @@ impl Programs {
         Self { placement: Some(placement.to_owned()), ..self }
     }
 
+    /// `sfs-mount` mounts with `options`, too.
+    pub(crate) fn with(self, options: Option<&'static str>) -> Self {
+        Self { options: options.into_iter().collect(), ..self }
+    }
+
     /// `sfs-mkfs`, with the placement that is to be used.
     pub(crate) fn mkfs_cmd(&self) -> Cmd {
         let placement = self.placement.iter().flat_map(|placement| ["--placement", placement]);
@@ -59,7 +66,7 @@ impl Programs {
     /// `sfs-mount` or the null filesystem, with the transport that is to be used.
     pub(crate) fn mount_cmd(&self, name: &str) -> Cmd {
         let transport = self.transport.iter().flat_map(|transport| ["--transport", transport]);
-        self.cmd(name).args(transport)
+        self.cmd(name).args(transport).args(self.options.iter().flat_map(|list| ["-o", list]))
     }
 
     pub(crate) fn cmd(&self, name: &str) -> Cmd {
@@ -95,6 +102,7 @@ impl Workspace {
             dir: self.target.join(dir),
             transport: env::var("SFS_TRANSPORT").ok(),
             placement: env::var("SFS_PLACEMENT").ok(),
+            options: Vec::new(),
         })
     }
 }

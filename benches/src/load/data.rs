@@ -102,7 +102,7 @@ pub(super) fn read_direct(place: &Place, scale: &Scale, depth: u64, end: Instant
         readers.into_iter().map(|reader| reader.join().expect("a reader panicked")).sum()
     });
     let ops = ops.context("reading with O_DIRECT")?;
-    Ok(Done { ops, bytes: ops * BLOCK as u64 })
+    Ok(Done { ops, bytes: ops * BLOCK as u64, ..Done::default() })
 }
 
 fn in_time(ops: u64, end: Instant) -> bool {

@@ -24,7 +24,7 @@ pub(super) fn create(place: &Place, scale: &Scale, len: usize, end: Instant) -> 
         let mut file = File::create_new(name(place, no))?;
         Ok(file.write_all(&bytes)?)
     })
-    .map(|ops| Done { ops, bytes: ops * len as u64 })
+    .map(|ops| Done { ops, bytes: ops * len as u64, ..Done::default() })
 }
 
 pub(super) fn stat(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
@@ -43,7 +43,7 @@ pub(super) fn stat(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { ops, bytes: 0 })
+    Ok(Done { ops, ..Done::default() })
 }
 
 pub(super) fn list(place: &Place, end: Instant) -> Result<Done> {
@@ -58,7 +58,7 @@ pub(super) fn list(place: &Place, end: Instant) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { ops, bytes: 0 })
+    Ok(Done { ops, ..Done::default() })
 }
 
 pub(super) fn rename(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
@@ -66,12 +66,12 @@ pub(super) fn rename(place: &Place, scale: &Scale, end: Instant) -> Result<Done>
         let from = name(place, no);
         Ok(fs::rename(&from, from.with_extension("renamed"))?)
     })?;
-    Ok(Done { ops, bytes: 0 })
+    Ok(Done { ops, ..Done::default() })
 }
 
 /// Whatever is there, in the directory's order.
 pub(super) fn unlink(place: &Place, end: Instant) -> Result<Done> {
-    remove_all(&place.directory(), end).map(|ops| Done { ops, bytes: 0 })
+    remove_all(&place.directory(), end).map(|ops| Done { ops, ..Done::default() })
 }
 
 fn remove_all(directory: &Path, end: Instant) -> Result<u64> {
@@ -113,7 +113,7 @@ fn parallel(place: &Place, work: impl Fn(&Path) -> Result<u64> + Sync) -> Result
         let threads: Vec<_> = (0..THREADS).map(spawn).collect();
         threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).sum()
     });
-    Ok(Done { ops: ops?, bytes: 0 })
+    Ok(Done { ops: ops?, ..Done::default() })
 }
 
 fn directory(place: &Place, thread: u64) -> PathBuf {

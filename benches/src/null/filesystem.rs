@@ -15,6 +15,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
+use sfs_fuse::AsyncDio;
 
 use super::store::{Node, Store};
 
@@ -51,8 +52,7 @@ impl NullFs {
 }
 
 fn flags(writeback: bool) -> InitFlags {
-    let mut flags = InitFlags::FUSE_ASYNC_DIO
-        | InitFlags::FUSE_PARALLEL_DIROPS
+    let mut flags = InitFlags::FUSE_PARALLEL_DIROPS
         | InitFlags::FUSE_HANDLE_KILLPRIV_V2
         | InitFlags::FUSE_DO_READDIRPLUS
         | InitFlags::FUSE_READDIRPLUS_AUTO
@@ -98,7 +98,10 @@ pub(super) fn entries(node: &Node, cookie: u64, mut each: impl FnMut(u64, &Node,
 impl Filesystem for NullFs {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // What an older kernel lacks stays off: one by one, so that the rest is still asked for.
-        for flag in flags(self.writeback).iter() {
+        let mut flags = flags(self.writeback);
+        let is_asked = AsyncDio::WhereSafe.is_asked_of(config.kernel_abi().1);
+        flags.set(InitFlags::FUSE_ASYNC_DIO, is_asked);
+        for flag in flags.iter() {
             let _ = config.add_capabilities(flag);
         }
         let _ = config.set_max_background(64);

@@ -19,8 +19,8 @@ use fuser::{FileAttr, FileType, INodeNo};
 use parking_lot::{ArcRwLockReadGuard, RawRwLock};
 use rustix::mount::{MountFlags, mount};
 use sfs_fuse::{
-    Answer, Attributes, Config, Directory, DirectoryEntry, Entry, Errno, InitFlags, Opened,
-    OpenedFlags, Operation, Request, Session, SetTime, Setattr, Statfs, Time,
+    Answer, AsyncDio, Attributes, Config, Directory, DirectoryEntry, Entry, Errno, InitFlags,
+    Opened, OpenedFlags, Operation, Request, Session, SetTime, Setattr, Statfs, Time,
 };
 
 use super::below::{Below, Lent};
@@ -60,6 +60,7 @@ pub(super) fn serve(
     let flags = flags(writeback);
     let config = Config {
         flags,
+        async_dio: AsyncDio::WhereSafe,
         max_write: WRITE_MAX,
         max_background: 64,
         congestion_threshold: 48,
@@ -97,7 +98,6 @@ fn door(dir: &Path) -> io::Result<File> {
 fn flags(writeback: bool) -> InitFlags {
     let mut flags = InitFlags::ASYNC_READ
         | InitFlags::BIG_WRITES
-        | InitFlags::ASYNC_DIO
         | InitFlags::PARALLEL_DIROPS
         | InitFlags::HANDLE_KILLPRIV_V2
         | InitFlags::DO_READDIRPLUS

@@ -44,8 +44,11 @@ pub enum Error {
     NotSupported,
     /// The device is full.
     NoSpace,
-    /// The volume is read-only, by option or after a failure.
+    /// The volume cannot be changed: by option, or since a write has failed.
     ReadOnly,
+    /// Nothing is written any more, since a write has failed or the volume was shut down: what is not
+    /// durable is lost.
+    Stopped,
     /// The image is not what it should be.
     Corrupt(Corruption),
     /// The image is of a newer program.
@@ -83,6 +86,9 @@ impl fmt::Display for Error {
             Self::NotSupported => f.write_str("not supported"),
             Self::NoSpace => f.write_str("no space left on the volume"),
             Self::ReadOnly => f.write_str("the volume is read-only"),
+            Self::Stopped => f.write_str(
+                "nothing is written any more since a write failed, or the volume was shut down",
+            ),
             Self::Corrupt(corruption) => corruption.fmt(f),
             Self::Incompatible(incompatibility) => incompatibility.fmt(f),
             Self::DeviceTooSmall { device, volume } => {

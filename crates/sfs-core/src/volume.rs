@@ -120,8 +120,10 @@ pub struct Volume {
     keepers: AtomicUsize,
     /// Nodes have been loaded since the cache was trimmed.
     loaded: AtomicBool,
-    /// A write failed: nothing is written any more.
+    /// A write failed, or the volume was shut down: nothing is written any more.
     failed: AtomicBool,
+    /// ... it was shut down.
+    is_shut_down: AtomicBool,
     /// The last checkpoint is written.
     closed: AtomicBool,
     /// What waited to be written and was given up, for each who has to hear of it.
@@ -190,6 +192,7 @@ impl Volume {
             keepers: AtomicUsize::new(0),
             loaded: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            is_shut_down: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             lost: Mutex::default(),
             unread: Mutex::default(),
@@ -204,6 +207,7 @@ impl Volume {
     /// From now on nothing is written, as if a write had failed: the next to open the volume finds what a
     /// crash leaves. What is in memory can still be read.
     pub fn shut_down(&self) {
+        self.is_shut_down.store(true, Ordering::Release);
         self.failed.store(true, Ordering::Release);
     }
 

@@ -10,6 +10,10 @@ use crate::arguments::{Arguments, Malformed};
 /// Most pages that can be said.
 const PAGES_MAX: u32 = u16::MAX as u32;
 
+/// Minor version of the protocol from which on the kernel's `fuse_aio_invalidate_worker` takes old pages
+/// out of its cache when an asynchronous direct write is done. No feature stands for it.
+const ASYNC_DIO_SAFE_MINOR: u32 = 46;
+
 bitflags::bitflags! {
     /// Features of the protocol, as the kernel numbers them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,7 +40,8 @@ bitflags::bitflags! {
         const DO_READDIRPLUS = 1 << 13;
         /// ... when it seems to be worth it.
         const READDIRPLUS_AUTO = 1 << 14;
-        /// Several direct requests of one call at a time.
+        /// Several direct requests of one call at a time, and asynchronous calls that return at once;
+        /// decided by [`crate::Config::async_dio`].
         const ASYNC_DIO = 1 << 15;
         /// The kernel's cache writes back, and keeps sizes and times.
         const WRITEBACK_CACHE = 1 << 16;
@@ -85,11 +90,40 @@ fn system_page() -> u32 {
     rustix::param::page_size() as u32
 }
 
+/// Whether the kernel is asked for [`InitFlags::ASYNC_DIO`].
+///
+/// An older kernel leaves in its cache what a reader brings there while an asynchronous direct write is
+/// under way. A later write of a part of such a page writes the rest of it back, and the direct write is
+/// lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AsyncDio {
+    /// If no data is lost with it.
+    #[default]
+    WhereSafe,
+    /// Of every kernel.
+    Always,
+    /// Of no kernel.
+    Never,
+}
+
+impl AsyncDio {
+    /// Whether a kernel is asked for it whose protocol has minor version `minor`.
+    pub fn is_asked_of(self, minor: u32) -> bool {
+        match self {
+            Self::WhereSafe => minor >= ASYNC_DIO_SAFE_MINOR,
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
 /// What a filesystem wishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Features. An older kernel goes without what it does not know.
     pub flags: InitFlags,
+    /// Whether direct requests may be asynchronous.
+    pub async_dio: AsyncDio,
     /// Bytes in a write, at most; the kernel may want less.
     pub max_write: u32,
     /// Requests that the kernel sends without that anybody waits for them.
@@ -109,6 +143,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             flags: InitFlags::BIG_WRITES,
+            async_dio: AsyncDio::Never,
             max_write: 128 << 10,
             max_background: 12,
             congestion_threshold: 9,
@@ -156,6 +191,7 @@ impl Offer {
         let page = system_page();
         let mut wished = (config.flags - InitFlags::OVER_IO_URING) | InitFlags::MAX_PAGES;
         wished.set(InitFlags::INIT_EXT, wished.bits() >> 32 != 0);
+        wished.set(InitFlags::ASYNC_DIO, config.async_dio.is_asked_of(self.minor));
         Agreed {
             minor: self.minor.min(abi::MINOR),
             flags: wished & self.flags,
@@ -193,10 +229,28 @@ mod tests {
     #[test]
     fn what_one_side_does_not_know_is_not_agreed_on() {
         let offer = offer(InitFlags::ASYNC_READ | InitFlags::MAX_PAGES | InitFlags::INIT_EXT);
-        let flags = InitFlags::ASYNC_READ | InitFlags::ASYNC_DIO | InitFlags::HAS_EXPIRE_ONLY;
+        let flags = InitFlags::ASYNC_READ | InitFlags::ATOMIC_O_TRUNC | InitFlags::HAS_EXPIRE_ONLY;
         let agreed = offer.agree(&Config { flags, ..Config::default() });
         let both = InitFlags::ASYNC_READ | InitFlags::MAX_PAGES | InitFlags::INIT_EXT;
         assert_eq!(agreed.flags, both);
+    }
+
+    #[test]
+    fn direct_requests_are_asynchronous_where_the_kernel_loses_no_data() {
+        let agreed = |minor, async_dio| {
+            let offer = Offer { minor, ..offer(InitFlags::all()) };
+            // The flag alone asks for nothing.
+            let config = Config { flags: InitFlags::ASYNC_DIO, async_dio, ..Config::default() };
+            offer.agree(&config).flags.contains(InitFlags::ASYNC_DIO)
+        };
+        for (minor, is_safe) in [(31, false), (45, false), (46, true), (47, true)] {
+            assert_eq!(agreed(minor, AsyncDio::WhereSafe), is_safe, "7.{minor}");
+            assert!(agreed(minor, AsyncDio::Always));
+            assert!(!agreed(minor, AsyncDio::Never));
+        }
+        let without = Offer { minor: 46, ..offer(InitFlags::all() - InitFlags::ASYNC_DIO) };
+        let config = Config { async_dio: AsyncDio::Always, ..Config::default() };
+        assert!(!without.agree(&config).flags.contains(InitFlags::ASYNC_DIO));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub use answer::{Answer, Attributes, Entry, Opened, OpenedFlags, Statfs};
 pub use arguments::Malformed;
 pub use directory::{Directory, DirectoryEntry};
 pub use errno::Errno;
-pub use init::{Agreed, Config, InitFlags};
+pub use init::{Agreed, AsyncDio, Config, InitFlags};
 pub use notify::Notifier;
 pub use operation::{Copy, Create, Forgets, Ioctl, Lock, Operation, Read, Release, Setattr, Write};
 pub use request::{Extensions, Request};

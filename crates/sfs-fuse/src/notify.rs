@@ -14,7 +14,7 @@ use crate::message::Message;
 /// Takes away what the kernel remembers.
 ///
 /// The kernel may have to wait for requests that are under way before it can: never from a
-/// handler, and never under a lock that a handler takes.
+/// handler, and never under a lock that a handler takes; but for [`Notifier::directory_changed`].
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<Door>);
 
@@ -33,6 +33,20 @@ impl Notifier {
         let mut message = Message::new(0, notify::INVAL_INODE);
         message.push(&NotifyInvalInodeOut { ino: node, off: offset, len });
         self.0.send(&mut message)
+    }
+
+    /// The attributes of `directory`, which has just changed: also those of an answer that the kernel
+    /// has not looked at yet. After a change of names it asks again by itself, but such an answer it
+    /// believes.
+    ///
+    /// A handler may call it before it answers: the kernel waits for no request, as it has nothing to write
+    /// back of a directory.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn directory_changed(&self, directory: u64) -> io::Result<()> {
+        self.invalidate_inode(directory, -1, 0)
     }
 
     /// What `name` in directory `parent` is, and whatever is below it.

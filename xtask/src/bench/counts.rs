@@ -17,11 +17,11 @@ use crate::{
 };
 
 const CONTESTANTS: [Contestant; 5] = [
-    Contestant(Kind::Sfs, Some("uring")),
-    Contestant(Kind::NullDevice, Some("uring")),
-    Contestant(Kind::Null, Some("uring")),
-    Contestant(Kind::Sfs, Some("dev")),
-    Contestant(Kind::Null, Some("dev")),
+    Contestant::over(Kind::Sfs, "uring"),
+    Contestant::over(Kind::NullDevice, "uring"),
+    Contestant::over(Kind::Null, "uring"),
+    Contestant::over(Kind::Sfs, "dev"),
+    Contestant::over(Kind::Null, "dev"),
 ];
 
 #[derive(Args)]
@@ -44,6 +44,7 @@ struct Counts {
 
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     machine::need("perf", "linux-perf")?;
+    machine::need("fio", "fio")?;
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
     let _rings = Rings::enable()?;
     let mut columns = Vec::new();

@@ -82,7 +82,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
     let _rings = Rings::enable()?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
-    let contestant = Contestant(Kind::Sfs, Some("uring"));
+    let contestant = Contestant::over(Kind::Sfs, "uring");
     let target = Target::of(workspace, contestant, &scratch)?;
     let file = scratch.dir.join("perf.data");
     let mut rows = Vec::new();

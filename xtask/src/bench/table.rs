@@ -56,9 +56,10 @@ pub(super) fn markdown(
          filesystem that is a lower bound. ext4 starts with initialized tables, and nobody discards, which \
          would take the file's memory away.\n\n"
     );
-    let is_ours =
-        |contestant: &Contestant| matches!(contestant.0, Kind::Sfs | Kind::Null | Kind::NullDevice);
-    let is_best = |contestant: &Contestant| *contestant == Contestant(Kind::Sfs, Some("uring"));
+    let is_ours = |contestant: &Contestant| {
+        matches!(contestant.kind, Kind::Sfs | Kind::Null | Kind::NullDevice)
+    };
+    let is_best = |contestant: &Contestant| *contestant == Contestant::over(Kind::Sfs, "uring");
     let ours: Vec<_> = columns.iter().filter(|(c, _)| is_ours(c)).collect();
     let others: Vec<_> = columns.iter().filter(|(c, _)| is_best(c) || !is_ours(c)).collect();
     for shown in [ours, others] {
@@ -84,13 +85,13 @@ fn table(shown: &[&(Contestant, Column)], all: &[(Contestant, Column)]) -> Strin
         let cells: Vec<String> = shown
             .iter()
             .map(|(contestant, column)| {
-                let Contestant(Kind::Sfs, transport) = contestant else {
+                let Contestant { kind: Kind::Sfs, transport, .. } = contestant else {
                     return cell(column, row, unit, &[]);
                 };
                 let ceilings: Vec<f64> = [Kind::Null, Kind::NullDevice]
                     .iter()
                     .filter_map(|kind| {
-                        let ceiling = Contestant(*kind, *transport);
+                        let ceiling = Contestant { transport: *transport, ..Contestant::of(*kind) };
                         let (_, column) = all.iter().find(|(c, _)| *c == ceiling)?;
                         rate(column, row, unit)
                     })

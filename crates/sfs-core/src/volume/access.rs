@@ -133,11 +133,21 @@ impl Volume {
         Ok(VerifiedNode::decode(*block, self.superblock.volume(), missing, tolerance)?)
     }
 
-    /// Whether the volume may be changed.
+    /// Whether the volume may be changed. As with ext4, a change is refused in one way after a failure and
+    /// in another after a shutdown.
     pub(super) fn writable(&self) -> Result<()> {
-        if self.options.read_only || self.failed.load(Ordering::Acquire) {
+        if self.is_shut_down.load(Ordering::Acquire) {
+            return Err(Error::Stopped);
+        }
+        if self.options.read_only || self.has_failed() {
             return Err(Error::ReadOnly);
         }
         Ok(())
+    }
+
+    /// Whether what waits may be written out. What may not is lost, and nobody is to take that for a
+    /// change that was refused: the error is always [`Error::Stopped`].
+    pub(super) fn may_write_out(&self) -> Result<()> {
+        if self.has_failed() { Err(Error::Stopped) } else { Ok(()) }
     }
 }

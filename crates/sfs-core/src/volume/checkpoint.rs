@@ -50,7 +50,7 @@ impl Volume {
     /// the metadata.
     pub(super) fn checkpoint(&self, log: &mut Log, unmounted: bool) -> Result<()> {
         // The log may have been waited for; a checkpoint must not refer to what failed meanwhile.
-        self.writable()?;
+        self.may_write_out()?;
         let mut ahead: Vec<Built> = Vec::new();
         let mut failed = None;
         let _keep = self.keep_nodes();
@@ -241,7 +241,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
-        self.writable()?;
+        self.may_write_out()?;
         let reclaimed = self.reclaim_all();
         let mut log = self.log.lock();
         self.commit_all_there_is(&mut log)?;

@@ -256,7 +256,8 @@ impl Volume {
         Ok(directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?)
     }
 
-    /// Renames; see [`RenameMode`].
+    /// Renames; see [`RenameMode`]. Gives the directories that have another name now, whose attributes have
+    /// changed with that.
     pub fn rename(
         &self,
         parent: u64,
@@ -265,7 +266,7 @@ impl Volume {
         new_name: &[u8],
         mode: RenameMode,
         caller: &Caller,
-    ) -> Result<()> {
+    ) -> Result<[Option<u64>; 2]> {
         if mode.leaves_whiteout() {
             self.admit(0)?;
         }
@@ -280,20 +281,24 @@ impl Volume {
             let from = self.find(txn, parent, name)?;
             live_directory(txn, new_parent)?;
             let to = directory::find(txn, self.hasher(), new_parent, new_name)?;
+            let directory = |found: &Found| {
+                let is_directory = found.kind == FileKind::Directory;
+                is_directory.then_some(found.ino)
+            };
             if from.kind == FileKind::Directory && is_within(txn, new_parent, from.ino)? {
                 return Err(Error::Invalid.into());
             }
             match (to, mode) {
                 (Some(_), mode) if mode.keeps_what_exists() => Err(Error::Exists.into()),
                 (None, RenameMode::Exchange) => Err(Error::NotFound.into()),
-                (Some(to), _) if to.ino == from.ino => Ok(([None, None], None)),
+                (Some(to), _) if to.ino == from.ino => Ok(([None, None], None, [None, None])),
                 (Some(to), RenameMode::Exchange) => {
                     if to.kind == FileKind::Directory && is_within(txn, parent, to.ino)? {
                         return Err(Error::Invalid.into());
                     }
                     let (a, b) = ((parent, name, from), (new_parent, new_name, to));
                     exchange(txn, a, b, caller)?;
-                    Ok(([Some(from.ino), Some(to.ino)], None))
+                    Ok(([Some(from.ino), Some(to.ino)], None, [directory(&from), directory(&to)]))
                 }
                 (to, _) => {
                     let gone = match to {
@@ -307,17 +312,17 @@ impl Volume {
                         let directory = txn.inode(parent)?;
                         self.add(txn, (parent, directory), name, whiteout, caller)?;
                     }
-                    Ok(([moved, None], gone))
+                    Ok(([moved, None], gone, [directory(&from), None]))
                 }
             }
         };
         // No commit may come between the two: it would say the names without the data.
-        let order = |(moved, _): &([Option<u64>; 2], _)| {
+        let order = |(moved, ..): &([Option<u64>; 2], _, _)| {
             moved.iter().flatten().for_each(|ino| self.order(*ino));
         };
-        let (_, gone) = self.transact_then(logic, order)?;
+        let (_, gone, directories) = self.transact_then(logic, order)?;
         self.reclaim_if_gone(gone);
-        Ok(())
+        Ok(directories)
     }
 
     /// Writes out the data of a file that is about to be renamed.

@@ -105,7 +105,7 @@ impl Volume {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         let ticket = self.syncs.join(file);
         let mut log = self.log.lock();
-        self.writable()?;
+        self.may_write_out()?;
         if log.synced >= ticket {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Volume {
     /// nothing.
     pub(super) fn commit_some(&self, log: &mut Log, request: &Request<'_>) -> Result<Progress> {
         // The log may have been waited for; what failed meanwhile must not be built upon.
-        self.writable()?;
+        self.may_write_out()?;
         let mut failed = None;
         let _keep = self.keep_nodes();
         let built = loop {

@@ -190,7 +190,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(Work::Idle(Duration::MAX));
         }
-        self.writable()?;
+        self.may_write_out()?;
         // Before what may fail: of files that are damaged there may be many.
         let mut committed = Ok(());
         if self.is_commit_due(now) {

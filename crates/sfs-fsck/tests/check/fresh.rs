@@ -58,14 +58,14 @@ fn use_volume(volume: &Volume) -> sfs_core::Result<()> {
         volume.write(ino, u64::from(number % 5) * 5000, &vec![number as u8; len], mode, &caller)?;
         match number % 7 {
             0 => volume.unlink(sub, name.as_bytes(), &caller)?,
-            1 => volume.rename(
+            1 => drop(volume.rename(
                 sub,
                 name.as_bytes(),
                 ROOT_INO,
                 b"moved",
                 RenameMode::Replace,
                 &caller,
-            )?,
+            )?),
             2 => {
                 let value = vec![7; len.min(5000)];
                 volume.set_xattr(ino, b"user.test", &value, XattrMode::Any, &caller)?;

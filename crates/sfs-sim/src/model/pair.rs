@@ -173,7 +173,7 @@ impl Pair {
                         &caller,
                     );
                 }
-                (done, expected)
+                (done.map(drop), expected)
             }
             Operation::Write { ino, offset, bytes, mode } => (
                 self.volume().write(*ino, *offset, bytes, *mode, &caller),

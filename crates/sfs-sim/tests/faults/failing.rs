@@ -44,17 +44,41 @@ fn a_failing_device_turns_the_volume_read_only() {
         assert!(matches!(refused, Err(Error::Device(_))), "{refused:?}");
         device.heal();
         // It stays so, whatever the device does from now on.
-        assert!(matches!(volume.sync_all(), Err(Error::ReadOnly)));
+        assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
+        for ino in [synced, waiting] {
+            assert!(matches!(volume.sync_file(ino), Err(Error::Stopped)));
+        }
         assert!(matches!(write(&volume, synced, 3), Err(Error::ReadOnly)));
         assert!(matches!(volume.unlink(ROOT_INO, b"synced", &caller()), Err(Error::ReadOnly)));
-        assert!(matches!(volume.work(after(60_000)), Err(Error::ReadOnly)));
-        assert!(matches!(volume.close(), Err(Error::ReadOnly)));
+        assert!(matches!(volume.work(after(60_000)), Err(Error::Stopped)));
+        assert!(matches!(volume.close(), Err(Error::Stopped)));
         assert_content(&volume, synced, 1);
         assert_content(&volume, waiting, 2);
         drop(volume);
         let volume = open(device, tight());
         assert_content(&volume, synced, 1);
     }
+}
+
+/// Who syncs what is lost is told in the same way after a shutdown.
+#[test]
+fn a_volume_that_is_shut_down_says_that_what_waits_is_lost() {
+    let device = faulty();
+    let volume = open(device.clone(), tight());
+    let synced = make(&volume, b"synced", 1);
+    volume.sync_all().expect("a sync");
+    let waiting = make(&volume, b"waiting", 2);
+    volume.shut_down();
+    for ino in [synced, waiting] {
+        assert!(matches!(volume.sync_file(ino), Err(Error::Stopped)));
+        assert!(matches!(write(&volume, ino, 3), Err(Error::Stopped)));
+    }
+    assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
+    assert!(matches!(volume.unlink(ROOT_INO, b"synced", &caller()), Err(Error::Stopped)));
+    assert!(matches!(volume.work(after(60_000)), Err(Error::Stopped)));
+    assert!(matches!(volume.close(), Err(Error::Stopped)));
+    assert_content(&volume, synced, 1);
+    assert_content(&volume, waiting, 2);
 }
 
 /// Each request of a run fails once, one after the other.

@@ -42,10 +42,10 @@ fn write_until_it_fails(volume: &Volume) -> Error {
 
 /// It stays read-only, and can still be read.
 fn assert_latched(volume: &Volume, ino: u64) {
-    assert!(matches!(volume.sync_all(), Err(Error::ReadOnly)));
+    assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
     let refused = volume.write(ino, 0, &[3; 10], WriteMode::default(), &caller());
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
-    assert!(matches!(volume.close(), Err(Error::ReadOnly)));
+    assert!(matches!(volume.close(), Err(Error::Stopped)));
     let bytes = volume.read(ino, 0, 30_000).expect("it can still be read");
     assert!(bytes.as_bytes() == SYNCED);
 }

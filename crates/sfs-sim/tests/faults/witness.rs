@@ -114,7 +114,12 @@ impl Witness {
                 millis += more;
             }
             match perform(&volume, operation, millis) {
-                Err(error @ (Error::Corrupt(_) | Error::Device(_) | Error::ReadOnly)) => {
+                Err(
+                    error @ (Error::Corrupt(_)
+                    | Error::Device(_)
+                    | Error::ReadOnly
+                    | Error::Stopped),
+                ) => {
                     outcome = Err(error);
                     break;
                 }
@@ -168,7 +173,7 @@ fn perform(volume: &Volume, operation: &Operation, millis: u64) -> Result<(), Er
             volume.remove_directory(*parent, name, &caller)
         }
         Operation::Rename { from, to, mode } => {
-            volume.rename(from.0, &from.1, to.0, &to.1, *mode, &caller)
+            volume.rename(from.0, &from.1, to.0, &to.1, *mode, &caller).map(drop)
         }
         Operation::Write { ino, offset, bytes, mode } => {
             volume.write(*ino, *offset, bytes, *mode, &caller)

@@ -1,0 +1,117 @@
+//! The rows of asynchronous direct requests: fio asks, by libaio or io_uring.
+//!
+//! Owns how fio is started, and what of its answer counts. Promises that its start and end do not.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use super::{Client, Done, Place, Scale, buffer::BLOCK};
+
+/// How requests are given to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// By io_submit(2).
+    Libaio,
+    /// By io_uring_enter(2).
+    Uring,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Read,
+    Write,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    error: i32,
+    read: Side,
+    write: Side,
+    /// Percent of the time that the requests took.
+    usr_cpu: f64,
+    sys_cpu: f64,
+}
+
+#[derive(Deserialize)]
+struct Side {
+    total_ios: u64,
+    /// Milliseconds.
+    runtime: u64,
+}
+
+/// Random requests of a block on the whole file, `depth` of them at a time.
+pub(super) fn run(
+    place: &Place,
+    scale: &Scale,
+    (engine, direction): (Engine, Direction),
+    depth: u64,
+) -> Result<Done> {
+    let output = command(place, scale, (engine, direction), depth).output();
+    let output = output.context("fio(1), of the package of this name")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let failed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "fio: {}", failed.trim());
+    done(&said, direction).with_context(|| format!("fio said: {said}"))
+}
+
+fn command(
+    place: &Place,
+    scale: &Scale,
+    (engine, direction): (Engine, Direction),
+    depth: u64,
+) -> Command {
+    let mut command = Command::new("fio");
+    let engine = if engine == Engine::Libaio { "libaio" } else { "io_uring" };
+    let kind = if direction == Direction::Read { "randread" } else { "randwrite" };
+    command
+        .args(["--name=load", "--output-format=json", "--direct=1", "--norandommap", "--thread"])
+        .args([format!("--ioengine={engine}"), format!("--rw={kind}")])
+        .args([format!("--bs={BLOCK}"), format!("--iodepth={depth}")])
+        .args([format!("--size={}", scale.file_len), format!("--randseed={}", place.seed)])
+        .arg(format!("--io_size={}", scale.async_requests * BLOCK as u64))
+        .arg(format!("--runtime={}", scale.time_max.as_secs()))
+        .arg(format!("--filename={}", place.file().display()));
+    command
+}
+
+/// Out of what fio says; it may put a line of its own before the JSON.
+fn done(said: &str, direction: Direction) -> Result<Done> {
+    let json = &said[said.find('{').context("that is no JSON")?..];
+    let mut answer: Answer = serde_json::from_str(json)?;
+    let job = answer.jobs.pop().context("no job was run")?;
+    ensure!(job.error == 0, "error {}", job.error);
+    let side = if direction == Direction::Read { job.read } else { job.write };
+    let wall = Duration::from_millis(side.runtime);
+    let cpu = wall.mul_f64((job.usr_cpu + job.sys_cpu) / 100.0);
+    let (ops, bytes) = (side.total_ios, side.total_ios * BLOCK as u64);
+    Ok(Done { ops, bytes, client: Some(Client { wall, cpu }) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fio_says_is_read() {
+        let said = r#"fio: a note
+            {"jobs": [{"error": 0, "usr_cpu": 10.0, "sys_cpu": 15.0,
+            "read": {"total_ios": 7, "runtime": 200}, "write": {"total_ios": 0, "runtime": 0}}]}"#;
+        let done = done(said, Direction::Read).unwrap();
+        assert_eq!((done.ops, done.bytes), (7, 7 * 4096));
+        let client = done.client.unwrap();
+        assert_eq!((client.wall.as_millis(), client.cpu.as_millis()), (200, 50));
+        assert!(
+            super::done(&said.replace("\"error\": 0", "\"error\": 5"), Direction::Read).is_err()
+        );
+        assert!(super::done("fio: no file", Direction::Read).is_err());
+    }
+}

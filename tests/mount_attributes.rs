@@ -1,0 +1,109 @@
+//! What stat(2) shows of directories that others change.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Random, Volume, can_mount};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+
+const DIRECTORIES: usize = 8;
+
+/// Processes that change them, and processes that look at them.
+const CHANGERS: usize = 3;
+const LOOKERS: usize = 2;
+
+/// Changes of each in a round.
+const CHANGES: usize = 3;
+
+const TIME: Duration = Duration::from_millis(1500);
+
+#[test]
+fn mounted_directories_show_what_others_have_changed() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("64M");
+    let mount = volume.mount("");
+    let storm = Storm::new(&mount.dir);
+    let end = Instant::now() + TIME;
+    let mut stale = Vec::new();
+    let mut rounds = 0;
+    while Instant::now() < end {
+        storm.round(rounds);
+        rounds += 1;
+        stale.extend(storm.stale());
+    }
+    assert!(stale.is_empty(), "{} times in {rounds} rounds: {:#?}", stale.len(), stale[0]);
+    mount.unmount();
+    volume.check();
+}
+
+/// Links, size, and times of modification and change.
+type Shown = (u32, u64, [(i64, u32); 2]);
+
+fn look(path: &Path, flags: AtFlags) -> Shown {
+    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).expect("it is there");
+    let times = [stat.stx_mtime, stat.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
+    (stat.stx_nlink, stat.stx_size, times)
+}
+
+struct Storm(Vec<PathBuf>);
+
+impl Storm {
+    fn new(dir: &Path) -> Self {
+        let dirs: Vec<_> = (0..DIRECTORIES).map(|no| dir.join(format!("dir-{no}"))).collect();
+        dirs.iter().for_each(|dir| fs::create_dir(dir).expect("a directory"));
+        Self(dirs)
+    }
+
+    /// All at once, until everything is changed.
+    fn round(&self, seed: usize) {
+        let begin = Barrier::new(CHANGERS + LOOKERS);
+        let changing = AtomicUsize::new(CHANGERS);
+        thread::scope(|scope| {
+            for no in 0..CHANGERS {
+                let (begin, changing) = (&begin, &changing);
+                scope.spawn(move || {
+                    begin.wait();
+                    self.change(no, Random((seed * CHANGERS + no) as u64));
+                    changing.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            for _ in 0..LOOKERS {
+                scope.spawn(|| {
+                    begin.wait();
+                    let is_changing = |_: &_| changing.load(Ordering::Relaxed) > 0;
+                    for dir in self.0.iter().cycle().take_while(is_changing) {
+                        look(dir, AtFlags::STATX_FORCE_SYNC);
+                    }
+                });
+            }
+        });
+    }
+
+    /// Makes, moves and removes directories with names of its own.
+    fn change(&self, no: usize, mut random: Random) {
+        for step in 0..CHANGES {
+            let name = format!("{no}-{step}");
+            let place = |random: &mut Random| &self.0[random.below(DIRECTORIES as u64) as usize];
+            let (from, to) = (place(&mut random).join(&name), place(&mut random).join(&name));
+            fs::create_dir(&from).expect("making");
+            fs::rename(&from, &to).expect("renaming");
+            fs::remove_dir(&to).expect("removing");
+        }
+    }
+
+    /// Directories that are shown as they were, with what they are.
+    fn stale(&self) -> Vec<(Shown, Shown)> {
+        let look =
+            |dir: &PathBuf| (look(dir, AtFlags::empty()), look(dir, AtFlags::STATX_FORCE_SYNC));
+        self.0.iter().map(look).filter(|(shown, is)| shown != is).collect()
+    }
+}
