@@ -6,7 +6,7 @@
 //! that is the only copy of a block under cleaning).
 //! Never: chooses the victim (a policy does), or decides when to clean (see `pacing`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use sfs_device::{BLOCK_SIZE, Block};
@@ -16,7 +16,7 @@ use super::Volume;
 use super::commit::{DELTA_SEGMENTS, Move, Request};
 use super::pacing::{Dead, Vain};
 use crate::buffer::Buffer;
-use crate::format::{Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
+use crate::format::{ErrorKind, Mapping, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log};
 use crate::meta::{Meta, mapping};
 use crate::policy::{Greedy, VictimSelection};
@@ -114,6 +114,17 @@ pub(super) struct Unfit {
     suspect: BTreeSet<Life>,
     /// With live blocks that cannot be read: they stay as they are.
     rotten: BTreeSet<Life>,
+    /// What was found in a segment that the cleaner read.
+    blemishes: BTreeMap<Life, Blemish>,
+}
+
+/// What is wrong with a block that the cleaner has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blemish {
+    /// It is live data; that is counted.
+    Data,
+    /// It was to be the node at this address, which may be dead.
+    Node(u64),
 }
 
 impl Volume {
@@ -211,9 +222,23 @@ impl Volume {
         let mut unfit = self.unfit.lock();
         unfit.suspect.retain(lives);
         unfit.rotten.retain(lives);
+        unfit.blemishes.retain(|life, _| lives(life));
         for life in std::mem::take(&mut unfit.emptied).into_iter().filter(lives) {
-            if !unfit.suspect.insert(life) {
-                unfit.rotten.insert(life);
+            if !unfit.suspect.insert(life) && unfit.rotten.insert(life) {
+                self.note_unmovable(life, unfit.blemishes.remove(&life));
+            }
+        }
+    }
+
+    /// Counts that something in a segment lives and cannot be moved: data, or else a node, or what a damaged
+    /// summary described.
+    fn note_unmovable(&self, (segment, _): Life, blemish: Option<Blemish>) {
+        match blemish {
+            Some(Blemish::Data) => {}
+            Some(Blemish::Node(address)) => self.note_error(ErrorKind::Tree, address),
+            None => {
+                let address = self.superblock.layout.segment_address(segment);
+                self.note_error(ErrorKind::Log, address);
             }
         }
     }
@@ -293,7 +318,9 @@ impl Volume {
                     }
                 }
                 SummaryEntry::Node { checksum } => {
-                    self.touch_node(NodePointer { address, checksum })?;
+                    if !self.touch_node(NodePointer { address, checksum })? {
+                        self.note_blemish(cleaner, Blemish::Node(address));
+                    }
                 }
             }
         }
@@ -320,28 +347,48 @@ impl Volume {
             if Some(crc32c::crc32c(memory.block().as_bytes())) == live.mapping.checksum {
                 let Live { ino, block, mapping } = *live;
                 cleaner.moves.push(Move { ino, block, from: mapping, memory });
+            } else if self.is_live(live) {
+                // Moving what does not match would hide the damage behind a new checksum: its segment
+                // will be found to be rotten.
+                self.note_error(ErrorKind::Data, address);
+                self.note_blemish(cleaner, Blemish::Data);
             }
-            // Moving what does not match would hide the damage behind a new checksum: its segment
-            // will be found to be rotten.
         }
         Ok(())
     }
 
+    /// Whether a block with a checksum is still mapped where it was.
+    fn is_live(&self, live: &Live) -> bool {
+        let found = self.consult(|txn| mapping(txn.tree(), live.ino, live.block));
+        live.mapping.checksum.is_some() && found.is_ok_and(|found| found == Some(live.mapping))
+    }
+
+    /// Remembers what is wrong in the victim being read. What is certain counts more.
+    fn note_blemish(&self, cleaner: &Cleaner, blemish: Blemish) {
+        if let Some(victim) = cleaner.victims.last() {
+            let mut unfit = self.unfit.lock();
+            let known = unfit.blemishes.entry(*victim).or_insert(blemish);
+            if blemish == Blemish::Data {
+                *known = blemish;
+            }
+        }
+    }
+
     /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint
-    /// moves it.
-    fn touch_node(&self, pointer: NodePointer) -> Result<()> {
+    /// moves it. Says whether a node is there.
+    fn touch_node(&self, pointer: NodePointer) -> Result<bool> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.read_blocks(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
-        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(()) };
+        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
         let missing = Missing { pointer, level: header.level, keys: None };
-        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(()) };
+        let Ok(node) = VerifiedNode::decode(block, volume, &missing) else { return Ok(false) };
         let mut failed = None;
         let _keep = self.keep_nodes();
         loop {
             let touched = self.meta.write().tree.touch(&node, pointer.address);
             match touched {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(true),
                 Err(missing) => self.load(&missing, &mut failed)?,
             }
         }

@@ -223,11 +223,4 @@ impl Volume {
         }
         Ok(())
     }
-
-    /// The device did not do what it must: nothing is written any more (durability contract,
-    /// sentence 6). What is in memory can still be read.
-    pub(super) fn fail(&self, error: DeviceError) -> Error {
-        self.failed.store(true, Ordering::Release);
-        error.into()
-    }
 }
