@@ -9,4 +9,5 @@ mod log;
 mod misplaced;
 mod program;
 mod releases;
+mod remembered;
 mod repair;
