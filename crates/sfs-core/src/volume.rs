@@ -208,6 +208,7 @@ impl Volume {
     /// From now on nothing is written, as if a write had failed: the next to open the volume finds what a
     /// crash leaves. What is in memory can still be read.
     pub fn shut_down(&self) {
+        self.errors.end();
         self.stop();
     }
 

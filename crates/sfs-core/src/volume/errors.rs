@@ -56,6 +56,13 @@ impl Errors {
         self.0.lock().has_news = false;
     }
 
+    /// From now on no error is written to the superblock.
+    pub(super) fn end(&self) {
+        let mut state = self.0.lock();
+        state.has_begun = false;
+        state.failure_waits = false;
+    }
+
     /// From now on an error may be written to the superblock.
     pub(super) fn begin(&self) {
         self.0.lock().has_begun = true;

@@ -1,5 +1,6 @@
 //! Errors that were met, and forgotten with the unmount.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use sfs_core::format::{
@@ -12,7 +13,7 @@ use sfs_device::{
     Block, Device, Event, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream,
 };
 
-use crate::rig::{NOW, blocks_for, caller, create, format, open, ram, write};
+use crate::rig::{NOW, Random, blocks_for, caller, create, format, open, ram, write};
 
 /// From docs/FORMAT.md: a node begins with its magic, has its level at 34 and its first item's key
 /// at 64.
@@ -275,4 +276,59 @@ fn with_errors_remount_ro_the_first_damage_ends_writing() {
     let volume = open(&device);
     volume.lookup(ROOT_INO, b"synced").unwrap();
     volume.lookup(ROOT_INO, b"not synced").expect_err("it was not durable");
+}
+
+/// The kinds of errors that are counted when the first segments are cleaned, in each of which blocks live that
+/// nobody reads, and `corrupt` of the block at which a segment begins reads wrong.
+fn met_by_the_cleaner(corrupt: impl Fn(u64) -> Range<u64>) -> Vec<ErrorKind> {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(40))));
+    format(&device, 32);
+    let volume = open(&device);
+    let file = create(&volume, "file");
+    for at in 0..500 {
+        write(&volume, file, at, &[1; 4096]).unwrap();
+    }
+    volume.sync_all().unwrap();
+    for at in (0..500).filter(|at| at % 8 != 0) {
+        write(&volume, file, at, &[2; 4096]).unwrap();
+        if at % 31 == 0 {
+            volume.sync_all().unwrap();
+        }
+    }
+    volume.sync_all().unwrap();
+    (0..8).for_each(|segment| device.corrupt_reads(corrupt(32 + segment * 32)));
+    let mut random = Random(3);
+    for round in 0..4000 {
+        write(&volume, file, random.below(400) + 100, &[3; 4096]).unwrap();
+        if round % 10 == 0 {
+            volume.sync_all().unwrap();
+        }
+    }
+    assert!(volume.counters().segments_cleaned > 10);
+    counts(&volume).into_iter().map(|(kind, _)| kind).collect()
+}
+
+#[test]
+fn what_the_cleaner_meets_is_counted() {
+    assert_eq!(met_by_the_cleaner(|_| 0..0), []);
+    let summaries = met_by_the_cleaner(|start| start..start + 1);
+    assert_eq!(summaries, [ErrorKind::Log]);
+    let data = met_by_the_cleaner(|start| start + 1..start + 32);
+    // Summaries of later chunks are among these blocks.
+    assert!(data.contains(&ErrorKind::Data), "{data:?}");
+}
+
+#[test]
+fn a_volume_that_was_shut_down_writes_no_note() {
+    let (inner, at) = one_file();
+    destroy(&*inner, at);
+    let device = Arc::new(RecordingDevice::new(inner.snapshot(), Keep::Contents));
+    let options = Options { on_error: ErrorReaction::RemountReadOnly, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    device.take_events();
+    assert!(is_corrupt(volume.read(file_of(&volume), 0, 4096)));
+    volume.shut_down();
+    volume.work(later(1)).unwrap_err();
+    volume.close().unwrap_err();
+    assert!(device.events().is_empty());
 }
