@@ -80,7 +80,7 @@ fn what_was_met_is_shown_and_makes_fsck_check() {
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
     let secs = seen["errors"][0]["last"]["secs"].as_u64().expect("a time");
     assert!((now - 60..=now).contains(&secs), "{secs}, and it is {now}");
-    assert!(text(&volume.dir).contains("data blocks with a wrong checksum: block"));
+    assert!(text(&volume.dir).contains("wrong checksum of data"));
     fs::write(mount.dir.join("new"), b"it goes on").expect("writing");
     mount.unmount();
 

@@ -179,9 +179,12 @@ impl Remembered {
 
 impl fmt::Display for ErrorCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, count, first, last } = self;
-        write!(f, "{count} {}: {}", kind.words(), At(*kind, *first))?;
-        if *count > 1 { write!(f, ", the last {}", At(*kind, *last)) } else { Ok(()) }
+        let Self { kind, count, first, last } = *self;
+        if count == 1 {
+            return write!(f, "{}: {}", kind.words(), At(kind, first));
+        }
+        let (first, last) = (At(kind, first), At(kind, last));
+        write!(f, "{}, {count} times: {first}, the last {last}", kind.words())
     }
 }
 
@@ -232,14 +235,14 @@ mod tests {
         let mut counts = ErrorCounts::default();
         counts.note(ErrorKind::Data, Occurrence { secs: 951_782_400, at: 77 });
         let said = |counts: &ErrorCounts| counts.iter().next().map(ToString::to_string);
-        let once = "1 data blocks with a wrong checksum: block 77 at 2000-02-29 00:00:00 UTC";
+        let once = "wrong checksum of data: block 77 at 2000-02-29 00:00:00 UTC";
         assert_eq!(said(&counts).as_deref(), Some(once));
         counts.note(ErrorKind::Data, Occurrence { secs: -1, at: 78 });
-        let twice = "2 data blocks with a wrong checksum: block 77 at 2000-02-29 00:00:00 UTC, \
+        let twice = "wrong checksum of data, 2 times: block 77 at 2000-02-29 00:00:00 UTC, \
                      the last block 78 at 1969-12-31 23:59:59 UTC";
         assert_eq!(said(&counts).as_deref(), Some(twice));
         let failure = Failure { kind: ErrorKind::Flush, at: 0, secs: 1_700_000_000 };
-        let flush = "flushes that the device failed: at 2023-11-14 22:13:20 UTC";
+        let flush = "flush that the device failed: at 2023-11-14 22:13:20 UTC";
         assert_eq!(failure.to_string(), flush);
         let never = Failure { secs: i64::MIN, ..failure };
         assert!(!never.to_string().is_empty(), "however it was forged");

@@ -129,17 +129,17 @@ impl ErrorKind {
     /// Returns what an error of this kind is, for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Write => "writes that the device failed",
-            Self::Read => "reads that the device failed",
-            Self::Data => "data blocks with a wrong checksum",
-            Self::Tree => "damaged tree nodes",
-            Self::Log => "damaged chunks of the log",
-            Self::Volume => "damaged superblocks or checkpoints",
-            Self::Item => "damaged tree items",
-            Self::Usage => "damaged usage entries",
-            Self::Flush => "flushes that the device failed",
-            Self::Retry => "reads that were right only when repeated",
-            Self::Unknown(_) => "errors of a kind that a newer program knows",
+            Self::Write => "write that the device failed",
+            Self::Read => "read that the device failed",
+            Self::Data => "wrong checksum of data",
+            Self::Tree => "damaged tree node",
+            Self::Log => "damaged chunk of the log",
+            Self::Volume => "damaged superblock or checkpoint",
+            Self::Item => "damaged tree item",
+            Self::Usage => "damaged usage entry",
+            Self::Flush => "flush that the device failed",
+            Self::Retry => "read that was right only when repeated",
+            Self::Unknown(_) => "error of a kind that a newer program knows",
         }
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sfs_core::format::{ErrorKind, ROOT_INO};
+use sfs_core::format::{ErrorCounts, ErrorKind, Extension, ExtensionClass, ROOT_INO};
 use sfs_core::request::{Caller, Options, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{
@@ -115,7 +115,7 @@ fn a_volume_on_which_errors_were_met_is_checked_though_it_was_unmounted() {
         .open(image.path())
         .and_then(|file| file.write_all_at(&[0; 4096], root * 4096))
         .expect("the image");
-    image.expect(&["-a"], 4, &["checksum", "met: 1 data blocks with a wrong checksum: block"]);
+    image.expect(&["-a"], 4, &["checksum", "met: wrong checksum of data: block"]);
 
     device.write(root, &[&[Block::ZERO]], Stream::default()).expect("RAM");
     let mounted = Volume::open(device, Options::default(), NOW);
@@ -127,7 +127,7 @@ fn errors_of_data_are_forgotten_when_data_was_read() {
     let device = with_rotten_data();
     let image = Image::of(&*device);
     let before = read(image.path()).expect("the image");
-    let met = "met: 1 data blocks with a wrong checksum: block";
+    let met = "met: wrong checksum of data: block";
     image.expect(&["-n"], 0, &[met, "clean, 1 files"]);
     let (_, text) = image.fsck(&["-n", "--json"]);
     let json: Value = serde_json::from_str(&text).expect("JSON");
@@ -168,7 +168,7 @@ fn a_failure_is_forgotten_when_nothing_is_wrong() {
     };
     assert_eq!(failure(&device)["kind"], "write");
     let image = Image::of(&device);
-    image.expect(&["-n"], 0, &["ended writing: writes that the device failed: block"]);
+    image.expect(&["-n"], 0, &["ended writing: write that the device failed: block"]);
     image.expect(&["-a"], 0, &["ended writing: ", "the errors that were met are forgotten"]);
     let (_, text) = image.fsck(&["-n"]);
     assert!(!text.contains("ended writing"), "{text}");
@@ -222,4 +222,23 @@ fn with_damaged_slot() -> RamDevice {
     assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), 1);
     volume.close().expect("an unmount");
     device.snapshot()
+}
+
+/// A record of errors that is none is no reason to refuse a checkpoint.
+#[test]
+fn a_forged_record_of_errors_is_counted_and_forgotten() {
+    let mut forge = super::findings::populated();
+    forge.on_record = Box::new(|record| {
+        let class = ExtensionClass::Keep;
+        record.extensions.set(Extension { tag: ErrorCounts::TAG, class, bytes: vec![1; 7] });
+    });
+    let device = Arc::new(forge.build().device.snapshot());
+    let image = Image::of(&*device);
+    image.expect(&["-n"], 0, &["the record of the errors that were met makes no sense", "clean"]);
+    image.expect(&["-a"], 0, &["makes no sense", "the errors that were met are forgotten"]);
+    image.expect(&["-a"], 0, &["clean: it was unmounted"]);
+    let volume = open(&device);
+    assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), 1);
+    volume.close().expect("an unmount");
+    assert_eq!(open(&device).remembered().errors.count(ErrorKind::Volume), 1);
 }
