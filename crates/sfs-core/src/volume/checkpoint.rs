@@ -244,7 +244,10 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
-        self.write_failure();
+        self.with_failure_written(self.close_whole())
+    }
+
+    fn close_whole(&self) -> Result<()> {
         self.writable()?;
         let reclaimed = self.reclaim_all();
         let mut log = self.log.lock();

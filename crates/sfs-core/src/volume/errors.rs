@@ -2,7 +2,7 @@
 //!
 //! Owns: the counts, which each checkpoint takes along, and the note of the error that ended writing.
 //! Promises: counting waits for no device request. The error that ended writing is written to the superblock
-//! once, as far as the device does it, and never by someone who reads a file.
+//! once, as far as the device does it, and under no lock that a reader waits for.
 //! Never: causes a checkpoint for an error of a kind that has occurred before.
 
 use parking_lot::Mutex;
@@ -128,7 +128,7 @@ impl Volume {
         error.into()
     }
 
-    /// Notes in the superblock why there can be no checkpoint, if it is damage.
+    /// There can be no checkpoint because of `error`: that goes to the superblock if it is damage.
     pub(super) fn note_blocked(&self, error: &Error) {
         if let Error::Corrupt(damage) = error {
             self.note_failure(ErrorKind::of_corruption(damage), damage.at);
@@ -138,11 +138,16 @@ impl Volume {
     fn note_failure(&self, kind: ErrorKind, at: u64) {
         let secs = self.clock.seconds();
         self.errors.0.lock().fail(Failure { kind, at, secs });
-        self.write_failure();
     }
 
-    /// Writes the failure that waits for it to the superblock, if the device takes it.
-    pub(super) fn write_failure(&self) {
+    /// Gives `outcome` back, after the failure that waits for it has been written to the superblock, if the
+    /// device takes it. To be called without a lock.
+    pub(super) fn with_failure_written<T>(&self, outcome: T) -> T {
+        self.write_failure();
+        outcome
+    }
+
+    fn write_failure(&self) {
         let mut state = self.errors.0.lock();
         if !std::mem::take(&mut state.failure_waits) {
             return;

@@ -84,6 +84,10 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
+        self.with_failure_written(self.sync_and_tell(file))
+    }
+
+    fn sync_and_tell(&self, file: Option<u64>) -> Result<()> {
         match file {
             Some(ino) => {
                 let handle = self.handles.find(ino);

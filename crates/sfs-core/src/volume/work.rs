@@ -203,7 +203,10 @@ impl Volume {
         if self.options.read_only {
             return Ok(Work::Idle(Duration::MAX));
         }
-        self.write_failure();
+        self.with_failure_written(self.step(now))
+    }
+
+    fn step(&self, now: Timestamp) -> Result<Work> {
         self.writable()?;
         // Before what may fail: of files that are damaged there may be many.
         let mut committed = Ok(());
