@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::mount::MsFlags;
 use sfs_core::policy::{GROUPS_MAX, PLACEMENTS, VICTIMS};
-use sfs_core::request::Remainder;
+use sfs_core::request::{ErrorReaction, Remainder};
 use sfs_fuse::AsyncDio;
 use sfs_mkfs::parse_size;
 
@@ -49,7 +49,7 @@ pub enum Sync {
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
-                    allow_other";
+                    allow_other, errors=continue|remount-ro";
 
 /// What mount(8) leaves in the list for itself.
 const DROPPED: [&str; 14] = [
@@ -184,8 +184,7 @@ impl MountOptions {
                     _ => AsyncDio::WhereSafe,
                 };
             }
-            // As ext4 has it, and what a volume does anyway.
-            "errors" => drop(one_of(name, value, &["remount-ro"])?),
+            "errors" => self.volume.on_error = reaction(name, value)?,
             "policy" => self.volume.placement = one_of(name, value, &PLACEMENTS)?.to_owned(),
             "victim" => self.volume.victims = Some(one_of(name, value, &VICTIMS)?.to_owned()),
             "groups" => {
@@ -305,6 +304,20 @@ fn one_of<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str, F
     })
 }
 
+/// What is done about damage, by the names that ext4 has for it.
+fn reaction(name: &str, value: &str) -> Result<ErrorReaction, Failure> {
+    if value == "panic" {
+        return Err(Failure::usage(format_args!(
+            "{name}={value}: a filesystem in user space does not stop the machine; give remount-ro, at \
+             which it writes nothing any more"
+        )));
+    }
+    Ok(match one_of(name, value, &["continue", "remount-ro"])? {
+        "remount-ro" => ErrorReaction::RemountReadOnly,
+        _ => ErrorReaction::Continue,
+    })
+}
+
 fn size(name: &str, value: &str, least: u64) -> Result<usize, Failure> {
     let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
     parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
@@ -344,8 +357,20 @@ mod tests {
     #[test]
     fn what_mount_adds_is_dropped() {
         let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
-        MountOptions::parse(["errors=remount-ro"], false).expect("what is done anyway");
         MountOptions::parse([list], false).expect("all are known");
+    }
+
+    #[test]
+    fn damage_is_met_as_with_ext4() {
+        let reaction = |list| {
+            let options = MountOptions::parse([list], false).expect("known");
+            options.volume.on_error
+        };
+        assert_eq!(reaction("rw"), ErrorReaction::Continue);
+        assert_eq!(reaction("errors=remount-ro"), ErrorReaction::RemountReadOnly);
+        assert_eq!(reaction("errors=remount-ro,errors=continue"), ErrorReaction::Continue);
+        let refused = MountOptions::parse(["errors=panic"], false).expect_err("it is refused");
+        assert!(refused.to_string().starts_with("errors=panic: a filesystem in user space"));
     }
 
     #[test]
@@ -370,6 +395,7 @@ mod tests {
             ("remount,writeback", "'writeback'"),
             ("remount,sync", "'sync'"),
             ("remount,nodiscard", "'nodiscard'"),
+            ("remount,errors=remount-ro", "'errors=remount-ro'"),
         ] {
             let failure = options.changed_by(list).expect_err(list);
             assert!(failure.to_string().contains(named), "{failure}");
@@ -393,7 +419,8 @@ mod tests {
             "threads=0",
             "cache=",
             "writeback=1",
-            "errors=continue",
+            "errors=ignore",
+            "errors=panic",
         ] {
             let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
             assert!(failure.to_string().starts_with(nonsense), "{failure}");

@@ -184,6 +184,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     let volume = open_volume(device.clone(), path, &options)?;
     let before = volume.lifetime_before();
+    let remembers = !volume.remembered().is_empty();
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
     let shell = Shell::new(volume.clone(), alarm.clone(), &options, name.clone());
@@ -202,6 +203,11 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
     tracing::info!("{name}: transport {transport}: {reason}");
+    if remembers {
+        tracing::warn!(
+            "{name}: errors were met on this volume; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
+        );
+    }
     let no_thread = |error| Failure::system(format_args!("no thread: {error}"));
     mounted.unmount_on(signals)?;
     let background = Background::start(volume.clone(), alarm.clone(), name.clone());

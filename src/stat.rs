@@ -4,6 +4,7 @@
 //! Promises: a device that is not mounted is read only, and nothing is written to it.
 //! Never: asks a mount through the tree: it may not answer.
 
+mod errors;
 mod report;
 mod text;
 

@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
-use sfs_core::request::{Counters, GroupStatus, Lifetime, SegmentCounts, Space, Status};
+use sfs_core::request::{
+    Counters, ErrorReaction, GroupStatus, Lifetime, SegmentCounts, Space, Status,
+};
 use uuid::Uuid;
 
+use super::errors::{ErrorReport, FailureReport};
 use crate::transport::Transport;
 
 /// Changes when a name changes its meaning or goes.
@@ -41,6 +44,18 @@ pub struct Report {
     pub policies: Option<PoliciesReport>,
     /// The groups that have segments, by number.
     pub groups: Vec<GroupReport>,
+    /// What is done about damage, as `-o errors=` has it; `None` when it is not mounted.
+    #[serde(default)]
+    pub on_error: Option<String>,
+    /// Nothing is written any more, since something failed or it was shut down.
+    #[serde(default)]
+    pub has_failed: bool,
+    /// The errors that were met on the volume, by kind.
+    #[serde(default)]
+    pub errors: Vec<ErrorReport>,
+    /// The error that ended writing, in this mount or before.
+    #[serde(default)]
+    pub failure: Option<FailureReport>,
     /// Since it was mounted; `None` when it is not.
     pub mount: Option<Activity>,
     /// In all mounts, as far as checkpoints say, and in this one.
@@ -153,8 +168,13 @@ impl Report {
         let mount = Some(Activity::of_mount(&now));
         let (placement, victims) = (status.placement.to_owned(), status.victims.to_owned());
         let policies = Some(PoliciesReport { placement, victims });
+        let on_error = match status.on_error {
+            ErrorReaction::Continue => "continue",
+            ErrorReaction::RemountReadOnly => "remount-ro",
+        };
         Self {
             mount,
+            on_error: Some(on_error.to_owned()),
             policies,
             transport: Some(TransportReport {
                 name: transport.to_string(),
@@ -184,6 +204,10 @@ impl Report {
             segments: SegmentsReport::new(status.segment_blocks, status.segments),
             policies: None,
             groups: status.groups.iter().map(GroupReport::from).collect(),
+            on_error: None,
+            has_failed: status.has_failed,
+            errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
+            failure: status.remembered.failure.map(FailureReport::from),
             mount: None,
             life: Activity::of_life(life),
         }

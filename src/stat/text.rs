@@ -29,6 +29,7 @@ impl fmt::Display for Report {
             let (placement, victims) = (plain(&policies.placement), plain(&policies.victims));
             writeln!(f, "  policies    {placement} places, {victims} chooses what is cleaned")?;
         }
+        self.fmt_errors(f)?;
         for group in &self.groups {
             self.fmt_group(f, group)?;
         }
@@ -58,6 +59,22 @@ impl Report {
             segments.bad,
             segments.placed
         )
+    }
+
+    fn fmt_errors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(on_error) = &self.on_error {
+            writeln!(f, "  on damage   {}", plain(on_error))?;
+        }
+        if self.has_failed {
+            writeln!(f, "  stopped     nothing is written any more")?;
+        }
+        if let Some(failure) = &self.failure {
+            writeln!(f, "  failure     {failure}; run sfs-fsck")?;
+        }
+        for error in &self.errors {
+            writeln!(f, "  errors      {error}")?;
+        }
+        Ok(())
     }
 
     fn fmt_group(&self, f: &mut fmt::Formatter<'_>, group: &GroupReport) -> fmt::Result {

@@ -10,6 +10,7 @@ mod chunk;
 pub mod codec;
 mod corruption;
 mod delta;
+mod errors;
 mod extension;
 mod failure;
 mod features;
@@ -27,6 +28,7 @@ pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyR
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
 pub use corruption::{Corruption, CorruptionKind, Structure};
 pub use delta::{Change, DELTA_LEN_MAX, DeltaForm, is_sayable};
+pub use errors::{ERROR_KINDS_MAX, ErrorCount, ErrorCounts, Occurrence, Remembered};
 pub use extension::{EXTENSION_LEN_MAX, Extension, ExtensionClass, Extensions};
 pub use failure::{ErrorKind, Failure};
 pub use features::{Features, Incompatibility};

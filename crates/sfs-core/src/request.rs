@@ -10,7 +10,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use crate::buffer::{Memory, Pool};
-use crate::format::{FileKind, Inode, Timestamp};
+use crate::format::{FileKind, Inode, Remembered, Timestamp};
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,17 @@ pub struct Options {
     pub yield_cleaning: bool,
     /// When a segment that has been emptied may be written again.
     pub release: Release,
+    /// What is done when something on the device turns out to be damaged.
+    pub on_error: ErrorReaction,
+}
+
+/// What a volume that is mounted for writing does about damage, beside giving an error to whoever met it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorReaction {
+    /// It goes on.
+    Continue,
+    /// It writes nothing any more, as if a write had failed.
+    RemountReadOnly,
 }
 
 /// When a segment in which nothing lives any more becomes Clean.
@@ -77,6 +88,7 @@ impl Default for Options {
             remainder: Remainder::Pure,
             yield_cleaning: true,
             release: Release::Durable,
+            on_error: ErrorReaction::Continue,
         }
     }
 }
@@ -324,6 +336,12 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// What happened since it was opened.
     pub counters: Counters,
+    /// What is done about damage.
+    pub on_error: ErrorReaction,
+    /// Nothing is written any more.
+    pub has_failed: bool,
+    /// The errors that were met, in this mount and before.
+    pub remembered: Remembered,
 }
 
 /// Segments by state.

@@ -17,6 +17,7 @@ mod commit;
 mod directory;
 mod dirty;
 mod engine;
+mod errors;
 mod handles;
 mod losses;
 mod make;
@@ -66,6 +67,7 @@ use crate::{Error, Result};
 use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
 use engine::{Engine, engine};
+use errors::Errors;
 use handles::{Handle, Handles};
 use losses::AllLosses;
 pub use make::{make, root_directory};
@@ -114,6 +116,7 @@ pub struct Volume {
     syncs: SyncQueue,
     clock: Clock,
     counters: AtomicCounters,
+    errors: Errors,
     /// `log.next_sequence`, for those who do not hold the log.
     next_sequence: AtomicU64,
     /// Changes under way, whose nodes have to stay in memory.
@@ -162,6 +165,7 @@ impl Volume {
         let next_sequence = AtomicU64::new(log.next_sequence);
         let superblock = superblocks.current().clone();
         meta.tolerance = superblock.tolerance();
+        let errors = Errors::new(&log.extensions, superblock.failure);
         let pool = Pool::new(if options.read_only { 0 } else { options.write_buffer });
         Self {
             device,
@@ -188,6 +192,7 @@ impl Volume {
             syncs: SyncQueue::default(),
             clock: Clock::default(),
             counters: AtomicCounters::default(),
+            errors,
             next_sequence,
             keepers: AtomicUsize::new(0),
             loaded: AtomicBool::new(false),
@@ -208,6 +213,12 @@ impl Volume {
     /// crash leaves. What is in memory can still be read.
     pub fn shut_down(&self) {
         self.is_shut_down.store(true, Ordering::Release);
+        self.errors.end();
+        self.stop();
+    }
+
+    /// From now on nothing is written but the note of what has failed.
+    fn stop(&self) {
         self.failed.store(true, Ordering::Release);
     }
 

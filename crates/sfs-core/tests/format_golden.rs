@@ -449,3 +449,22 @@ fn enumerations() {
     assert_eq!((ROOT_INO, FIRST_INO, RUN_BLOCKS, USAGE_PER_ITEM), (1, 16, 32, 32));
     assert_eq!((VALUE_LEN_MAX, INLINE_LEN_MAX, SYMLINK_LEN_MAX), (1280, 1024, 4095));
 }
+
+const ERRORS: &str = "\
+     0300000000000000 0200000000000000 00f1536500000000 4d00000000000000 \
+     0af1536500000000 4e00000000000000 84030000 00000000 0100000000000000 \
+     ffffffffffffffff 0000000000000000 ffffffffffffffff 0000000000000000";
+
+#[test]
+fn errors_that_were_met() {
+    let mut errors = ErrorCounts::default();
+    errors.note(ErrorKind::Unknown(900), Occurrence { secs: -1, at: 0 });
+    errors.note(ErrorKind::Data, Occurrence { secs: 1_700_000_000, at: 77 });
+    errors.note(ErrorKind::Data, Occurrence { secs: 1_700_000_010, at: 78 });
+    expect("errors", &errors.encode(), ERRORS);
+    let mut extensions = Extensions::default();
+    errors.put_into(&mut extensions);
+    let extension = extensions.iter().next().expect("a record");
+    assert_eq!((extension.tag, extension.class), (1, ExtensionClass::Keep));
+    assert_eq!(ErrorCounts::of(&extensions), Some(errors));
+}

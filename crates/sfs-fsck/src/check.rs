@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Structure};
+use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Remembered, Structure};
 use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::origin::Origin;
@@ -100,6 +100,7 @@ impl<'a> Examined<'a> {
     pub(crate) fn report(&self, mut findings: Findings, named: HashSet<u64>) -> Report {
         let mut report = Report { unmounted: self.record.unmounted, ..Report::default() };
         let Self { view, rolled, survey, .. } = self;
+        report.remembered = Remembered::of(&view.volume.superblock, &self.record);
         findings.extend(&survey.nodes);
         if survey.is_complete() {
             findings.extend(&self.usage_findings);

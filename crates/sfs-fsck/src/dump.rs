@@ -9,7 +9,7 @@ mod item;
 use serde_json::{Value, json};
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, DeltaForm, NodeHeader, NodePointer,
-    ROOT_INO, SUPERBLOCK_ADDRESS, SummaryEntry, Superblock, UsageEntry,
+    ROOT_INO, Remembered, SUPERBLOCK_ADDRESS, SummaryEntry, Superblock, UsageEntry,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 
@@ -22,7 +22,7 @@ use crate::usage::Usage;
 use crate::view::View;
 use crate::volume::Volume;
 use crate::walk::Keys;
-use crate::{Findings, FsckError, log};
+use crate::{Findings, FsckError, log, remembered};
 
 /// What to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +90,7 @@ fn show_superblock(superblock: &Superblock) -> Value {
         "backup": layout.backup,
         "placement": superblock.placement.name(),
         "created": item::time(superblock.created),
+        "failure": superblock.failure.map(remembered::failure_to_json),
     })
 }
 
@@ -100,14 +101,15 @@ fn checkpoints(volume: &Volume<'_>) -> Result<Value, FsckError> {
         volume.device.read(at, &mut blocks)?;
         let record = CheckpointRecord::decode(Block::bytes_of(&blocks), volume.id(), at);
         shown.push(match record {
-            Ok(record) => show_record(&record),
+            Ok(record) => show_record(&record, &volume.superblock),
             Err(corruption) => json!({ "damaged": corruption.to_string() }),
         });
     }
     Ok(json!({ "slot 0": shown[0], "slot 1": shown[1] }))
 }
 
-fn show_record(record: &CheckpointRecord) -> Value {
+fn show_record(record: &CheckpointRecord, superblock: &Superblock) -> Value {
+    let met = remembered::to_json(&Remembered::of(superblock, record));
     let head = |head: &sfs_core::format::HeadRecord| json!({ "head": head.head, "segment": head.segment, "next_block": head.next_block });
     let policy = |policy: &sfs_core::format::PolicyRecord| json!({ "name": policy.name, "state_len": policy.state.len() });
     json!({
@@ -124,6 +126,7 @@ fn show_record(record: &CheckpointRecord) -> Value {
         "mount_count": record.mount_count,
         "user_bytes_written": record.user_bytes_written,
         "device_bytes_written": record.device_bytes_written,
+        "errors": met["errors"],
     })
 }
 

@@ -23,7 +23,8 @@ use serde_json::json;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice, OpenErrorKind};
 use sfs_fsck::{
-    FsckError, Options, Progress, Repair, Repaired, check, dump, in_words, is_unmounted, repair,
+    FsckError, Options, Progress, Repair, Repaired, check, dump, in_words, is_unmounted,
+    remembered_lines, remembered_to_json, repair,
 };
 use sfs_mkfs::output;
 
@@ -216,6 +217,9 @@ fn in_full(checking: &Checking, path: &Path, repaired: &Repaired) -> String {
         value["repaired"] = json!(repaired.after.is_some());
         value["errors_left"] = json!(repaired.errors_left());
         value["losses"] = losses.collect();
+        if let Some(left) = &repaired.remembered {
+            value["remembered_left"] = remembered_to_json(left);
+        }
         return format!("{value}\n");
     }
     let device = path.display();
@@ -231,12 +235,31 @@ fn in_full(checking: &Checking, path: &Path, repaired: &Repaired) -> String {
     if checking.verbose && report.rolled_chunks > 0 {
         text += &format!("{device}: {} chunks past the checkpoint\n", report.rolled_chunks);
     }
+    for line in remembered_lines(&report.remembered) {
+        text += &format!("{device}: {line}\n");
+    }
     text + &format!("{device}: {report}\n") + &of_repair(path, repaired)
+}
+
+/// What became of the errors that the volume remembered.
+fn of_remembered(path: &Path, repaired: &Repaired) -> String {
+    let (device, before) = (path.display(), &repaired.before.remembered);
+    match &repaired.remembered {
+        Some(left) if !left.is_empty() => format!(
+            "{device}: data was not read: what was met there stays remembered; -y --data reads it\n"
+        ),
+        Some(_) if !before.is_empty() => {
+            format!("{device}: the errors that were met are forgotten\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// What is lost, and what is left.
 fn of_repair(path: &Path, repaired: &Repaired) -> String {
-    let (device, Some(after)) = (path.display(), &repaired.after) else { return String::new() };
+    let (device, Some(after)) = (path.display(), &repaired.after) else {
+        return of_remembered(path, repaired);
+    };
     let mut text = String::new();
     for loss in &repaired.losses {
         text += &format!("{device}: {}\n", after.loss_line(loss));
@@ -244,5 +267,5 @@ fn of_repair(path: &Path, repaired: &Repaired) -> String {
     for finding in after.shown().filter(|finding| finding.is_error()) {
         text += &format!("{device}: left: {}\n", after.line(finding));
     }
-    text + &format!("{device}: repaired: {after}\n")
+    text + &format!("{device}: repaired: {after}\n") + &of_remembered(path, repaired)
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, Timestamp};
+use sfs_core::format::{CheckpointRecord, Remembered, Timestamp};
 use sfs_device::Device;
 
 use crate::check::Examined;
@@ -22,7 +22,7 @@ use crate::scan::Scan;
 use crate::survey::{Expected, Survey};
 use crate::view::{Root, View};
 use crate::volume::Volume;
-use crate::{Finding, Findings, FsckError, Loss, Report};
+use crate::{Finding, Findings, FsckError, Loss, Report, remembered};
 
 /// Rounds of remedies after which a repair gives up. Each makes at most a few things wrong elsewhere.
 const ROUNDS_MAX: usize = 64;
@@ -50,6 +50,8 @@ pub struct Repaired {
     pub after: Option<Report>,
     /// What could not be saved, each once.
     pub losses: Vec<Loss>,
+    /// The errors that the volume remembers still, if nothing wrong is left on it.
+    pub remembered: Option<Remembered>,
 }
 
 impl Repaired {
@@ -59,8 +61,8 @@ impl Repaired {
     }
 }
 
-/// Whether the volume on `device` was unmounted, and nothing is wrong with what can be seen in constant
-/// time: superblocks and checkpoints.
+/// Whether the volume on `device` was unmounted, remembers no errors, and nothing is wrong with what can be
+/// seen in constant time: superblocks and checkpoints.
 ///
 /// # Errors
 ///
@@ -69,16 +71,33 @@ pub fn is_unmounted(device: &dyn Device) -> Result<bool, FsckError> {
     let mut findings = Findings::default();
     let volume = Volume::open(device, &mut findings)?;
     let record = volume.checkpoint(&mut findings);
-    Ok(findings.errors() == 0 && record.is_some_and(|record| record.unmounted))
+    let is_well = |record: CheckpointRecord| {
+        record.unmounted && Remembered::of(&volume.superblock, &record).is_empty()
+    };
+    Ok(findings.errors() == 0 && record.is_some_and(is_well))
 }
 
-/// Repairs the volume on `device`, which nobody else must be using.
+/// Repairs the volume on `device`, which nobody else must be using. When nothing wrong is left, it forgets
+/// the errors that it remembers, those of data only if all data was read.
 ///
 /// # Errors
 ///
 /// If there is nothing to repair, the device fails, there is no room, or the caller does not want to go
 /// on: the volume is as it was then, or as an earlier pass of the repair has left it.
 pub fn repair(
+    device: &Arc<dyn Device>,
+    options: &Repair,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Repaired, FsckError> {
+    let mut repaired = mend(device, options, progress)?;
+    if repaired.errors_left() == 0 {
+        repaired.remembered = Some(remembered::forget(&**device, options.data)?);
+    }
+    Ok(repaired)
+}
+
+/// Repairs what is damaged, in as many passes as it takes.
+fn mend(
     device: &Arc<dyn Device>,
     options: &Repair,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -109,7 +128,7 @@ pub fn repair(
     }
     let losses: Vec<Loss> = losses.into_iter().collect();
     let after = look_again(&**device, data, &losses, told)?;
-    Ok(Repaired { before: first.before, after: Some(after), losses })
+    Ok(Repaired { before: first.before, after: Some(after), losses, remembered: None })
 }
 
 /// What a pass over the volume has found and done.

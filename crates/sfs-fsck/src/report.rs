@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Value, json};
+use sfs_core::format::Remembered;
 
-use crate::{Finding, Findings, Loss, Severity};
+use crate::{Finding, Findings, Loss, Severity, remembered};
 
 /// Findings that anybody reads.
 const SHOWN_MAX: usize = 10_000;
@@ -29,6 +30,8 @@ pub struct Report {
     pub rolled_chunks: u64,
     /// Nothing was written after the checkpoint.
     pub unmounted: bool,
+    /// The errors that were met on the volume.
+    pub remembered: Remembered,
     pub(crate) paths: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -91,6 +94,7 @@ impl Report {
             "used_bytes": self.used_bytes,
             "rolled_chunks": self.rolled_chunks,
             "unmounted": self.unmounted,
+            "remembered": remembered::to_json(&self.remembered),
             "findings": findings,
         })
     }

@@ -64,6 +64,8 @@ pub enum Violation {
         /// The file.
         ino: u64,
     },
+    /// Errors were counted, or a failure noted, that there were not.
+    Remembered(sfs_core::format::Remembered),
     /// Something panicked.
     Panic(String),
     /// A violation in a crash of the recovery.
@@ -90,6 +92,7 @@ impl fmt::Display for Violation {
                 write!(f, "block {block} of file {ino} is as it never was since the last sync")
             }
             Self::Empty { ino } => write!(f, "file {ino} is empty; its new data had been closed"),
+            Self::Remembered(remembered) => write!(f, "errors that were none: {remembered:?}"),
             Self::Panic(message) => write!(f, "panic: {message}"),
             Self::Again(violation) => write!(f, "in a crash of the recovery: {violation}"),
         }
@@ -140,6 +143,10 @@ fn recover(
                 return Err(Violation::Empty { ino: *ino });
             }
         }
+    }
+    let remembered = life.pair.volume().remembered();
+    if !remembered.is_empty() {
+        return Err(Violation::Remembered(remembered));
     }
     match life.pair.volume().audit() {
         Ok(discrepancies) if discrepancies.is_empty() => Ok(life),

@@ -8,7 +8,7 @@ use bincode::{Decode, Encode, impl_borrow_decode};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::Incompatibility;
+use super::{ErrorCounts, Incompatibility};
 
 /// Most bytes of an extension area.
 pub const EXTENSION_LEN_MAX: usize = 24 * 1024;
@@ -51,7 +51,7 @@ pub struct Extension {
 }
 
 /// Tags that this program knows.
-const KNOWN: [u16; 0] = [];
+const KNOWN: [u16; 1] = [ErrorCounts::TAG];
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -81,6 +81,15 @@ impl Extensions {
         match self.0.binary_search_by_key(&extension.tag, |other| other.tag) {
             Ok(index) => self.0[index] = extension,
             Err(index) => self.0.insert(index, extension),
+        }
+    }
+
+    /// Does the same if the area does not become longer than [`EXTENSION_LEN_MAX`].
+    pub fn set_if_room(&mut self, extension: Extension) {
+        let others = self.0.iter().filter(|other| other.tag != extension.tag);
+        let len = |extension: &Extension| HEADER_LEN + extension.bytes.len();
+        if others.map(len).sum::<usize>() + len(&extension) <= EXTENSION_LEN_MAX {
+            self.set(extension);
         }
     }
 

@@ -1,20 +1,32 @@
-//! Errors that a volume remembers: their kinds, and the one that ended writing.
+//! Kinds of errors that a volume remembers, and the error that ended writing.
+
+use sfs_device::{BLOCK_SIZE, DeviceError, Operation};
+
+use super::{Corruption, Structure};
 
 /// What went wrong with a device or its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
-    /// The device failed a write or a flush.
+    /// The device failed a write.
     Write,
     /// The device failed a read.
     Read,
     /// A data block does not have its checksum.
     Data,
-    /// A node or an item of the tree is damaged.
+    /// A node of the tree is damaged, or was not read several times in a row.
     Tree,
     /// A chunk or a delta of the log is damaged.
     Log,
-    /// A superblock, checkpoint or usage entry is damaged.
+    /// A superblock or checkpoint slot is damaged.
     Volume,
+    /// An item of the tree is damaged.
+    Item,
+    /// An entry of the usage table is damaged.
+    Usage,
+    /// The device failed a flush.
+    Flush,
+    /// What the device had failed to read, or had read wrong, it read right when it was asked again.
+    Retry,
     /// A kind that only a newer program knows; its code.
     Unknown(u32),
 }
@@ -29,6 +41,10 @@ impl ErrorKind {
             Self::Tree => 4,
             Self::Log => 5,
             Self::Volume => 6,
+            Self::Item => 7,
+            Self::Usage => 8,
+            Self::Flush => 9,
+            Self::Retry => 10,
             Self::Unknown(code) => code,
         }
     }
@@ -42,17 +58,107 @@ impl ErrorKind {
             4 => Self::Tree,
             5 => Self::Log,
             6 => Self::Volume,
+            7 => Self::Item,
+            8 => Self::Usage,
+            9 => Self::Flush,
+            10 => Self::Retry,
             other => Self::Unknown(other),
+        }
+    }
+
+    /// Returns the kind of `corruption`, whose place is a block, an inode number for [`Self::Item`], or
+    /// a segment for [`Self::Usage`].
+    pub fn of_corruption(corruption: &Corruption) -> Self {
+        match corruption.structure {
+            Structure::Superblock | Structure::Checkpoint => Self::Volume,
+            Structure::Chunk | Structure::Delta => Self::Log,
+            Structure::Node => Self::Tree,
+            Structure::Item => Self::Item,
+            Structure::Data => Self::Data,
+            Structure::Usage => Self::Usage,
+        }
+    }
+
+    /// Returns the kind of a device's `error` and the block address that it is about, 0 for a flush;
+    /// `None` for a discard, which is a hint.
+    pub fn of_device(error: &DeviceError) -> Option<(Self, u64)> {
+        let kind = match error.operation {
+            Operation::Open | Operation::Read => Self::Read,
+            Operation::Write => Self::Write,
+            Operation::Flush => Self::Flush,
+            Operation::Discard => return None,
+        };
+        Some((kind, error.offset / BLOCK_SIZE as u64))
+    }
+
+    /// Whether something on the device is not what was written there.
+    pub fn is_corruption(self) -> bool {
+        match self {
+            Self::Data | Self::Tree | Self::Log | Self::Volume | Self::Item | Self::Usage => true,
+            Self::Write | Self::Read | Self::Flush | Self::Retry | Self::Unknown(_) => false,
+        }
+    }
+
+    /// Whether only a check that reads all data can say that the error is no longer there.
+    pub fn concerns_data(self) -> bool {
+        matches!(self, Self::Data | Self::Read | Self::Retry | Self::Unknown(_))
+    }
+
+    /// Returns its name in JSON; `None` if only a newer program knows it.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Data => "data",
+            Self::Tree => "tree",
+            Self::Log => "log",
+            Self::Volume => "volume",
+            Self::Item => "item",
+            Self::Usage => "usage",
+            Self::Flush => "flush",
+            Self::Retry => "retry",
+            Self::Unknown(_) => return None,
+        })
+    }
+
+    /// Returns the kind with this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        (1..=10).map(Self::of_code).find(|kind| kind.name() == Some(name))
+    }
+
+    /// Returns what an error of this kind is, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Write => "write that the device failed",
+            Self::Read => "read that the device failed",
+            Self::Data => "wrong checksum of data",
+            Self::Tree => "damaged tree node",
+            Self::Log => "damaged chunk of the log",
+            Self::Volume => "damaged superblock or checkpoint",
+            Self::Item => "damaged tree item",
+            Self::Usage => "damaged usage entry",
+            Self::Flush => "flush that the device failed",
+            Self::Retry => "read that was right only when repeated",
+            Self::Unknown(_) => "error of a kind that a newer program knows",
+        }
+    }
+
+    /// Returns what the place of an error of this kind is a number of.
+    pub fn place(self) -> &'static str {
+        match self {
+            Self::Item => "inode",
+            Self::Usage => "segment",
+            _ => "block",
         }
     }
 }
 
-/// The error after which nothing was written any more.
+/// The error after which nothing was written any more, or no checkpoint could be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What went wrong.
     pub kind: ErrorKind,
-    /// Block address on the device, 0 if none is known.
+    /// Where: a block, inode or segment, by the kind; 0 if no place is known.
     pub at: u64,
     /// When, in seconds since 1970.
     pub secs: i64,

@@ -10,6 +10,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 
 use super::Volume;
 use super::txn::Txn;
+use crate::format::ErrorKind;
 use crate::meta::Fault;
 use crate::tree::{Missing, VerifiedNode};
 use crate::{Error, Result};
@@ -42,7 +43,7 @@ impl Volume {
             match outcome {
                 Ok(value) => break Ok(value),
                 Err(Fault::Missing(missing)) => self.load(&missing, &mut failed)?,
-                Err(Fault::Error(error)) => break Err(error),
+                Err(Fault::Error(error)) => break Err(self.counted(error)),
             }
         };
         self.trim();
@@ -84,7 +85,10 @@ impl Volume {
                     }
                 }
                 Err(Fault::Missing(missing)) => missing,
-                Err(Fault::Error(error)) => return Err(error),
+                Err(Fault::Error(error)) => {
+                    drop(meta);
+                    return Err(self.counted(error));
+                }
             };
             drop(meta);
             self.load(&missing, &mut failed)?;
@@ -99,9 +103,13 @@ impl Volume {
                 *failed = Some(*missing);
                 return Ok(());
             }
+            // That the device failed to read is counted already.
+            Err(Error::Corrupt(damage)) => return Err(self.counted(damage.into())),
             other => other?,
         };
-        self.unread.lock().remove(&missing.pointer.address);
+        if self.unread.lock().remove(&missing.pointer.address).is_some() {
+            self.note_error(ErrorKind::Retry, missing.pointer.address);
+        }
         self.meta.write().tree.insert(missing, node);
         self.loaded.store(true, Ordering::Relaxed);
         Ok(())

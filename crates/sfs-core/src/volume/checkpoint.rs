@@ -68,6 +68,7 @@ impl Volume {
             };
             // What has been built has taken effect in memory: it must reach the log.
             self.write_ahead_of(log, &ahead)?;
+            self.note_blocked(&error);
             return Err(error);
         };
         if mutated(Mutant::DiscardFirst) {
@@ -167,6 +168,8 @@ impl Volume {
         self.next_sequence.store(log.next_sequence, Ordering::Relaxed);
         self.writing.write().note_built(&chunks, &Data::default());
         let written = self.counters.snapshot();
+        let mut extensions = log.extensions.clone();
+        self.errors.put_into(&mut extensions);
         let record = CheckpointRecord {
             number,
             next_sequence: log.next_sequence,
@@ -182,7 +185,7 @@ impl Volume {
             mount_count: log.mount_count,
             user_bytes_written: log.user_bytes_before + written.user_bytes_written,
             device_bytes_written: log.device_bytes_before + written.device_bytes_written,
-            extensions: log.extensions.clone(),
+            extensions,
         };
         Ok(Snapshot { record, chunks, drained: meta.usage.all_drained() })
     }
@@ -241,10 +244,15 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
+        self.with_failure_written(self.close_whole())
+    }
+
+    fn close_whole(&self) -> Result<()> {
         self.may_write_out()?;
         let reclaimed = self.reclaim_all();
         let mut log = self.log.lock();
-        self.commit_all_there_is(&mut log)?;
+        let committed = self.commit_all_there_is(&mut log);
+        committed.inspect_err(|error| self.note_blocked(error))?;
         self.flush(&mut log)?;
         self.checkpoint_in_any_case(&mut log, true)?;
         self.closed.store(true, Ordering::Release);

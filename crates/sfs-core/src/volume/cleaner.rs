@@ -6,7 +6,7 @@
 //! that is the only copy of a block under cleaning).
 //! Never: chooses the victim (a policy does), or decides when to clean (see `pacing`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use sfs_device::{BLOCK_SIZE, Block};
@@ -16,9 +16,10 @@ use super::Volume;
 use super::commit::{DELTA_SEGMENTS, Move, Request};
 use super::pacing::{Dead, Vain};
 use crate::buffer::Buffer;
-use crate::format::{NodeHeader, NodePointer, SegmentState, SummaryEntry};
+use crate::format::{ErrorKind, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log};
 use crate::meta::Meta;
+use crate::owners::Owner;
 use crate::policy::{Greedy, VictimSelection};
 use crate::tree::{Missing, VerifiedNode};
 use crate::{Error, Result};
@@ -116,6 +117,17 @@ pub(super) struct Unfit {
     suspect: BTreeSet<Life>,
     /// With live blocks that cannot be read: they stay as they are.
     rotten: BTreeSet<Life>,
+    /// What was found in a segment that the cleaner read.
+    blemishes: BTreeMap<Life, Blemish>,
+}
+
+/// What is wrong with a block that the cleaner has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blemish {
+    /// It is live data; that is counted.
+    Data,
+    /// It was to be the node at this address, which may be dead.
+    Node(u64),
 }
 
 impl Volume {
@@ -213,9 +225,23 @@ impl Volume {
         let mut unfit = self.unfit.lock();
         unfit.suspect.retain(lives);
         unfit.rotten.retain(lives);
+        unfit.blemishes.retain(|life, _| lives(life));
         for life in std::mem::take(&mut unfit.emptied).into_iter().filter(lives) {
-            if !unfit.suspect.insert(life) {
-                unfit.rotten.insert(life);
+            if !unfit.suspect.insert(life) && unfit.rotten.insert(life) {
+                self.note_unmovable(life, unfit.blemishes.remove(&life));
+            }
+        }
+    }
+
+    /// Counts that something in a segment lives and cannot be moved: data, or else a node, or what a damaged
+    /// summary described.
+    fn note_unmovable(&self, (segment, _): Life, blemish: Option<Blemish>) {
+        match blemish {
+            Some(Blemish::Data) => {}
+            Some(Blemish::Node(address)) => self.note_error(ErrorKind::Tree, address),
+            None => {
+                let address = self.superblock.layout.segment_address(segment);
+                self.note_error(ErrorKind::Log, address);
             }
         }
     }
@@ -298,7 +324,9 @@ impl Volume {
                     }));
                 }
                 SummaryEntry::Node { checksum } => {
-                    self.touch_node(NodePointer { address, checksum })?;
+                    if !self.touch_node(NodePointer { address, checksum })? {
+                        self.note_blemish(cleaner, Blemish::Node(address));
+                    }
                 }
             }
         }
@@ -325,31 +353,52 @@ impl Volume {
             let checksum = crc32c::crc32c(memory.block().as_bytes());
             if Some(checksum) == live.checksum {
                 cleaner.moves.push(Move { named: live.named, address, checksum, memory });
+            } else if self.is_live(live) {
+                // Moving what does not match would hide the damage behind a new checksum: its segment
+                // will be found to be rotten.
+                self.note_error(ErrorKind::Data, address);
+                self.note_blemish(cleaner, Blemish::Data);
             }
-            // Moving what does not match would hide the damage behind a new checksum: its segment
-            // will be found to be rotten.
         }
         Ok(())
     }
 
+    /// Whether a block with a checksum is still mapped where it was.
+    fn is_live(&self, live: &Live) -> bool {
+        let owners = self.consult(|txn| txn.owners(live.address, live.named));
+        let has_checksum = |owner: &Owner| owner.mapping.checksum == live.checksum;
+        live.checksum.is_some() && owners.is_ok_and(|owners| owners.iter().any(has_checksum))
+    }
+
+    /// Remembers what is wrong in the victim being read. What is certain counts more.
+    fn note_blemish(&self, cleaner: &Cleaner, blemish: Blemish) {
+        if let Some(victim) = cleaner.victims.last() {
+            let mut unfit = self.unfit.lock();
+            let known = unfit.blemishes.entry(*victim).or_insert(blemish);
+            if blemish == Blemish::Data {
+                *known = blemish;
+            }
+        }
+    }
+
     /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint
-    /// moves it.
-    fn touch_node(&self, pointer: NodePointer) -> Result<()> {
+    /// moves it. Says whether a node is there.
+    fn touch_node(&self, pointer: NodePointer) -> Result<bool> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.read_blocks(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
-        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(()) };
+        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
         let missing = Missing { pointer, level: header.level, keys: None };
         let tolerance = self.superblock.tolerance();
         let Ok(node) = VerifiedNode::decode(block, volume, &missing, tolerance) else {
-            return Ok(());
+            return Ok(false);
         };
         let mut failed = None;
         let _keep = self.keep_nodes();
         loop {
             let touched = self.meta.write().tree.touch(&node, pointer.address);
             match touched {
-                Ok(_) => return Ok(()),
+                Ok(_) => return Ok(true),
                 Err(missing) => self.load(&missing, &mut failed)?,
             }
         }

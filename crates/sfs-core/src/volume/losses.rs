@@ -88,12 +88,15 @@ impl Volume {
             error => Err(error),
         };
         let outcome = match obstacle.fault {
-            Fault::Error(error) => damage(error),
+            Fault::Error(error) => damage(self.counted(error)),
             Fault::Missing(missing) => match self.load(&missing, failed) {
                 Ok(()) => return Ok(()),
                 Err(Error::Device(_)) if self.is_unreadable(missing.pointer.address) => {
                     let at = missing.pointer.address;
-                    Ok(Corruption::new(Structure::Node, at, CorruptionKind::Unreadable).into())
+                    let unreadable = CorruptionKind::Unreadable;
+                    let damage = Corruption::new(Structure::Node, at, unreadable);
+                    self.note_corruption(&damage);
+                    Ok(damage.into())
                 }
                 Err(error) => damage(error),
             },

@@ -13,7 +13,8 @@ use super::Volume;
 use super::handles::Handle;
 use super::txn::Txn;
 use crate::format::{
-    Corruption, CorruptionKind, FileKind, ItemKind, Key, Mapping, MappingRun, Structure, run_key,
+    Corruption, CorruptionKind, ErrorKind, FileKind, ItemKind, Key, Mapping, MappingRun, Structure,
+    run_key,
 };
 use crate::meta::Fault;
 use crate::request::ReadBuffer;
@@ -110,16 +111,32 @@ impl Volume {
             }
         }
         // After the dirty blocks: one that is written out meanwhile is found in its new place.
+        let mut wrong = Vec::new();
         for _ in 0..ATTEMPTS {
             if wanted.is_empty() {
                 return Ok(());
             }
             let mapped = self.consult(|txn| locate(txn, handle.ino, &wanted, first, blocks))?;
-            wanted = self.fetch(&mapped, first, blocks)?;
+            let before = std::mem::replace(&mut wrong, self.fetch(&mapped, first, blocks)?);
+            self.note_retries(&before, &mapped, &wrong);
+            wanted = wrong.iter().map(|(block, _)| *block).collect();
         }
         let at = self.consult(|txn| txn.mapping(handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
-        Err(Corruption::new(Structure::Data, at, CorruptionKind::Checksum).into())
+        let damage = Corruption::new(Structure::Data, at, CorruptionKind::Checksum);
+        Err(self.counted(damage.into()))
+    }
+
+    /// Counts blocks that were wrong `before`, and were read right from the same place now.
+    fn note_retries(
+        &self,
+        before: &[(u32, Mapping)],
+        mapped: &[(u32, Mapping)],
+        wrong: &[(u32, Mapping)],
+    ) {
+        for at in before.iter().filter(|at| mapped.contains(at) && !wrong.contains(at)) {
+            self.note_error(ErrorKind::Retry, at.1.address);
+        }
     }
 
     /// Reads mapped blocks, neighbours together; gives those whose checksum does not match,
@@ -129,7 +146,7 @@ impl Volume {
         mapped: &[(u32, Mapping)],
         first: u32,
         blocks: &mut [Block],
-    ) -> Result<Vec<u32>> {
+    ) -> Result<Vec<(u32, Mapping)>> {
         let mut wrong = Vec::new();
         let mut rest = mapped;
         while let Some(((block, mapping), tail)) = rest.split_first() {
@@ -147,7 +164,7 @@ impl Volume {
             for ((block, mapping), memory) in run.iter().zip(memory) {
                 let differs = |checksum| crc32c::crc32c(memory.as_bytes()) != checksum;
                 if mapping.checksum.is_some_and(differs) {
-                    wrong.push(*block);
+                    wrong.push((*block, *mapping));
                 }
             }
         }
@@ -169,7 +186,7 @@ impl Volume {
             }
         }
         match found {
-            0 => Ok(self.device.read(address, blocks)?),
+            0 => self.read_device(address, blocks),
             _ if found == blocks.len() => Ok(()),
             _ => self.read_mixed(address, blocks),
         }

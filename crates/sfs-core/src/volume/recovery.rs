@@ -14,8 +14,8 @@ use super::Volume;
 use super::roll_forward::{Position, chain_of_mount};
 use super::superblocks::Superblocks;
 use crate::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, HEADS_MAX, Layout,
-    SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, HEADS_MAX,
+    Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::Meta;
@@ -34,6 +34,7 @@ impl Volume {
             volume.settle_down()?;
             volume.superblocks.lock().settle(&*volume.device)?;
             volume.begin_life(record, is_begun)?;
+            volume.errors.begin();
         }
         Ok(volume)
     }
@@ -74,6 +75,10 @@ impl Volume {
         let meta = Meta::new(tree, usage, record.next_ino, policies);
         let volume = Self::assemble(device, superblocks, options, log, meta);
         volume.clock.start(now);
+        if volume.remembered().is_damaged {
+            let slot = layout.slots[(record.number % 2) as usize];
+            volume.note_error(ErrorKind::Volume, slot);
+        }
         volume.load_usage(record.blocks_written)?;
         volume.meta.write().restore_policies(&record.policies);
         let is_begun = volume.roll_forward(damage)?;

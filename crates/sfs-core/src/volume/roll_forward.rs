@@ -54,6 +54,8 @@ impl Volume {
             let nodes = self.first_nodes_of(number, first)?;
             is_lost = nodes.is_some_and(|nodes| nodes > log.next_sequence);
         }
+        // Other damage is what a crash may have left of a checkpoint that was being written.
+        let damage = if is_begun { damage } else { damage.map(|damage| self.counted(damage)) };
         match damage {
             Some(damage) if is_lost => Err(damage),
             _ => Ok(is_begun || is_damaged),

@@ -25,7 +25,7 @@ impl Volume {
     pub(super) fn read_summary(&self, address: u64, room: u32) -> Result<Option<ChunkSummary>> {
         let volume = self.superblock.volume();
         let mut blocks = Block::new_vec_zeroed(1).expect("memory for a block");
-        self.device.read(address, &mut blocks)?;
+        self.read_device(address, &mut blocks)?;
         let Ok(count) = ChunkSummary::peek(blocks.as_bytes(), address, u64::from(room)) else {
             return Ok(None);
         };
@@ -33,7 +33,7 @@ impl Volume {
         // no less would do: a summary may be all delta. Its checksum covers it whole.
         if count > 1 {
             blocks = Block::new_vec_zeroed(count).expect("memory for a summary");
-            self.device.read(address, &mut blocks)?;
+            self.read_device(address, &mut blocks)?;
         }
         Ok(ChunkSummary::decode(blocks.as_bytes(), volume, address).ok())
     }
@@ -49,7 +49,7 @@ impl Volume {
         let starts = (first..).step_by(PIECE_BLOCKS);
         for (address, entries) in starts.zip(chunk.entries.chunks(PIECE_BLOCKS)) {
             let memory = &mut memory[..entries.len()];
-            self.device.read(address, memory)?;
+            self.read_device(address, memory)?;
             let wholes = (address..).zip(memory.iter()).zip(entries);
             if !wholes.into_iter().all(|((at, block), entry)| self.matches(at, block, entry)) {
                 return Ok(false);
@@ -75,7 +75,7 @@ impl Volume {
             return Ok(None);
         }
         let mut node = Block::new_vec_zeroed(1).expect("memory for a block");
-        self.device.read(chunk.header.address + chunk.summary_blocks() as u64, &mut node)?;
+        self.read_device(chunk.header.address + chunk.summary_blocks() as u64, &mut node)?;
         Ok(Some(NodeHeader::checkpoint_of(&node[0].0)))
     }
 

@@ -26,6 +26,9 @@ impl Volume {
             segments,
             groups,
             counters: self.counters(),
+            on_error: self.options.on_error,
+            has_failed: self.has_failed(),
+            remembered: self.remembered(),
         }
     }
 

@@ -84,6 +84,10 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
+        self.with_failure_written(self.sync_and_tell(file))
+    }
+
+    fn sync_and_tell(&self, file: Option<u64>) -> Result<()> {
         match file {
             Some(ino) => {
                 let handle = self.handles.find(ino);
@@ -222,12 +226,5 @@ impl Volume {
             self.counters.commits.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    /// The device did not do what it must: nothing is written any more (durability contract,
-    /// sentence 6). What is in memory can still be read.
-    pub(super) fn fail(&self, error: DeviceError) -> Error {
-        self.failed.store(true, Ordering::Release);
-        error.into()
     }
 }

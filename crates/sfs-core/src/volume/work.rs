@@ -6,7 +6,7 @@
 //! Never: waits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -57,6 +57,8 @@ const WRITE_OUT_SHARE: usize = 8;
 pub(super) struct Clock {
     /// Counts changes.
     changes: AtomicU64,
+    /// The time that was last heard of, in seconds since 1970.
+    seconds: AtomicI64,
     due: Mutex<Due>,
 }
 
@@ -81,6 +83,7 @@ struct Due {
 
 impl Clock {
     pub(super) fn start(&self, now: Timestamp) {
+        self.note_time(now);
         self.due.lock().checkpoint = millis(now);
     }
 
@@ -95,6 +98,15 @@ impl Clock {
     /// Cleaning has gained nothing.
     pub(super) fn note_futile(&self, dead: Dead) {
         self.due.lock().futile = Some((self.changes(), dead.blocks));
+    }
+
+    /// The time that was last heard of: of the last step of background work.
+    pub(super) fn seconds(&self) -> i64 {
+        self.seconds.load(Ordering::Relaxed)
+    }
+
+    fn note_time(&self, now: Timestamp) {
+        self.seconds.store(now.secs, Ordering::Relaxed);
     }
 
     /// Changes by users so far.
@@ -187,9 +199,14 @@ impl Volume {
 
     /// One bounded step of what is due: deletions, aged data, a checkpoint, discards, cleaning.
     pub fn work(&self, now: Timestamp) -> Result<Work> {
+        self.clock.note_time(now);
         if self.options.read_only {
             return Ok(Work::Idle(Duration::MAX));
         }
+        self.with_failure_written(self.step(now))
+    }
+
+    fn step(&self, now: Timestamp) -> Result<Work> {
         self.may_write_out()?;
         // Before what may fail: of files that are damaged there may be many.
         let mut committed = Ok(());
@@ -235,6 +252,7 @@ impl Volume {
         let mut log = self.log.lock();
         let blocks = log.blocks_since_checkpoint;
         if self.is_checkpoint_due(blocks, now) {
+            self.errors.forget_news();
             self.checkpoint_in_any_case(&mut log, false)?;
             self.clock.due.lock().checkpoint = millis(now);
             return Ok(());
@@ -266,7 +284,7 @@ impl Volume {
     }
 
     fn is_checkpoint_due(&self, blocks: u64, now: Timestamp) -> bool {
-        if blocks == 0 {
+        if blocks == 0 && !self.errors.has_news() {
             return false;
         }
         let dirty_nodes = self.meta.read().tree.dirty_count();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{ItemKind, ROOT_INO, Timestamp};
+use sfs_core::format::{ErrorKind, ItemKind, ROOT_INO, Timestamp};
 use sfs_core::request::{Options, Work};
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, FaultyDevice, RamDevice, Stream};
@@ -133,6 +133,9 @@ fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
     device.heal();
     volume.sync_all().unwrap();
     assert_eq!(read(&volume, bad, block * 4096, 4096), [9; 4096], "it was tried again");
+    let met = |volume: &Volume, kind| volume.remembered().errors.count(kind);
+    let kinds = [ErrorKind::Read, ErrorKind::Retry, ErrorKind::Tree];
+    assert_eq!(kinds.map(|kind| met(&volume, kind)), [1, 1, 0]);
 
     volume.close().unwrap();
     drop(volume);
@@ -147,6 +150,7 @@ fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
     drop(volume);
     let volume = open(&device);
     assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
+    assert_eq!(kinds.map(|kind| met(&volume, kind)), [3, 0, 1]);
 }
 
 /// Neither keeps the other from being given up.

@@ -3,6 +3,7 @@
 mod cleaning;
 mod crashes;
 mod damage;
+mod errors;
 mod files;
 mod forged;
 mod full;

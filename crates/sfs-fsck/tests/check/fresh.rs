@@ -26,7 +26,7 @@ fn identity(uuid: [u8; 16]) -> Identity {
 }
 
 /// A fresh volume of `bytes`.
-fn fresh(bytes: u64) -> Arc<RamDevice> {
+pub(crate) fn fresh(bytes: u64) -> Arc<RamDevice> {
     let geometry = Geometry { block_count: bytes / BLOCK_SIZE as u64, ..Geometry::default() };
     let plan = Plan::new(&geometry, None, &identity(*b"a volume of test")).expect("a plan");
     let device = Arc::new(RamDevice::with_geometry(geometry));

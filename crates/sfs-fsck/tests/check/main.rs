@@ -10,4 +10,5 @@ mod log;
 mod misplaced;
 mod program;
 mod releases;
+mod remembered;
 mod repair;

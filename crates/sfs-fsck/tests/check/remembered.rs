@@ -1,0 +1,246 @@
+//! Errors that a mount has met: they make a check due, and are forgotten when nothing is wrong.
+
+use std::fs::{File, read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sfs_core::format::{ErrorCounts, ErrorKind, Extension, ExtensionClass, ROOT_INO};
+use sfs_core::request::{Caller, Options, WriteMode};
+use sfs_core::{Error, Volume};
+use sfs_device::{
+    Block, Device, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream, image_after,
+};
+use sfs_fsck::{Finding, Subject, dump, is_unmounted};
+
+use super::findings::{NOW, check_device};
+use super::fresh::fresh;
+use super::repair::repair_with;
+
+const BLOCKS: u64 = 16 << 8;
+const CONTENT: [u8; 4096] = [0xab; 4096];
+const REGULAR: u32 = 0o100_644;
+
+fn open(device: &Arc<impl Device + 'static>) -> Volume {
+    Volume::open(device.clone(), Options::default(), NOW).expect("a mount")
+}
+
+fn create(volume: &Volume, name: &str) -> u64 {
+    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    volume.make_node(ROOT_INO, name.as_bytes(), REGULAR, 0, &caller).expect("a file").ino
+}
+
+/// A volume with a file of one block.
+fn with_file() -> Arc<RamDevice> {
+    let device = fresh(BLOCKS * 4096);
+    let volume = open(&device);
+    let file = create(&volume, "file");
+    let caller = Caller { uid: 1, gid: 2, now: NOW };
+    volume.write(file, 0, &CONTENT, WriteMode::default(), &caller).expect("a write");
+    volume.close().expect("an unmount");
+    device
+}
+
+/// The same, after a mount that has read the file in vain: the block has rotted.
+fn with_rotten_data() -> Arc<RamDevice> {
+    let device = with_file();
+    let is_its = |at: &u64| {
+        let mut block = Block::zeroed(1);
+        device.read(*at, &mut block).expect("RAM");
+        block[0].0 == CONTENT
+    };
+    let at = (0..BLOCKS).find(is_its).expect("the file's block");
+    device.write(at, &[&[Block([1; 4096])]], Stream::default()).expect("RAM");
+    let volume = open(&device);
+    let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
+    assert!(matches!(volume.read(file, 0, 4096), Err(Error::Corrupt(_))));
+    volume.close().expect("an unmount");
+    device
+}
+
+/// Writes the device to a file, and gives what `sfs-fsck` says to it.
+struct Image(tempfile::TempDir);
+
+impl Image {
+    fn of(device: &dyn Device) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut blocks = Block::zeroed(device.geometry().block_count as usize);
+        device.read(0, &mut blocks).expect("RAM");
+        std::fs::write(directory.path().join("image"), Block::bytes_of(&blocks)).expect("an image");
+        Self(directory)
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("image")
+    }
+
+    fn fsck(&self, arguments: &[&str]) -> (i32, String) {
+        run(arguments, &self.path())
+    }
+
+    fn expect(&self, arguments: &[&str], code: i32, said: &[&str]) {
+        let (found, text) = self.fsck(arguments);
+        assert_eq!(found, code, "{arguments:?}: {text}");
+        for part in said {
+            assert!(text.contains(part), "{arguments:?}: '{part}' is not in: {text}");
+        }
+    }
+}
+
+fn run(arguments: &[&str], path: &Path) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-fsck"));
+    let output = command.args(arguments).arg(path).output().expect("sfs-fsck runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().expect("an exit code"), String::from_utf8(text).expect("UTF-8"))
+}
+
+/// The newest checkpoint.
+fn newest(device: &dyn Device) -> Value {
+    let slots = dump(device, &Subject::Checkpoints).expect("checkpoints");
+    let is_first = slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64();
+    slots[if is_first { "slot 0" } else { "slot 1" }].clone()
+}
+
+/// The mount had logged a wrong checksum, and "clean: it was unmounted" was all that was said of it.
+#[test]
+fn a_volume_on_which_errors_were_met_is_checked_though_it_was_unmounted() {
+    let device = with_rotten_data();
+    assert!(!is_unmounted(&*device).expect("a volume"));
+    let image = Image::of(&*device);
+    let root = newest(&*device)["root"]["address"].as_u64().expect("an address");
+    File::options()
+        .write(true)
+        .open(image.path())
+        .and_then(|file| file.write_all_at(&[0; 4096], root * 4096))
+        .expect("the image");
+    image.expect(&["-a"], 4, &["checksum", "met: wrong checksum of data: block"]);
+
+    device.write(root, &[&[Block::ZERO]], Stream::default()).expect("RAM");
+    let mounted = Volume::open(device, Options::default(), NOW);
+    assert!(matches!(mounted.err(), Some(Error::Corrupt(_))), "the next mount fails");
+}
+
+#[test]
+fn errors_of_data_are_forgotten_when_data_was_read() {
+    let device = with_rotten_data();
+    let image = Image::of(&*device);
+    let before = read(image.path()).expect("the image");
+    let met = "met: wrong checksum of data: block";
+    image.expect(&["-n"], 0, &[met, "clean, 1 files"]);
+    let (_, text) = image.fsck(&["-n", "--json"]);
+    let json: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(json["remembered"]["errors"][0]["kind"], "data");
+    assert_eq!(json["remembered"]["errors"][0]["count"], 1);
+    assert_eq!(json["remembered"]["failure"], Value::Null);
+    assert!(json.get("remembered_left").is_none(), "nothing was to be forgotten");
+    for arguments in [&["-a"][..], &["-y"], &["-a"]] {
+        image.expect(arguments, 0, &[met, "data was not read: what was met there stays"]);
+    }
+    assert!(before == read(image.path()).expect("the image"), "nothing was written");
+    image.expect(&["-a", "--data"], 4, &[met, "run sfs-fsck -y"]);
+    image.expect(&["-y", "--data"], 1, &[met, "lost: ", "the errors that were met are forgotten"]);
+    image.expect(&["-a"], 0, &["clean: it was unmounted"]);
+    image.expect(&["-n", "--data"], 0, &["clean, 1 files"]);
+}
+
+/// A volume on which a write has failed, and the error is in the superblock.
+fn with_failure() -> RamDevice {
+    let device = Arc::new(FaultyDevice::new(with_file().snapshot()));
+    let volume = open(&device);
+    create(&volume, "synced");
+    volume.sync_all().expect("a sync");
+    create(&volume, "lost");
+    device.fail_nth(Operation::Write, 1);
+    volume.sync_all().expect_err("the device fails");
+    volume.close().expect_err("the last checkpoint is not written");
+    device.inner().snapshot()
+}
+
+#[test]
+fn a_failure_is_forgotten_when_nothing_is_wrong() {
+    let device = with_failure();
+    let failure = |device: &dyn Device| {
+        let both = dump(device, &Subject::Superblock).expect("superblocks");
+        assert_eq!(both["superblock"], both["backup"]);
+        both["superblock"]["failure"].clone()
+    };
+    assert_eq!(failure(&device)["kind"], "write");
+    let image = Image::of(&device);
+    image.expect(&["-n"], 0, &["ended writing: write that the device failed: block"]);
+    image.expect(&["-a"], 0, &["ended writing: ", "the errors that were met are forgotten"]);
+    let (_, text) = image.fsck(&["-n"]);
+    assert!(!text.contains("ended writing"), "{text}");
+
+    let shared: Arc<dyn Device> = Arc::new(device.snapshot());
+    let repaired = repair_with(&shared, false, false);
+    assert_eq!(repaired.errors_left(), 0);
+    assert!(repaired.remembered.expect("it was to be forgotten").is_empty());
+    assert_eq!(failure(&*shared), Value::Null);
+    let volume = Volume::open(shared, Options::default(), NOW).expect("a mount");
+    assert!(volume.remembered().is_empty());
+    volume.lookup(ROOT_INO, b"synced").expect("what was synced");
+}
+
+/// Whatever was written of it when the power goes.
+#[test]
+fn an_interrupted_forgetting_leaves_a_sound_volume() {
+    for base in [with_failure(), with_damaged_slot()] {
+        let recording = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
+        let shared: Arc<dyn Device> = recording.clone();
+        let repaired = repair_with(&shared, true, false);
+        assert!(repaired.remembered.expect("it was to be forgotten").is_empty());
+        let events = recording.events();
+        assert!(events.len() >= 2, "{} events", events.len());
+        for len in 0..=events.len() {
+            let image = Arc::new(image_after(&base, &events[..len]));
+            let report = check_device(&*image, true).expect("a volume");
+            // One copy of the superblock may be newer than the other.
+            let mut found = report.findings.kept().iter().filter(|finding| finding.is_error());
+            let is_of_crash = |finding: &Finding| *finding == Finding::SuperblocksDiffer;
+            assert!(found.all(is_of_crash), "{len}: {:?}", report.findings.kept());
+            assert!(len > 0 || !report.remembered.is_empty(), "nothing is forgotten yet");
+            assert!(len < events.len() || report.remembered.is_empty(), "all is forgotten");
+            let volume = open(&image);
+            let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
+            assert_eq!(volume.read(file, 0, 4096).expect("its content").as_bytes(), CONTENT);
+        }
+    }
+}
+
+/// A volume that remembers that a slot was damaged once.
+fn with_damaged_slot() -> RamDevice {
+    let device = with_file();
+    let slots = dump(&*device, &Subject::Checkpoints).expect("checkpoints");
+    let oldest =
+        usize::from(slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64());
+    let superblock = dump(&*device, &Subject::Superblock).expect("superblocks");
+    let slot = superblock["superblock"]["slots"][oldest].as_u64().expect("an address");
+    device.write(slot, &[&[Block::ZERO]], Stream::default()).expect("RAM");
+    let volume = open(&device);
+    assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), 1);
+    volume.close().expect("an unmount");
+    device.snapshot()
+}
+
+/// A record of errors that is none is no reason to refuse a checkpoint.
+#[test]
+fn a_forged_record_of_errors_is_counted_and_forgotten() {
+    let mut forge = super::findings::populated();
+    forge.on_record = Box::new(|record| {
+        let class = ExtensionClass::Keep;
+        record.extensions.set(Extension { tag: ErrorCounts::TAG, class, bytes: vec![1; 7] });
+    });
+    let device = Arc::new(forge.build().device.snapshot());
+    let image = Image::of(&*device);
+    image.expect(&["-n"], 0, &["the record of the errors that were met makes no sense", "clean"]);
+    image.expect(&["-a"], 0, &["makes no sense", "the errors that were met are forgotten"]);
+    image.expect(&["-a"], 0, &["clean: it was unmounted"]);
+    // The other slot holds nothing, which no crash leaves either.
+    for errors in [2, 2] {
+        let volume = open(&device);
+        assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), errors);
+        volume.close().expect("an unmount");
+    }
+}

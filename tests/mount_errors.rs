@@ -1,0 +1,137 @@
+//! Damage that a mount has met: who is told, what is remembered, and what `errors=` does about it.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use harness::{
+    Volume, can_mount, content, sfs_ctl_stat, sfs_mount, sfs_umount_unused, stderr, wait_until,
+};
+use serde_json::Value;
+use sfs_core::format::Timestamp;
+use sfs_device::{Access, Device, FileDevice};
+use sfs_fsck::{Repair, Repaired, Subject, dump, is_unmounted, repair};
+
+const SIZE: &str = "64M";
+const BLOCK: usize = 4096;
+const LEN: usize = 64 * BLOCK;
+
+fn numbers(path: &Path) -> Value {
+    let output = sfs_ctl_stat(path, &["--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn text(path: &Path) -> String {
+    let output = sfs_ctl_stat(path, &[]);
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// A volume with a file of which a block has rotted, and the block's address.
+fn rotten() -> (Volume, u64) {
+    let volume = Volume::new(SIZE);
+    let mount = volume.mount("");
+    let bytes = content("file", 1, LEN);
+    fs::write(mount.dir.join("file"), &bytes).expect("writing");
+    mount.unmount();
+    let image = fs::read(&volume.device).expect("the image");
+    let wanted = &bytes[5 * BLOCK..6 * BLOCK];
+    let at = image.chunks(BLOCK).position(|block| block == wanted).expect("the block") as u64;
+    let file = File::options().write(true).open(&volume.device).expect("the image");
+    file.write_all_at(&[!wanted[77]], at * BLOCK as u64 + 77).expect("writing");
+    (volume, at)
+}
+
+/// The device of a volume whose daemon has ended.
+fn device(volume: &Volume) -> Arc<FileDevice> {
+    let mut device = None;
+    wait_until("the daemon lets go of its device", || {
+        device = FileDevice::open(&volume.device, Access::ReadWrite).ok();
+        device.is_some()
+    });
+    Arc::new(device.expect("it was opened"))
+}
+
+fn preen(device: Arc<dyn Device>) -> Repaired {
+    let options = Repair { data: false, preen: true, now: Timestamp::default() };
+    repair(&device, &options, &mut |_| ControlFlow::Continue(())).expect("a check")
+}
+
+#[test]
+fn what_was_met_is_shown_and_makes_fsck_check() {
+    if !can_mount() {
+        return;
+    }
+    let (volume, at) = rotten();
+    let mount = volume.mount("errors=continue");
+    assert_eq!(numbers(&volume.dir)["errors"], Value::Array(Vec::new()));
+    let error = fs::read(mount.dir.join("file")).expect_err("a block has rotted");
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    let seen = numbers(&volume.dir);
+    assert_eq!(seen["on_error"], "continue");
+    assert_eq!(seen["errors"][0]["kind"], "data");
+    assert_eq!(seen["errors"][0]["first"]["at"], at);
+    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+    let secs = seen["errors"][0]["last"]["secs"].as_u64().expect("a time");
+    assert!((now - 60..=now).contains(&secs), "{secs}, and it is {now}");
+    assert!(text(&volume.dir).contains("wrong checksum of data"));
+    fs::write(mount.dir.join("new"), b"it goes on").expect("writing");
+    mount.unmount();
+
+    let remembered = numbers(&volume.device);
+    assert_eq!(remembered["errors"], seen["errors"], "of the device itself");
+    assert_eq!(remembered["on_error"], Value::Null);
+    let device = device(&volume);
+    assert!(!is_unmounted(&*device).expect("a volume"), "fsck -a does not pass over it");
+    assert_eq!(preen(device.clone()).before.errors(), 0);
+    assert!(!is_unmounted(&*device).expect("a volume"), "data was not read");
+
+    let slots = dump(&*device, &Subject::Checkpoints).expect("checkpoints");
+    let is_first = slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64();
+    let newest = &slots[if is_first { "slot 0" } else { "slot 1" }];
+    let root = newest["root"]["address"].as_u64().expect("an address");
+    let file = File::options().write(true).open(&volume.device).expect("the image");
+    file.write_all_at(&[0; BLOCK], root * BLOCK as u64).expect("writing");
+    assert!(preen(device).errors_left() > 0, "fsck -a finds a destroyed root");
+}
+
+#[test]
+fn with_errors_remount_ro_nothing_is_written_after_damage() {
+    if !can_mount() {
+        return;
+    }
+    let (volume, at) = rotten();
+    let mount = volume.mount("errors=remount-ro");
+    fs::write(mount.dir.join("before"), b"written").expect("writing");
+    File::open(mount.dir.join("before")).and_then(|file| file.sync_all()).expect("a sync");
+    fs::read(mount.dir.join("file")).expect_err("a block has rotted");
+    let refused = File::create(mount.dir.join("after")).expect_err("nothing is written");
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(fs::read(mount.dir.join("before")).expect("reading goes on"), b"written");
+    let seen = numbers(&volume.dir);
+    assert_eq!((&seen["on_error"], &seen["has_failed"]), (&"remount-ro".into(), &true.into()));
+    assert_eq!((&seen["failure"]["kind"], &seen["failure"]["at"]), (&"data".into(), &at.into()));
+    let output = sfs_umount_unused(&mount.dir);
+    assert!(!output.status.success(), "there is no last checkpoint: {}", stderr(&output));
+    mount.wait_for_end();
+
+    assert_eq!(numbers(&volume.device)["failure"], seen["failure"], "it is in the superblock");
+    let mount = volume.mount("");
+    assert_eq!(fs::read(mount.dir.join("before")).expect("it was synced"), b"written");
+    mount.unmount();
+}
+
+#[test]
+fn panic_is_refused_with_a_sentence() {
+    let volume = Volume::new("16M");
+    let output = sfs_mount(&volume.device, &volume.dir, "errors=panic");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("errors=panic: a filesystem in user space does not stop the machine"));
+}
