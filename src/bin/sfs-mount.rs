@@ -28,6 +28,7 @@ Mount options:
   cleaning=yielding|eager  clean in the background when nothing else is asked for, or at once
                         (yielding)
   discard, nodiscard    tell the device what holds nothing any more, or do not (discard)
+  errors=continue|remount-ro  when damage is met, go on, or write nothing any more (continue)
   writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
                         nowriteback: a full volume is told at write(2), and holes are reported
   async_dio=auto|on|off  let libaio and io_uring have several direct requests under way; auto where

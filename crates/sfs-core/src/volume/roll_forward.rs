@@ -7,6 +7,8 @@
 
 use std::sync::atomic::Ordering;
 
+use sfs_device::Block;
+
 use super::Volume;
 use super::scan::ROOM_MIN;
 use crate::format::{
@@ -55,11 +57,26 @@ impl Volume {
             is_lost = nodes.is_some_and(|nodes| nodes > log.next_sequence);
         }
         // Other damage is what a crash may have left of a checkpoint that was being written.
-        let damage = if is_begun { damage } else { damage.map(|damage| self.counted(damage)) };
+        let damage = match damage {
+            Some(damage) if !is_begun && !self.is_of_blank_slot(&damage)? => {
+                Some(self.counted(damage))
+            }
+            other => other,
+        };
         match damage {
             Some(damage) if is_lost => Err(damage),
             _ => Ok(is_begun || is_damaged),
         }
+    }
+
+    /// Whether `damage` is that a slot was never written, or cleared by a repair.
+    fn is_of_blank_slot(&self, damage: &Error) -> Result<bool> {
+        let Error::Corrupt(Corruption { at, kind: CorruptionKind::Magic, .. }) = *damage else {
+            return Ok(false);
+        };
+        let mut block = [Block::ZERO];
+        self.read_device(at, &mut block)?;
+        Ok(block[0].0 == Block::ZERO.0)
     }
 
     /// Applies the batch that ends at `next`.

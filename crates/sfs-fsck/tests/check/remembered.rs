@@ -217,7 +217,7 @@ fn with_damaged_slot() -> RamDevice {
         usize::from(slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64());
     let superblock = dump(&*device, &Subject::Superblock).expect("superblocks");
     let slot = superblock["superblock"]["slots"][oldest].as_u64().expect("an address");
-    device.write(slot, &[&[Block::ZERO]], Stream::default()).expect("RAM");
+    device.write(slot, &[&[Block([1; 4096])]], Stream::default()).expect("RAM");
     let volume = open(&device);
     assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), 1);
     volume.close().expect("an unmount");
@@ -237,10 +237,9 @@ fn a_forged_record_of_errors_is_counted_and_forgotten() {
     image.expect(&["-n"], 0, &["the record of the errors that were met makes no sense", "clean"]);
     image.expect(&["-a"], 0, &["makes no sense", "the errors that were met are forgotten"]);
     image.expect(&["-a"], 0, &["clean: it was unmounted"]);
-    // The other slot holds nothing, which no crash leaves either.
-    for errors in [2, 2] {
+    for _ in 0..2 {
         let volume = open(&device);
-        assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), errors);
+        assert_eq!(volume.remembered().errors.count(ErrorKind::Volume), 1);
         volume.close().expect("an unmount");
     }
 }
