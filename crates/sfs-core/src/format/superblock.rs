@@ -1,7 +1,8 @@
 //! The superblock: identity, layout and features of a volume, in two copies.
 //!
 //! Both copies are the same block. A copy with a higher generation is newer; an update writes the first
-//! copy, then the backup, each followed by a flush, so one of them is whole at every moment.
+//! copy, then the backup, each followed by a flush, so one of them is whole at every moment. A third copy,
+//! the locator, is used for its `layout` alone.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -244,9 +245,12 @@ impl Superblock {
         }
     }
 
-    /// Returns the next state of this superblock, in the format of this program.
-    pub fn next_generation(&self) -> Self {
-        Self { version: FORMAT_VERSION, generation: self.generation + 1, ..self.clone() }
+    /// Returns the next state of this superblock, in the format of this program; none if its generation is
+    /// the last that decodes, which no volume comes to.
+    pub fn next_generation(&self) -> Option<Self> {
+        let generation = self.generation + 1;
+        let is_countable = generation < COUNT_MAX;
+        is_countable.then(|| Self { version: FORMAT_VERSION, generation, ..self.clone() })
     }
 
     /// What every structure of the volume repeats. Where users' blocks can begin a segment it is no

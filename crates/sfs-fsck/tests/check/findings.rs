@@ -66,25 +66,6 @@ fn sound_volumes_are_clean() {
 }
 
 #[test]
-fn one_damaged_superblock_is_found_and_the_other_used() {
-    let volume = populated().build();
-    for (copy, at) in [(Copy::First, 4), (Copy::Backup, volume.superblock.layout.backup)] {
-        let volume = Volume { device: volume.device.snapshot(), ..populated().build() };
-        volume.flip(at, 100);
-        let corruption = Corruption::new(Structure::Superblock, at, CorruptionKind::Checksum);
-        assert_eq!(errors(&volume), [Finding::SuperblockDamaged { copy, corruption }]);
-    }
-}
-
-#[test]
-fn two_different_superblocks_are_found() {
-    let volume = populated().build();
-    let other = Superblock { hash_key: [1, 3], ..volume.superblock.clone() };
-    volume.write(volume.superblock.layout.backup, &other.encode());
-    assert_eq!(errors(&volume), [Finding::SuperblocksDiffer]);
-}
-
-#[test]
 fn what_is_no_volume_is_said_to_be_none() {
     let none = RamDevice::new(4096);
     let instead = |device: &RamDevice| match check_device(device, false) {

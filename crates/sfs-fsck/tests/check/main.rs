@@ -10,3 +10,4 @@ mod misplaced;
 mod program;
 mod releases;
 mod repair;
+mod superblocks;
