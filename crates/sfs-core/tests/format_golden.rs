@@ -135,7 +135,14 @@ fn superblock() {
     let bytes = superblock.encode();
     expect("superblock", &bytes[..232], SUPERBLOCK);
     assert_eq!(bytes[232..], [0; BLOCK_SIZE - 232]);
-    assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock));
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock.clone()));
+
+    // What a newer program has behind it is kept.
+    let newer = Superblock { unknown: vec![0, 9, 8], ..superblock };
+    let bytes = newer.encode();
+    assert_eq!(bytes[232..236], [0, 9, 8, 0]);
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(newer.clone()));
+    assert_eq!(newer.next_generation().expect("there is one").unknown, newer.unknown);
 }
 
 fn bytes_of(golden: &str) -> Vec<u8> {

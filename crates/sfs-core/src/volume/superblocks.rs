@@ -225,3 +225,97 @@ fn read_copy(device: &dyn Device, at: u64) -> Result<Superblock> {
         None => Ok(Superblock::decode(&blocks[0].0, at)?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sfs_device::{FaultyDevice, Operation, RamDevice};
+
+    use super::super::rig::{BLOCKS, NOW, new_volume};
+    use super::*;
+    use crate::format::COUNT_MAX;
+    use crate::request::Options;
+
+    fn label(text: &str) -> Label {
+        Label::new(text).expect("a label")
+    }
+
+    fn open(device: &Arc<FaultyDevice<RamDevice>>) -> Result<Volume> {
+        Volume::open(device.clone(), Options::default(), NOW)
+    }
+
+    fn copies(device: &dyn Device) -> [Option<Label>; 2] {
+        [SUPERBLOCK_ADDRESS, BLOCKS - 1].map(|at| read_copy(device, at).ok().map(|copy| copy.label))
+    }
+
+    /// The copy that may be torn is the first of the next change, too: never both at once.
+    #[test]
+    fn a_copy_that_failed_to_be_written_goes_first_in_the_next_change() {
+        for (failing, kept) in [(1, [None, Some("old")]), (2, [Some("new"), None])] {
+            let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
+            let volume = new_volume(device.clone());
+            volume.set_label(label("old")).expect("it is changed");
+            device.fail_nth(Operation::Write, failing);
+            assert!(volume.set_label(label("new")).is_err());
+            // What failed is torn, and so is what the next change begins with.
+            let torn = if failing == 1 { SUPERBLOCK_ADDRESS } else { BLOCKS - 1 };
+            tear(&*device, torn);
+            let kept = kept.map(|text| text.map(label));
+            assert_eq!(copies(&*device), kept);
+            device.fail_nth(Operation::Write, 1);
+            assert!(volume.set_label(label("newer")).is_err());
+            assert_eq!(copies(&*device), kept, "the copy that is whole was not touched");
+            volume.set_label(label("last")).expect("it is changed");
+            assert_eq!(copies(&*device), [Some(label("last")); 2]);
+            drop(volume);
+            assert_eq!(open(&device).expect("it opens").label(), label("last"));
+        }
+    }
+
+    fn tear(device: &dyn Device, at: u64) {
+        let mut block = Block::new_vec_zeroed(1).expect("memory");
+        device.read(at, &mut block).expect("RAM");
+        block[0].0[200] ^= 0x55;
+        device.write(at, &[&block], Stream::default()).expect("RAM");
+    }
+
+    fn forge(device: &dyn Device, change: impl Fn(&mut Superblock)) {
+        let mut superblock = read_copy(device, SUPERBLOCK_ADDRESS).expect("a superblock");
+        change(&mut superblock);
+        for at in [SUPERBLOCK_ADDRESS, BLOCKS - 1] {
+            device.write(at, &[&[Block(superblock.encode())]], Stream::default()).expect("RAM");
+        }
+    }
+
+    #[test]
+    fn a_generation_that_has_no_next_one_is_not_changed() {
+        let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
+        new_volume(device.clone()).close().expect("it closes");
+        forge(&*device, |superblock| superblock.generation = COUNT_MAX - 2);
+        let volume = open(&device).expect("it opens");
+        volume.set_label(label("last")).expect("it is changed");
+        assert!(matches!(volume.set_label(label("none")), Err(Error::Corrupt(_))));
+        drop(volume);
+        assert_eq!(open(&device).expect("it opens").label(), label("last"));
+        forge(&*device, |superblock| superblock.generation = COUNT_MAX);
+        assert!(matches!(open(&device), Err(Error::Corrupt(_))), "no program writes this");
+    }
+
+    #[test]
+    fn any_tick_that_decodes_can_be_used() {
+        for shift in [0, 1, 31, 32, 63, 64, u32::MAX] {
+            let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
+            new_volume(device.clone()).close().expect("it closes");
+            forge(&*device, |superblock| superblock.tick_shift = shift);
+            let opened = open(&device);
+            assert_eq!(opened.is_ok(), shift < 64, "{shift}");
+            let Ok(volume) = opened else { continue };
+            let file = super::super::rig::create(&volume, "file");
+            super::super::rig::write(&volume, file, &[7; 100_000]);
+            volume.sync_all().expect("a sync");
+            drop(volume);
+            assert_eq!(open(&device).expect("it opens").audit().expect("it counts"), []);
+        }
+    }
+}
