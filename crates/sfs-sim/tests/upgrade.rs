@@ -16,7 +16,7 @@ use sfs_sim::image::Image;
 use sfs_sim::model::digest::capture;
 use sfs_sim::model::random::Random;
 use sfs_sim::model::reference::{Node, Reference};
-use sfs_sim::model::rig::{FILE, after};
+use sfs_sim::model::rig::{FILE, after, tight};
 use sfs_sim::version_1::{self, Choice};
 
 /// A volume of version 1.
@@ -137,7 +137,7 @@ fn check(image: &Image) {
 }
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Volume {
-    let options = Options { read_only, ..Options::default() };
+    let options = Options { read_only, ..tight() };
     Volume::open(device, options, after(0)).expect("it mounts")
 }
 
