@@ -14,7 +14,7 @@ use std::sync::Arc;
 use mounted::{Mounted, Unanswered};
 use nix::mount::MntFlags;
 use parking_lot::Mutex;
-use sfs_core::format::{CorruptionKind, SUPERBLOCK_ADDRESS, Structure};
+use sfs_core::format::{CorruptionKind, FORMAT_VERSION, LOCATOR_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
 use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
 use sfs_mkfs::signatures;
@@ -165,7 +165,7 @@ pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> Failur
             Failure::mount(format_args!("{shown}: {error}; mount it with '-o ro', or upgrade sfs"))
         }
         Error::Incompatible(_) => Failure::mount(format_args!("{shown}: {error}; upgrade sfs")),
-        Error::DeviceTooSmall { volume, .. } if *volume <= SUPERBLOCK_ADDRESS + 1 => {
+        Error::DeviceTooSmall { volume, .. } if *volume <= LOCATOR_ADDRESS + 1 => {
             Failure::mount(format_args!("{shown}: too small for an SFS volume"))
         }
         Error::DeviceTooSmall { .. } => Failure::mount(format_args!(
@@ -201,6 +201,12 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     panics::end_the_process(name.clone());
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
+    }
+    if let Some(version) = volume.upgraded_from() {
+        tracing::warn!(
+            "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \
+             there is no way back to older programs"
+        );
     }
     tracing::info!("{name}: transport {transport}: {reason}");
     if remembers {

@@ -49,6 +49,9 @@ pub const FORMAT_VERSION: u32 = 2;
 /// Block of the superblock. The blocks before it stay zero: no other prober finds anything there.
 pub const SUPERBLOCK_ADDRESS: u64 = 4;
 
+/// Block of the locator: a superblock of the volume, not always the newest, that says where the backup is.
+pub const LOCATOR_ADDRESS: u64 = 5;
+
 /// Blocks of a checkpoint slot.
 pub const CHECKPOINT_SLOT_BLOCKS: u64 = 16;
 

@@ -59,13 +59,17 @@ pub enum Mutant {
     PlacedUnflushed,
     /// The backup of the superblock is written before the first copy is flushed.
     SuperblocksAtOnce,
-    /// The first superblock is taken, though the backup is newer.
-    OldSuperblock,
+    /// A changed superblock has the generation of the one before.
+    GenerationKept,
+    /// A volume of version 1 is upgraded after the first checkpoint of the mount.
+    UpgradeLate,
+    /// The superblock of an upgrade is not flushed before the first checkpoint.
+    UpgradeUnflushed,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
         Self::SkippedRecordFlush,
@@ -92,7 +96,9 @@ impl Mutant {
         Self::FreedReused,
         Self::PlacedUnflushed,
         Self::SuperblocksAtOnce,
-        Self::OldSuperblock,
+        Self::GenerationKept,
+        Self::UpgradeLate,
+        Self::UpgradeUnflushed,
     ];
 }
 

@@ -20,7 +20,8 @@ fn layout() -> Layout {
     Layout::new(4096, 32, 0).expect("a layout")
 }
 
-const SUPERBLOCK: &str = "\
+/// As version 1 wrote it.
+const SUPERBLOCK_1: &str = "\
      5346532d6c6f670a aee534e501000000 0000000000000000 0102030405060708 \
      090a0b0c0d0e0f10 676f6c64656e0000 0000000000000000 0000000000000000 \
      0000000000000000 0000000000000000 0000000000000000 0000000000000000 \
@@ -28,12 +29,32 @@ const SUPERBLOCK: &str = "\
      1000000000000000 e00f000000000000 ff0f000000000000 2211000000000000 \
      4433000000000000 feffffffffffffff ffc99a3b00000000";
 
+const SUPERBLOCK: &str = "\
+     5346532d6c6f670a 3309407a02000000 0000000000000000 0102030405060708 \
+     090a0b0c0d0e0f10 676f6c64656e0000 0000000000000000 0000000000000000 \
+     0000000000000000 0000000000000000 0000000000000000 0000000000000000 \
+     0000000000000000 0010000000000000 2000000000000000 200000007e000000 \
+     1000000000000000 e00f000000000000 ff0f000000000000 2211000000000000 \
+     4433000000000000 feffffffffffffff ffc99a3b00000000 0100000000000080 \
+     1000000000000000 0300000000000000 0500000003000000 4d00000000000000 \
+     f7ffffffffffffff";
+
+/// As version 1 wrote it, and version 2 without extensions.
 const CHECKPOINT: &str = "\
      534653704ab5e3d3 0102030405060708 1000000000000000 8000000000000000 \
      0200000000000000 0300000000000000 0706050422000000 0000000017161514 \
      0110000000000000 0002000000000000 0000010000000500 0000020700000020 \
      0000000900000000 0000000100000000 0000000100000000 0000007003000000 \
      00000000eeeeee01 0a00000000000000 0b00000000000000 0c00000000000000";
+
+/// The same with three extensions.
+const CHECKPOINT_EXTENDED: &str = "\
+     53465370dcd038bf 0102030405060708 1000000000000000 800000001d000000 \
+     0200000000000000 0300000000000000 0706050422000000 0000000017161514 \
+     0110000000000000 0002000000000000 0000010000000500 0000020700000020 \
+     0000000900000000 0000000100000000 0000000100000000 0000007003000000 \
+     00000000eeeeee01 0a00000000000000 0b00000000000000 0c00000000000000 \
+     8403010003000000 0102038503020000 0000008603030002 0000000405";
 
 const CHUNK: &str = "\
      534653636a45bbde 0102030405060708 0700000000000000 4000000000000000 \
@@ -119,9 +140,8 @@ const PLACED: &str = "\
 const USAGE_KEY: &str = "\
      0000000000000000 0702000000000000 00";
 
-#[test]
-fn superblock() {
-    let superblock = Superblock {
+fn golden_superblock() -> Superblock {
+    Superblock {
         uuid: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
         label: Label::new("golden").expect("a label"),
         layout: layout(),
@@ -129,11 +149,52 @@ fn superblock() {
         placement: Default::default(),
         created: Timestamp { secs: -2, nanos: 999_999_999 },
         ..Superblock::new(layout())
+    }
+}
+
+#[test]
+fn superblock() {
+    let superblock = Superblock {
+        generation: 3,
+        features: Features { compatible: 1 | 1 << 63, read_only_compatible: 0x10, incompatible: 0 },
+        tick_shift: 5,
+        failure: Some(Failure { kind: ErrorKind::Data, at: 77, secs: -9 }),
+        ..golden_superblock()
     };
     let bytes = superblock.encode();
-    expect("superblock", &bytes[..184], SUPERBLOCK);
-    assert_eq!(bytes[184..], [0; BLOCK_SIZE - 184]);
-    assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock));
+    expect("superblock", &bytes[..232], SUPERBLOCK);
+    assert_eq!(bytes[232..], [0; BLOCK_SIZE - 232]);
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock.clone()));
+
+    // What a newer program has behind it is kept.
+    let newer = Superblock { unknown: vec![0, 9, 8], ..superblock };
+    let bytes = newer.encode();
+    assert_eq!(bytes[232..236], [0, 9, 8, 0]);
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(newer.clone()));
+    assert_eq!(newer.next_generation().expect("there is one").unknown, newer.unknown);
+}
+
+fn bytes_of(golden: &str) -> Vec<u8> {
+    let digits: String = golden.split_whitespace().collect();
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// What version 1 wrote decodes: the fields that it did not have are what it meant without them.
+#[test]
+fn superblock_of_version_1() {
+    let mut bytes = [0; BLOCK_SIZE];
+    bytes[..184].copy_from_slice(&bytes_of(SUPERBLOCK_1));
+    let expected = Superblock { version: 1, generation: 0, tick_shift: 0, ..golden_superblock() };
+    assert_eq!(Superblock::decode(&bytes, 4), Ok(expected.clone()));
+    let next = expected.next_generation().expect("there is one");
+    assert_eq!(next, Superblock { version: 2, generation: 1, ..expected });
+    let large = Layout::new(1 << 30, 1024, 0).expect("a layout");
+    assert_eq!(
+        Superblock::new(large).tick_shift,
+        11,
+        "2^29 blocks and more are 2^18 ticks and more"
+    );
 }
 
 /// An SFS that knows nothing of placements sees features, and refuses the volume.
@@ -145,6 +206,7 @@ fn superblock_of_placed_data() {
         layout: layout(),
         hash_key: [0, 0],
         placement: DataPlacement::BlockGroup,
+        features: Features { incompatible: 2, ..Features::default() },
         created: Timestamp::default(),
         ..Superblock::new(layout())
     };
@@ -180,6 +242,16 @@ fn checkpoint() {
     assert_eq!(bytes.len(), BLOCK_SIZE);
     expect("checkpoint", &bytes[..160], CHECKPOINT);
     assert_eq!(bytes[160..], [0; BLOCK_SIZE - 160]);
+    assert_eq!(CheckpointRecord::decode(&bytes, VOLUME, 16), Ok(record.clone()));
+
+    let mut extensions = Extensions::default();
+    extensions.set(Extension { tag: 902, class: ExtensionClass::ReadOnly, bytes: vec![4, 5] });
+    extensions.set(Extension { tag: 900, class: ExtensionClass::Keep, bytes: vec![1, 2, 3] });
+    extensions.set(Extension { tag: 901, class: ExtensionClass::Drop, bytes: vec![] });
+    let record = CheckpointRecord { extensions, ..record };
+    let bytes = record.encode(VOLUME, 16);
+    expect("checkpoint with extensions", &bytes[..189], CHECKPOINT_EXTENDED);
+    assert_eq!(bytes[189..], [0; BLOCK_SIZE - 189]);
     assert_eq!(CheckpointRecord::decode(&bytes, VOLUME, 16), Ok(record));
 }
 
@@ -445,7 +517,10 @@ fn enumerations() {
     ];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5, 6]);
     assert_eq!(DataPlacement::ALL.map(|placement| placement as u32), [0, 1, 2, 3, 4]);
-    assert_eq!((FORMAT_VERSION, SUPERBLOCK_ADDRESS, CHECKPOINT_SLOT_BLOCKS), (1, 4, 16));
+    assert_eq!(
+        (FORMAT_VERSION, SUPERBLOCK_ADDRESS, LOCATOR_ADDRESS, CHECKPOINT_SLOT_BLOCKS),
+        (2, 4, 5, 16)
+    );
     assert_eq!((ROOT_INO, FIRST_INO, RUN_BLOCKS, USAGE_PER_ITEM), (1, 16, 32, 32));
     assert_eq!((VALUE_LEN_MAX, INLINE_LEN_MAX, SYMLINK_LEN_MAX), (1280, 1024, 4095));
 }

@@ -79,7 +79,15 @@ fn superblocks(volume: &Volume<'_>) -> Result<Value, FsckError> {
 fn show_superblock(superblock: &Superblock) -> Value {
     let layout = &superblock.layout;
     let uuid: String = superblock.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let features = &superblock.features;
     json!({
+        "version": superblock.version,
+        "generation": superblock.generation,
+        "features": {
+            "compatible": format!("{:#x}", features.compatible),
+            "read_only_compatible": format!("{:#x}", features.read_only_compatible),
+            "incompatible": format!("{:#x}", features.incompatible),
+        },
         "uuid": uuid,
         "label": superblock.label.as_str(),
         "block_count": layout.block_count,
@@ -89,6 +97,7 @@ fn show_superblock(superblock: &Superblock) -> Value {
         "slots": layout.slots,
         "backup": layout.backup,
         "placement": superblock.placement.name(),
+        "tick_shift": superblock.tick_shift,
         "created": item::time(superblock.created),
         "failure": superblock.failure.map(remembered::failure_to_json),
     })
@@ -112,6 +121,7 @@ fn show_record(record: &CheckpointRecord, superblock: &Superblock) -> Value {
     let met = remembered::to_json(&Remembered::of(superblock, record));
     let head = |head: &sfs_core::format::HeadRecord| json!({ "head": head.head, "segment": head.segment, "next_block": head.next_block });
     let policy = |policy: &sfs_core::format::PolicyRecord| json!({ "name": policy.name, "state_len": policy.state.len() });
+    let extension = |record: &sfs_core::format::Extension| json!({ "tag": record.tag, "class": record.class.name(), "len": record.bytes.len() });
     json!({
         "number": record.number,
         "next_sequence": record.next_sequence,
@@ -127,6 +137,7 @@ fn show_record(record: &CheckpointRecord, superblock: &Superblock) -> Value {
         "user_bytes_written": record.user_bytes_written,
         "device_bytes_written": record.device_bytes_written,
         "errors": met["errors"],
+        "extensions": record.extensions.iter().map(extension).collect::<Vec<_>>(),
     })
 }
 

@@ -37,13 +37,15 @@ pub enum Copy {
 #[serde(tag = "finding")]
 #[expect(missing_docs, reason = "the fields are named for what they hold, in the format's words")]
 pub enum Finding {
-    /// A superblock does not decode; the other one was used.
+    /// A superblock does not decode, as after a crash while it was written; the other one was used.
     SuperblockDamaged {
         copy: Copy,
         #[serde(serialize_with = "show_corruption")]
         corruption: Corruption,
     },
-    /// Both superblocks are sound and not the same.
+    /// A superblock is older than the other, as after a crash between the two.
+    SuperblockOlder { copy: Copy },
+    /// Both superblocks are sound, of the same generation or of two volumes, and not the same.
     SuperblocksDiffer,
     /// A checkpoint slot holds no checkpoint, as after a crash while it was written.
     SlotInvalid {
@@ -188,7 +190,10 @@ impl Finding {
     /// How bad it is.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::SlotInvalid { .. } | Self::TreeIncomplete => Severity::Note,
+            Self::SuperblockDamaged { .. }
+            | Self::SuperblockOlder { .. }
+            | Self::SlotInvalid { .. }
+            | Self::TreeIncomplete => Severity::Note,
             _ => Severity::Error,
         }
     }
@@ -201,8 +206,7 @@ impl Finding {
     /// Whether what makes it go away loses nothing and needs nobody's judgment: what `-p` repairs.
     pub fn is_safe(&self) -> bool {
         match *self {
-            Self::SuperblockDamaged { .. }
-            | Self::CheckpointNumber { .. }
+            Self::CheckpointNumber { .. }
             | Self::HeadInvalid { .. }
             | Self::NodeUnknown { .. }
             | Self::LinkCount { .. }
@@ -218,6 +222,14 @@ impl Finding {
             Self::BlockCount { blocks, counted, .. } => counted > blocks,
             _ => self.severity() == Severity::Note,
         }
+    }
+
+    /// Whether it is about the copies of the superblock: a repair mends what a crash leaves of them, too.
+    pub(crate) fn is_of_superblock(&self) -> bool {
+        matches!(
+            self,
+            Self::SuperblockDamaged { .. } | Self::SuperblockOlder { .. } | Self::SuperblocksDiffer
+        )
     }
 
     /// The inode concerned.

@@ -40,6 +40,9 @@ impl Origin {
         let found = volume.checkpoint(&mut of_slots);
         findings.extend(&of_slots);
         let Some(record) = found else { return Ok(None) };
+        if let Some(reason) = record.extensions.incompatibility(false) {
+            return Err(FsckError::Incompatible(reason));
+        }
         if Volume::misses_checkpoint(&of_slots)
             && let Some(newer) = newer(volume, &record, listener)?
         {

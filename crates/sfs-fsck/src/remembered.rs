@@ -6,12 +6,10 @@
 //! Never: forgets anything of a volume on which something is wrong.
 
 use serde_json::{Value, json};
-use sfs_core::format::{
-    CheckpointRecord, ErrorCount, ErrorKind, Failure, Occurrence, Remembered, SUPERBLOCK_ADDRESS,
-    Superblock,
-};
+use sfs_core::format::{CheckpointRecord, ErrorCount, ErrorKind, Failure, Occurrence, Remembered};
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
 
+use crate::rewrite::change_superblock;
 use crate::volume::Volume;
 use crate::{Findings, FsckError};
 
@@ -38,7 +36,7 @@ pub(crate) fn forget(device: &dyn Device, data: bool) -> Result<Remembered, Fsck
     left.errors.put_into(&mut record.extensions);
     write_record(&volume, &record)?;
     if remembered.failure.is_some() {
-        write_without_failure(&volume)?;
+        change_superblock(&volume, |superblock| superblock.failure = None)?;
     }
     Ok(left)
 }
@@ -51,17 +49,6 @@ fn write_record(volume: &Volume<'_>, record: &CheckpointRecord) -> Result<(), Fs
     let blocks: Vec<Block> = bytes.chunks_exact(BLOCK_SIZE).map(block).collect();
     volume.device.write(at, &[&blocks], Stream::default())?;
     Ok(volume.device.flush()?)
-}
-
-/// Writes both copies of the superblock, one after the other durably.
-fn write_without_failure(volume: &Volume<'_>) -> Result<(), FsckError> {
-    let next = Superblock { failure: None, ..volume.superblock.next_generation() };
-    let block = [Block(next.encode())];
-    for at in [SUPERBLOCK_ADDRESS, next.layout.backup] {
-        volume.device.write(at, &[&block], Stream::default())?;
-        volume.device.flush()?;
-    }
-    Ok(())
 }
 
 /// A line for each kind of error, and for the one that ended writing.

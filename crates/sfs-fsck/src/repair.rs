@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, Remembered, Timestamp};
+use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Remembered, Timestamp};
 use sfs_device::Device;
 
 use crate::check::Examined;
@@ -71,10 +71,11 @@ pub fn is_unmounted(device: &dyn Device) -> Result<bool, FsckError> {
     let mut findings = Findings::default();
     let volume = Volume::open(device, &mut findings)?;
     let record = volume.checkpoint(&mut findings);
+    let is_sound = findings.errors() == 0 && !mends_superblock(&findings);
     let is_well = |record: CheckpointRecord| {
         record.unmounted && Remembered::of(&volume.superblock, &record).is_empty()
     };
-    Ok(findings.errors() == 0 && record.is_some_and(is_well))
+    Ok(is_sound && record.is_some_and(is_well))
 }
 
 /// Repairs the volume on `device`, which nobody else must be using. When nothing wrong is left, it forgets
@@ -167,22 +168,26 @@ fn pass(
     let mut examined = Examined::examine(&volume, origin, options.data, progress)?;
     let before = examined.report(findings, HashSet::new());
     let is_refused = options.preen && !before.findings.kept().iter().all(Finding::is_safe);
-    if before.errors() == 0 || is_refused {
+    let mends_superblock = mends_superblock(&before.findings);
+    if before.errors() == 0 && !mends_superblock || is_refused {
         return Ok(untouched(before));
     }
+    refuse_writing(&volume, &examined.record)?;
     if (is_lost || misses_checkpoint && !examined.survey.is_complete())
         && let Some(origin) = Origin::past_end(&volume, &examined, progress)?
     {
         (root, is_lost) = (None, true);
         examined = Examined::examine(&volume, origin, options.data, progress)?;
     }
-    let errors = before.findings.kept().iter().filter(|finding| finding.is_error());
-    let (of_superblock, others): (Vec<&Finding>, Vec<&Finding>) =
-        errors.partition(|finding| is_of_superblock(finding));
+    let is_other = |finding: &Finding| finding.is_error() && !finding.is_of_superblock();
     let mut copies = Copies::default();
-    if is_lost || !others.is_empty() {
+    if is_lost || before.findings.kept().iter().any(is_other) {
         let mut work = Work::new(examined, options, root, progress)?;
         work.make_whole(options, progress)?;
+        // A program of version 1 must not find what follows under a superblock of its own.
+        if mends_superblock || volume.superblock.version < FORMAT_VERSION {
+            write_superblocks(&volume)?;
+        }
         copies = work.write(device, progress)?;
         losses.extend(work.plan.losses);
         // The new checkpoint may be in the other slot, and have a lower number than what cannot be.
@@ -192,9 +197,8 @@ fn pass(
         for slot in left.kept().iter().filter_map(impossible_slot) {
             clear_slot(&**device, &volume.superblock, slot)?;
         }
-    }
-    if !of_superblock.is_empty() {
-        write_superblocks(&**device, &volume.superblock)?;
+    } else if mends_superblock {
+        write_superblocks(&volume)?;
     }
     Ok(Pass { before, has_written: true, copies })
 }
@@ -222,8 +226,17 @@ fn impossible_slot(finding: &Finding) -> Option<u8> {
     }
 }
 
-fn is_of_superblock(finding: &Finding) -> bool {
-    matches!(finding, Finding::SuperblockDamaged { .. } | Finding::SuperblocksDiffer)
+fn mends_superblock(findings: &Findings) -> bool {
+    findings.kept().iter().any(Finding::is_of_superblock)
+}
+
+/// A volume with something that a writer has to know is left alone.
+fn refuse_writing(volume: &Volume<'_>, record: &CheckpointRecord) -> Result<(), FsckError> {
+    let of_superblock = volume.superblock.write_incompatibility();
+    match of_superblock.or(record.extensions.incompatibility(true)) {
+        Some(reason) => Err(FsckError::Incompatible(reason)),
+        None => Ok(()),
+    }
 }
 
 /// A repair under way.

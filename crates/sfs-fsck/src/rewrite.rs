@@ -9,15 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sfs_core::format::{
-    CheckpointRecord, ItemKind, Key, SUPERBLOCK_ADDRESS, SegmentState, Superblock, UsageEntry,
+    CheckpointRecord, Corruption, CorruptionKind, FORMAT_VERSION, ItemKind, Key, LOCATOR_ADDRESS,
+    SUPERBLOCK_ADDRESS, SegmentState, Structure, Superblock, UsageEntry,
 };
 use sfs_core::{Basis, Moved, Rebuild};
 use sfs_device::{Block, Device, Stream};
 
+use crate::findings::Copy;
 use crate::progress::{Listener, Stage, tell};
 use crate::remedy::Plan;
 use crate::usage::Usage;
 use crate::view::View;
+use crate::volume::Volume;
 use crate::walk::{Keys, Leaf, Part};
 use crate::{Findings, FsckError, salvage};
 
@@ -194,14 +197,51 @@ pub(crate) fn clear_slot(
     Ok(device.flush()?)
 }
 
-/// Writes `superblock` to both its places, durably.
-pub(crate) fn write_superblocks(
-    device: &dyn Device,
-    superblock: &Superblock,
-) -> Result<(), FsckError> {
-    let block = [Block(superblock.encode())];
-    for at in [superblock.layout.backup, SUPERBLOCK_ADDRESS] {
-        device.write(at, &[&block], Stream::default())?;
+/// Writes the superblock of `volume` to both its places, durably and in the format of this program.
+pub(crate) fn write_superblocks(volume: &Volume<'_>) -> Result<(), FsckError> {
+    match volume.superblock.version {
+        FORMAT_VERSION => write_copies(volume, &volume.superblock),
+        _ => change_superblock(volume, |_| ()),
     }
-    Ok(device.flush()?)
+}
+
+/// Makes `change` to the superblock of `volume`, durably in both its places.
+pub(crate) fn change_superblock(
+    volume: &Volume<'_>,
+    change: impl FnOnce(&mut Superblock),
+) -> Result<(), FsckError> {
+    let unreadable =
+        Corruption::new(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
+    let next = volume.superblock.next_generation();
+    let mut next = next.ok_or(FsckError::Write(unreadable.into()))?;
+    change(&mut next);
+    write_copies(volume, &next)
+}
+
+/// Writes both copies of the superblock, the worse one first: one is whole at every moment.
+fn write_copies(volume: &Volume<'_>, superblock: &Superblock) -> Result<(), FsckError> {
+    let block = [Block(superblock.encode())];
+    let backup = superblock.layout.backup;
+    let (first, second) = match volume.worse {
+        Copy::First => (SUPERBLOCK_ADDRESS, backup),
+        Copy::Backup => (backup, SUPERBLOCK_ADDRESS),
+    };
+    let locator = (!leads_to_backup(volume)?).then_some(LOCATOR_ADDRESS);
+    for at in locator.into_iter().chain([first, second]) {
+        volume.device.write(at, &[&block], Stream::default())?;
+        volume.device.flush()?;
+    }
+    Ok(())
+}
+
+/// Whether the locator is of `volume`.
+fn leads_to_backup(volume: &Volume<'_>) -> Result<bool, FsckError> {
+    let mut block = Block::zeroed(1);
+    volume.device.read(LOCATOR_ADDRESS, &mut block)?;
+    let locator = Superblock::decode(&block[0].0, LOCATOR_ADDRESS);
+    let superblock = &volume.superblock;
+    let is_of_volume = |locator: Superblock| {
+        locator.uuid == superblock.uuid && locator.layout.backup == superblock.layout.backup
+    };
+    Ok(locator.is_ok_and(is_of_volume))
 }

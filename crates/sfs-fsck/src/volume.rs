@@ -5,8 +5,8 @@
 //! Never: reads a segment.
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, HEADS_MAX, Layout, SUPERBLOCK_ADDRESS,
-    Superblock,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, HEADS_MAX, LOCATOR_ADDRESS, Layout,
+    SUPERBLOCK_ADDRESS, Superblock,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device};
 use sfs_mkfs::signatures::{Ends, SFS, detect};
@@ -18,25 +18,30 @@ use crate::{Finding, Findings, FsckError};
 pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) superblock: Superblock,
+    /// The copy of the superblock that is damaged or older; the first if both are the same.
+    pub(crate) worse: Copy,
 }
 
 impl<'a> Volume<'a> {
     /// Finds the superblock, or says what there is instead.
     pub(crate) fn open(device: &'a dyn Device, findings: &mut Findings) -> Result<Self, FsckError> {
         let block_count = device.geometry().block_count;
-        if block_count <= SUPERBLOCK_ADDRESS {
+        if block_count <= LOCATOR_ADDRESS {
             return Err(FsckError::NotSfs { instead: None });
         }
         let first_bytes = read_block(device, SUPERBLOCK_ADDRESS)?;
-        let superblock = match Superblock::decode(&first_bytes.0, SUPERBLOCK_ADDRESS) {
+        refuse_newer(&first_bytes)?;
+        let (superblock, worse) = match Superblock::decode(&first_bytes.0, SUPERBLOCK_ADDRESS) {
             Ok(first) => {
                 refuse_truncated(&first.layout, block_count)?;
-                compare_backup(device, &first, findings)?;
-                first
+                compare_backup(device, first, findings)?
             }
-            Err(corruption) => from_backup(device, &first_bytes, corruption, findings)?,
+            Err(corruption) => {
+                (from_backup(device, &first_bytes, corruption, findings)?, Copy::First)
+            }
         };
-        Ok(Self { device, superblock })
+        refuse_truncated(&superblock.layout, block_count)?;
+        Ok(Self { device, superblock, worse })
     }
 
     /// The volume's mark in every structure.
@@ -142,20 +147,33 @@ fn refuse_truncated(layout: &Layout, device: u64) -> Result<(), FsckError> {
     Ok(())
 }
 
+/// Returns the later of a sound `first` copy and the backup, and which copy is worse.
 fn compare_backup(
     device: &dyn Device,
-    first: &Superblock,
+    first: Superblock,
     findings: &mut Findings,
-) -> Result<(), FsckError> {
+) -> Result<(Superblock, Copy), FsckError> {
     let at = first.layout.backup;
-    match Superblock::decode(&read_block(device, at)?.0, at) {
-        Ok(backup) if backup == *first => {}
-        Ok(_) => findings.push(Finding::SuperblocksDiffer),
+    let block = read_block(device, at)?;
+    refuse_newer(&block)?;
+    let backup = match Superblock::decode(&block.0, at) {
+        Ok(backup) if backup == first => return Ok((first, Copy::First)),
+        Ok(backup) => backup,
         Err(corruption) => {
             findings.push(Finding::SuperblockDamaged { copy: Copy::Backup, corruption });
+            return Ok((first, Copy::Backup));
         }
+    };
+    let is_same_volume = backup.uuid == first.uuid;
+    if is_same_volume && backup.generation > first.generation {
+        findings.push(Finding::SuperblockOlder { copy: Copy::First });
+        return Ok((backup, Copy::First));
     }
-    Ok(())
+    findings.push(match is_same_volume && backup.generation < first.generation {
+        true => Finding::SuperblockOlder { copy: Copy::Backup },
+        false => Finding::SuperblocksDiffer,
+    });
+    Ok((first, Copy::Backup))
 }
 
 /// A superblock of a newer format is not damaged: nothing of the volume can be judged, nor its backup.
@@ -166,28 +184,46 @@ fn refuse_newer(block: &Block) -> Result<(), FsckError> {
     }
 }
 
-/// The superblock from the last block, when the first one does not decode.
+/// The backup, when the first copy does not decode.
 fn from_backup(
     device: &dyn Device,
     first: &Block,
     corruption: Corruption,
     findings: &mut Findings,
 ) -> Result<Superblock, FsckError> {
-    let block_count = device.geometry().block_count;
-    refuse_newer(first)?;
-    let last = read_block(device, block_count - 1)?;
-    if let Ok(backup) = Superblock::decode(&last.0, block_count - 1)
-        && backup.layout.backup == block_count - 1
-    {
-        findings.push(Finding::SuperblockDamaged { copy: Copy::First, corruption });
-        return Ok(backup);
+    let last = device.geometry().block_count - 1;
+    let mut is_recognized = Superblock::recognize(&first.0);
+    for at in located_backup(device)?.into_iter().chain([last]) {
+        let block = read_block(device, at)?;
+        refuse_newer(&block)?;
+        if let Ok(backup) = Superblock::decode(&block.0, at)
+            && backup.layout.backup == at
+        {
+            findings.push(Finding::SuperblockDamaged { copy: Copy::First, corruption });
+            return Ok(backup);
+        }
+        is_recognized |= Superblock::recognize(&block.0);
     }
-    refuse_newer(&last)?;
-    if Superblock::recognize(&first.0) || Superblock::recognize(&last.0) {
+    if is_recognized {
         return Err(FsckError::SuperblocksLost);
     }
     match detect(&Ends::read_device(device)?).first().map(|found| found.name) {
         Some(SFS) => Err(FsckError::SuperblocksLost),
         instead => Err(FsckError::NotSfs { instead }),
     }
+}
+
+/// Returns where the locator says that the backup is, if a superblock of the same volume is there.
+fn located_backup(device: &dyn Device) -> Result<Option<u64>, FsckError> {
+    let block = read_block(device, LOCATOR_ADDRESS)?;
+    refuse_newer(&block)?;
+    let Ok(locator) = Superblock::decode(&block.0, LOCATOR_ADDRESS) else { return Ok(None) };
+    let at = locator.layout.backup;
+    if at >= device.geometry().block_count {
+        return Ok(None);
+    }
+    let block = read_block(device, at)?;
+    refuse_newer(&block)?;
+    let backup = Superblock::decode(&block.0, at).ok();
+    Ok(backup.filter(|backup| backup.uuid == locator.uuid).map(|_| at))
 }

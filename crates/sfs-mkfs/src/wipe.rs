@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, Layout, SUPERBLOCK_ADDRESS};
+use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, LOCATOR_ADDRESS, Layout, SUPERBLOCK_ADDRESS};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
 use crate::signatures;
@@ -21,7 +21,8 @@ const DISCARD_BLOCKS: u64 = 1 << 18;
 pub(crate) fn wipe(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
     let block_size = BLOCK_SIZE as u64;
     // Without its superblocks an old volume is none, whatever else is gone when we are interrupted.
-    for superblock in [SUPERBLOCK_ADDRESS, device.geometry().block_count - 1, layout.backup] {
+    let last = device.geometry().block_count - 1;
+    for superblock in [LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, last, layout.backup] {
         zero(device, superblock..superblock + 1)?;
     }
     device.flush()?;
@@ -63,7 +64,7 @@ mod tests {
         let device = RamDevice::new(16 << 10);
         let layout = Layout::new(16 << 10, 256, 0).expect("a layout");
         let ones = [Block([1; BLOCK_SIZE])];
-        let places = [4, layout.slots[0], layout.slots[1] + 15, layout.backup];
+        let places = [4, 5, layout.slots[0], layout.slots[1] + 15, layout.backup];
         for at in places {
             device.write(at, &[&ones], Stream::default()).expect("a write");
         }

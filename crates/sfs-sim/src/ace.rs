@@ -5,7 +5,7 @@
 //! middle and end, appending; each operation followed by every kind of sync, or by none.
 //! Never: carries anything out.
 
-use sfs_core::format::ROOT_INO;
+use sfs_core::format::{Label, ROOT_INO};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
 use crate::model::operation::Operation;
@@ -59,12 +59,14 @@ pub enum Recipe {
     RemoveXattr(&'static str),
     /// `chmod`.
     Chmod(&'static str),
+    /// A new name for the volume.
+    SetLabel(&'static str),
 }
 
 use Recipe::{
     Chmod, Create, Exchange, Link, MakeDirectory, MakePipe, MakeUnnamed, Publish, RemoveDirectory,
-    RemoveXattr, Rename, Replace, Rewrite, SetXattr, Symlink, Truncate, Unlink, UnlinkOpen,
-    Whiteout, Write, WriteBack,
+    RemoveXattr, Rename, Replace, Rewrite, SetLabel, SetXattr, Symlink, Truncate, Unlink,
+    UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
 /// Every operation with every argument. `/foo` has four blocks and a tail, `/A/foo` 300 bytes,
@@ -130,6 +132,7 @@ pub const RECIPES: &[Recipe] = &[
     Whiteout("/A/bar", "/B/bar"),
     Publish("/bar", 200),
     Publish("/A/new", 9000),
+    SetLabel("a name"),
 ];
 
 /// What follows an operation. The core makes no difference between `fsync` and `fdatasync`.
@@ -288,6 +291,9 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Opera
             vec![cut(ino, 0), write(ino, 0, len, false)]
         }
         Replace(..) | Publish(..) => unreachable!("{recipe:?} has parts"),
+        SetLabel(name) => {
+            vec![Operation::SetLabel { label: Label::new(name).expect("a label") }]
+        }
         MakeUnnamed => vec![Operation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
@@ -348,6 +354,7 @@ fn target(recipe: Recipe) -> &'static str {
         Write(path, ..) | WriteBack(path, ..) | Truncate(path, _) => path,
         Rewrite(path, _) | Replace(path, _) | Publish(path, _) => path,
         MakeUnnamed => UNNAMED,
+        SetLabel(_) => "/",
         Unlink(path) | UnlinkOpen(path) | RemoveDirectory(path) => path,
         SetXattr(path, _) | RemoveXattr(path) | Chmod(path) => path,
         Link(_, to) | Rename(_, to) | Exchange(_, to) | Whiteout(_, to) => to,

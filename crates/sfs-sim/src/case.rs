@@ -18,7 +18,7 @@ use crate::model::operation::Operation;
 use crate::model::random::Random;
 use crate::model::reference::Reference;
 use crate::model::rig::{SEGMENT_BLOCKS, format_as, tight_with};
-use crate::world;
+use crate::{version_1, world};
 
 /// One life of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,9 @@ const SEQUENCE_SAMPLE: usize = 64;
 
 /// Segments of the volume that sequences run on, and its blocks.
 const SEQUENCE_SEGMENTS: u64 = 32;
+
+/// Of so many sequences one begins with a volume of version 1, and with the mount that upgrades it.
+const UPGRADE_SHARE: u64 = 8;
 
 /// When a life begins, in milliseconds.
 const MILLIS: u64 = 1000;
@@ -143,8 +146,15 @@ fn record_sequence(placement: DataPlacement, seed: u64, index: u64) -> History {
     let place = DataPlacement::ALL.iter().position(|other| *other == placement);
     let (image, reference) = &BEGINNINGS[place.expect("all are there")];
     let seed = seed ^ index;
-    let mut life = Life::begin(image.clone(), tight_with(seed), reference.clone(), MILLIS);
-    life.skip_mount();
+    let image = image.clone();
+    let is_upgraded = index.is_multiple_of(UPGRADE_SHARE);
+    if is_upgraded {
+        version_1::downgrade(&image);
+    }
+    let mut life = Life::begin(image, tight_with(seed), reference.clone(), MILLIS);
+    if !is_upgraded {
+        life.skip_mount();
+    }
     for (recipe, persist) in ace::sequence(index) {
         for part in ace::parts(recipe) {
             for operation in ace::operations(part, &life.pair.reference, seed) {

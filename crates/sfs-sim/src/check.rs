@@ -23,6 +23,7 @@ use crate::model::operation::Operation;
 use crate::model::random::Random;
 use crate::model::reference::Node;
 use crate::model::rig::{FILE, tight_with};
+use crate::version_1::{self, Choice};
 
 /// Crashes of the recovery, and of what is written after it, that are looked at for each state.
 const RECRASHES: usize = 1;
@@ -66,6 +67,12 @@ pub enum Violation {
     },
     /// Errors were counted, or a failure noted, that there were not.
     Remembered(sfs_core::format::Remembered),
+    /// The volume has a name that it must not have.
+    Label(String),
+    /// A program of version 1 takes the volume for one of its own, though it has changed.
+    TakenByVersion1,
+    /// A program of version 1 takes neither superblock for a sound or a newer one.
+    LostToVersion1,
     /// Something panicked.
     Panic(String),
     /// A violation in a crash of the recovery.
@@ -93,6 +100,11 @@ impl fmt::Display for Violation {
             }
             Self::Empty { ino } => write!(f, "file {ino} is empty; its new data had been closed"),
             Self::Remembered(remembered) => write!(f, "errors that were none: {remembered:?}"),
+            Self::Label(label) => write!(f, "the volume has the name {label:?}"),
+            Self::TakenByVersion1 => {
+                f.write_str("version 1 takes the volume for its own, though it has changed")
+            }
+            Self::LostToVersion1 => f.write_str("version 1 takes the superblocks for damaged"),
             Self::Panic(message) => write!(f, "panic: {message}"),
             Self::Again(violation) => write!(f, "in a crash of the recovery: {violation}"),
         }
@@ -131,9 +143,13 @@ fn recover(
     image: Image,
     random: &mut Random,
 ) -> Result<Life, Violation> {
+    check_upgrade(history, &image)?;
     check_volume(&image, true)?;
     let life = Life::recover(image, options(random), 200_000_000).map_err(Violation::NoMount)?;
     let found = &life.pair.reference;
+    if !history.labels(crash).any(|label| label == found.label) {
+        return Err(Violation::Label(found.label.as_str().to_owned()));
+    }
     let states = find_namespace(history, crash, &of_reference(found))?;
     let tears = placement != DataPlacement::Log && tears_data(history, crash);
     for (ino, node) in &found.nodes {
@@ -152,6 +168,19 @@ fn recover(
         Ok(discrepancies) if discrepancies.is_empty() => Ok(life),
         Ok(_) => Err(Violation::Usage),
         Err(error) => Err(Violation::NoMount(error)),
+    }
+}
+
+/// As long as a program of version 1 takes a volume for one of its own, nothing has changed but superblocks.
+fn check_upgrade(history: &History, image: &Image) -> Result<(), Violation> {
+    if version_1::choose(&history.base).is_newer() {
+        return Ok(());
+    }
+    match version_1::choose(image) {
+        Choice::Newer(_) => Ok(()),
+        Choice::Damaged => Err(Violation::LostToVersion1),
+        Choice::Volume(_) if version_1::is_untouched(&history.base, image) => Ok(()),
+        Choice::Volume(_) => Err(Violation::TakenByVersion1),
     }
 }
 

@@ -189,11 +189,13 @@ pub fn states_of(
             let mut fates = vec![Fate::Lost; count];
             fates[..torn].fill(Fate::Done);
             fates[torn] = Fate::Torn(Tear::random(random));
-            // Others may have overtaken it.
+            // Others may have overtaken it, or are torn, too.
             fates[torn + 1..].iter_mut().for_each(|fate| {
-                if random.one_in(2) {
-                    *fate = Fate::Done;
-                }
+                *fate = match random.below(8) {
+                    0..=3 => Fate::Done,
+                    4 => Fate::Torn(Tear::random(random)),
+                    _ => Fate::Lost,
+                };
             });
             states.push(crash(fates));
         }

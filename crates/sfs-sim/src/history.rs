@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use sfs_core::Error;
+use sfs_core::format::Label;
 use sfs_core::request::Options;
 use sfs_device::{Event, Keep, RecordingDevice};
 
@@ -67,6 +68,11 @@ impl History {
     pub fn versions(&self, crash: &Crash, ino: u64) -> &[State] {
         let covers = |synced| synced == Synced::Everything || synced == Synced::File(ino);
         &self.states[self.range(crash, covers)]
+    }
+
+    /// The labels that the volume may have after `crash`: a new one is durable once it has been given.
+    pub fn labels(&self, crash: &Crash) -> impl Iterator<Item = Label> {
+        self.states[self.range(crash, |_| true)].iter().map(|state| state.reference.label)
     }
 
     /// Whether `state` had been reached for good before the power went.

@@ -60,6 +60,12 @@ impl Image {
         }
     }
 
+    /// Whether it holds what `other` does in block `address`.
+    pub fn same_block(&self, other: &Self, address: u64) -> bool {
+        let (block, others) = (self.block(address), other.block(address));
+        Arc::ptr_eq(&block, &others) || block == others
+    }
+
     /// The bytes of block `address`.
     pub fn block(&self, address: u64) -> Arc<[u8; BLOCK_SIZE]> {
         self.blocks.read()[address as usize].clone()

@@ -16,4 +16,5 @@ pub mod lying;
 pub mod model;
 pub mod panics;
 pub mod shrink;
+pub mod version_1;
 pub mod world;

@@ -17,6 +17,10 @@ use crate::model::random::Random;
 use crate::model::reference::Reference;
 use crate::model::rig::{FILE, tight_with};
 use crate::panics::catch;
+use crate::version_1;
+
+/// Of so many worlds one begins with a volume of version 1.
+const UPGRADE_SHARE: u64 = 4;
 
 /// Steps of a world.
 pub const STEPS: u32 = 120;
@@ -72,6 +76,9 @@ pub(crate) fn describe(placement: DataPlacement, seed: u64, steps: &[u32]) -> Ve
 fn begin(placement: DataPlacement, seed: u64) -> (Life, Limits) {
     let mut random = Random::new(seed);
     let image = fresh(placement, 32 + random.below(6));
+    if seed.is_multiple_of(UPGRADE_SHARE) {
+        version_1::downgrade(&image);
+    }
     let mut life = Life::begin(image, options(&mut random), Reference::new(), 0);
     let blocks = life.pair.volume().space().free_blocks;
     let bytes = |percent: u64| blocks * percent / 100 * 4096;

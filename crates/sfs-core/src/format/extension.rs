@@ -28,6 +28,16 @@ pub enum ExtensionClass {
 }
 
 impl ExtensionClass {
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Drop => "drop",
+            Self::ReadOnly => "read-only",
+            Self::Refuse => "refuse",
+        }
+    }
+
     fn decode(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Keep,
@@ -114,14 +124,13 @@ impl Extensions {
 
     /// Returns why this program cannot use the volume, or, with `writes`, not write to it.
     pub fn incompatibility(&self, writes: bool) -> Option<Incompatibility> {
-        let mut unknown = self.0.iter().filter(|extension| !is_known(extension.tag));
-        unknown.find_map(|extension| match extension.class {
-            ExtensionClass::Refuse => Some(Incompatibility::Extension(extension.tag)),
-            ExtensionClass::ReadOnly if writes => {
-                Some(Incompatibility::ReadOnlyExtension(extension.tag))
-            }
-            _ => None,
-        })
+        let of_class = |class| {
+            let mut unknown = self.0.iter().filter(|extension| !is_known(extension.tag));
+            unknown.find(|extension| extension.class == class).map(|extension| extension.tag)
+        };
+        let refused = of_class(ExtensionClass::Refuse).map(Incompatibility::Extension);
+        let written = || of_class(ExtensionClass::ReadOnly).map(Incompatibility::ReadOnlyExtension);
+        refused.or_else(|| written().filter(|_| writes))
     }
 
     /// Appends the area to `bytes`.
@@ -206,7 +215,9 @@ mod tests {
         assert_eq!(read.incompatibility(false), None);
         assert_eq!(read.incompatibility(true), Some(Incompatibility::ReadOnlyExtension(900)));
         let refused = area(&[(900, ReadOnly), (901, Refuse)]);
-        assert_eq!(refused.incompatibility(false), Some(Incompatibility::Extension(901)));
+        for writes in [false, true] {
+            assert_eq!(refused.incompatibility(writes), Some(Incompatibility::Extension(901)));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The superblock: identity, layout and features of a volume, in two copies.
 //!
 //! Both copies are the same block. A copy with a higher generation is newer; an update writes the first
-//! copy, then the backup, each followed by a flush, so one of them is whole at every moment.
+//! copy, then the backup, each followed by a flush, so one of them is whole at every moment. A third copy,
+//! the locator, is used for its `layout` alone.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -183,6 +184,8 @@ pub struct Superblock {
     pub tick_shift: u32,
     /// The error that ended writing, until `sfs-fsck` has cleared it.
     pub failure: Option<Failure>,
+    /// What a newer program has behind the fields that this one knows, without the zeros at its end.
+    pub unknown: Vec<u8>,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -241,12 +244,16 @@ impl Superblock {
             created: Timestamp::default(),
             tick_shift: tick_shift_of(&layout),
             failure: None,
+            unknown: Vec::new(),
         }
     }
 
-    /// Returns the next state of this superblock, in the format of this program.
-    pub fn next_generation(&self) -> Self {
-        Self { version: FORMAT_VERSION, generation: self.generation + 1, ..self.clone() }
+    /// Returns the next state of this superblock, in the format of this program; none if its generation is
+    /// the last that decodes, which no volume comes to.
+    pub fn next_generation(&self) -> Option<Self> {
+        let generation = self.generation + 1;
+        let is_countable = generation < COUNT_MAX;
+        is_countable.then(|| Self { version: FORMAT_VERSION, generation, ..self.clone() })
     }
 
     /// What every structure of the volume repeats. Where users' blocks can begin a segment it is no
@@ -303,6 +310,7 @@ impl Superblock {
         };
         let mut bytes = [0; BLOCK_SIZE];
         bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
+        bytes[RAW_LEN..][..self.unknown.len()].copy_from_slice(&self.unknown);
         raw.checksum = crc32c::crc32c(&bytes[UNSUMMED..]).into();
         bytes[..RAW_LEN].copy_from_slice(raw.as_bytes());
         bytes
@@ -338,7 +346,7 @@ impl Superblock {
     /// Verifies and decodes the block read at `at`, which is [`SUPERBLOCK_ADDRESS`] or the last.
     pub fn decode(bytes: &[u8; BLOCK_SIZE], at: u64) -> Result<Self, Corruption> {
         let wrong = |kind| Corruption::new(Structure::Superblock, at, kind);
-        let (raw, _) =
+        let (raw, rest) =
             RawSuperblock::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {
             return Err(wrong(CorruptionKind::Magic));
@@ -346,7 +354,7 @@ impl Superblock {
         if raw.checksum.get() != crc32c::crc32c(&bytes[UNSUMMED..]) {
             return Err(wrong(CorruptionKind::Checksum));
         }
-        raw.superblock().filter(Self::is_sound).ok_or(wrong(CorruptionKind::Value))
+        raw.superblock(rest).filter(Self::is_sound).ok_or(wrong(CorruptionKind::Value))
     }
 
     fn is_sound(&self) -> bool {
@@ -366,7 +374,7 @@ impl Superblock {
 
 impl RawSuperblock {
     /// Returns what the fields say, unless one has no meaning.
-    fn superblock(&self) -> Option<Superblock> {
+    fn superblock(&self, rest: &[u8]) -> Option<Superblock> {
         let layout = Layout {
             block_count: self.block_count.get(),
             segment_first: self.segment_first.get(),
@@ -386,6 +394,7 @@ impl RawSuperblock {
             created: Timestamp { secs: self.created_secs.get(), nanos: self.created_nanos.get() },
             tick_shift: tick_shift_of(&layout),
             failure: None,
+            unknown: Vec::new(),
             layout,
         };
         if first.version == VERSION_FIRST {
@@ -410,9 +419,14 @@ impl RawSuperblock {
             features,
             tick_shift: self.tick_shift.get(),
             failure,
+            unknown: rest[..rest.len() - trailing_zeros(rest)].to_vec(),
             ..first
         })
     }
+}
+
+fn trailing_zeros(bytes: &[u8]) -> usize {
+    bytes.iter().rev().take_while(|byte| **byte == 0).count()
 }
 
 /// Returns the shift that mkfs chooses, and that every volume of version 1 has: its size in segments is

@@ -14,8 +14,8 @@ use super::recovery::read_checkpoints;
 use super::superblocks::Superblocks;
 use crate::Result;
 use crate::format::{
-    CheckpointRecord, Extensions, FIRST_INO, Inode, Key, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock,
-    Timestamp, usage_key,
+    CheckpointRecord, Extensions, FIRST_INO, Inode, Key, LOCATOR_ADDRESS, ROOT_INO,
+    SUPERBLOCK_ADDRESS, Superblock, Timestamp, usage_key,
 };
 use crate::log::{Heads, Log};
 use crate::meta::Meta;
@@ -54,6 +54,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
     let block = Block(superblock.encode());
     let stream = Stream::default();
     device.write(layout.backup, &[std::slice::from_ref(&block)], stream)?;
+    device.write(LOCATOR_ADDRESS, &[std::slice::from_ref(&block)], stream)?;
     device.write(SUPERBLOCK_ADDRESS, &[std::slice::from_ref(&block)], stream)?;
     device.flush()?;
     Ok(())

@@ -32,8 +32,13 @@ impl Volume {
         let (volume, record, is_begun) = Self::restore(device, options, now)?;
         if !volume.options.read_only {
             volume.settle_down()?;
-            volume.superblocks.lock().settle(&*volume.device)?;
+            if !mutated(Mutant::UpgradeLate) {
+                volume.superblocks.lock().settle(&*volume.device)?;
+            }
             volume.begin_life(record, is_begun)?;
+            if mutated(Mutant::UpgradeLate) {
+                volume.superblocks.lock().settle(&*volume.device)?;
+            }
             volume.errors.begin();
         }
         Ok(volume)
@@ -107,7 +112,9 @@ impl Volume {
         self.close_heads(&mut log);
         if is_begun {
             log.checkpoint = last.number + 1;
-            self.write_record(&CheckpointRecord { number: log.checkpoint, ..last })?;
+            let extensions = last.extensions.repeated();
+            let number = log.checkpoint;
+            self.write_record(&CheckpointRecord { number, extensions, ..last })?;
         }
         let previous = log.previous;
         log.previous = chain_of_mount(previous, log.mount_count);

@@ -8,12 +8,18 @@ use std::fmt;
 
 use sfs_core::format::Key;
 
-use super::Finding;
+use super::{Copy, Finding};
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SuperblockDamaged { corruption, .. } => corruption.fmt(f),
+            Self::SuperblockOlder { copy: Copy::First } => {
+                f.write_str("the first superblock is older than its backup")
+            }
+            Self::SuperblockOlder { copy: Copy::Backup } => {
+                f.write_str("the backup of the superblock is older than the first")
+            }
             Self::SuperblocksDiffer => f.write_str("the two superblocks differ"),
             Self::SlotInvalid { slot, corruption } => {
                 write!(f, "checkpoint slot {slot} holds none: {corruption}")

@@ -1,6 +1,8 @@
 //! A look inside says what was forged.
 
-use sfs_core::format::{Corruption, CorruptionKind, ROOT_INO, Structure};
+use sfs_core::format::{
+    Corruption, CorruptionKind, Extension, ExtensionClass, ROOT_INO, Structure,
+};
 use sfs_fsck::{FsckError, Subject, dump, in_words};
 
 use super::findings::populated;
@@ -12,12 +14,21 @@ fn value(volume: &Volume, subject: Subject) -> serde_json::Value {
 
 #[test]
 fn superblocks_and_checkpoints_are_shown_damaged_or_not() {
-    let volume = populated().build();
+    let mut forge = populated();
+    let kept = Extension { tag: 900, class: ExtensionClass::Keep, bytes: vec![7; 5] };
+    forge.on_record = Box::new(move |record| record.extensions.set(kept.clone()));
+    let volume = forge.build();
     let shown = value(&volume, Subject::Superblock);
     assert_eq!(shown["superblock"]["segment_blocks"], 32);
+    assert_eq!(shown["superblock"]["version"], 2);
+    assert_eq!(shown["superblock"]["generation"], 1);
+    assert_eq!(shown["superblock"]["features"]["read_only_compatible"], "0x0");
+    assert_eq!(shown["superblock"]["tick_shift"], 0);
     assert_eq!(shown["superblock"], shown["backup"]);
     let shown = value(&volume, Subject::Checkpoints);
     assert_eq!(shown["slot 0"]["number"], 2);
+    let extensions = serde_json::json!([{ "tag": 900, "class": "keep", "len": 5 }]);
+    assert_eq!(shown["slot 0"]["extensions"], extensions);
     assert_eq!(shown["slot 0"]["heads"][1]["segment"], 1);
     let at = volume.superblock.layout.slots[1];
     let corruption = Corruption::new(Structure::Checkpoint, at, CorruptionKind::Magic);

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use sfs_core::format::{
     COUNT_KEPT_MAX, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, FileKind, History,
     Incompatibility, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, Structure,
-    Superblock, Timestamp, UsageEntry, usage_key,
+    Timestamp, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
-use sfs_fsck::{Copy, Finding, FsckError, Options, Repair, Report, check};
+use sfs_fsck::{Finding, FsckError, Options, Repair, Report, check};
 
 use super::forge::{
     DATA, Forge, GONE, HELLO, LINK, NEXT_INO, SUB, Volume, directory, entry_value, file,
@@ -63,25 +63,6 @@ fn sound_volumes_are_clean() {
         report.to_string(),
         format!("clean, 3 files, 2 directories, {} bytes used", 7 * 4096)
     );
-}
-
-#[test]
-fn one_damaged_superblock_is_found_and_the_other_used() {
-    let volume = populated().build();
-    for (copy, at) in [(Copy::First, 4), (Copy::Backup, volume.superblock.layout.backup)] {
-        let volume = Volume { device: volume.device.snapshot(), ..populated().build() };
-        volume.flip(at, 100);
-        let corruption = Corruption::new(Structure::Superblock, at, CorruptionKind::Checksum);
-        assert_eq!(errors(&volume), [Finding::SuperblockDamaged { copy, corruption }]);
-    }
-}
-
-#[test]
-fn two_different_superblocks_are_found() {
-    let volume = populated().build();
-    let other = Superblock { hash_key: [1, 3], ..volume.superblock.clone() };
-    volume.write(volume.superblock.layout.backup, &other.encode());
-    assert_eq!(errors(&volume), [Finding::SuperblocksDiffer]);
 }
 
 #[test]

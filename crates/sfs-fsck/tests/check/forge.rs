@@ -391,6 +391,12 @@ impl Forge {
     }
 }
 
+/// Gives the bytes of a superblock the checksum that they should have.
+pub(crate) fn reseal_superblock(bytes: &mut [u8; BLOCK_SIZE]) {
+    let checksum = crc32c::crc32c(&bytes[12..]).to_le_bytes();
+    bytes[8..12].copy_from_slice(&checksum);
+}
+
 /// Makes the checksum of a node match its bytes.
 pub(crate) fn reseal(bytes: &mut [u8; BLOCK_SIZE]) -> u32 {
     let checksum = crc32c::crc32c(&bytes[8..]);

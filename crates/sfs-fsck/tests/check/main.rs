@@ -12,3 +12,4 @@ mod program;
 mod releases;
 mod remembered;
 mod repair;
+mod superblocks;

@@ -147,14 +147,7 @@ fn the_usage_table_is_counted_anew() {
 }
 
 #[test]
-fn superblocks_are_taken_from_their_copy() {
-    for first in [true, false] {
-        let volume = populated().build();
-        let at = if first { 4 } else { volume.superblock.layout.backup };
-        volume.flip(at, 100);
-        let mended = mend(&volume);
-        mended.expect(&[]).expect_content();
-    }
+fn of_superblocks_that_differ_the_first_counts() {
     let volume = populated().build();
     let other = sfs_core::format::Superblock { hash_key: [9, 9], ..volume.superblock.clone() };
     volume.write(volume.superblock.layout.backup, &other.encode());

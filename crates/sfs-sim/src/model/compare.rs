@@ -195,6 +195,7 @@ pub fn everything(volume: &Volume, reference: &Reference) {
         }
     }
     assert!(reference.nodes.contains_key(&ROOT_INO));
+    assert_eq!(volume.label(), reference.label);
 }
 
 fn directory(volume: &Volume, reference: &Reference, ino: u64) {

@@ -46,7 +46,8 @@ pub fn of_reference(reference: &Reference) -> Digest {
 
 /// The reference that a volume is like, content of files included where `with_content` says.
 pub fn capture(volume: &Volume, with_content: bool) -> Reference {
-    let mut reference = Reference { nodes: BTreeMap::new(), references: BTreeMap::new() };
+    let mut reference =
+        Reference { nodes: BTreeMap::new(), references: BTreeMap::new(), label: volume.label() };
     let mut todo = vec![ROOT_INO];
     while let Some(ino) = todo.pop() {
         let inode = volume.attributes(ino).expect("attributes");

@@ -4,7 +4,7 @@
 //! Promises: a seed and a state of the reference decide everything.
 //! Never: carries anything out.
 
-use sfs_core::format::{FileKind, ROOT_INO, Timestamp};
+use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
 use super::random::Random;
@@ -92,6 +92,10 @@ pub enum Operation {
         ino: u64,
     },
     SyncAll,
+    /// Gives the volume a name, durably.
+    SetLabel {
+        label: Label,
+    },
     /// Background work after so many milliseconds.
     Work {
         millis: u64,
@@ -189,7 +193,8 @@ impl Chooser<'_> {
             81 => Operation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
             82..=83 => Operation::List { ino: self.directory(), seed: self.random.draw() },
             84..=88 => Operation::SyncFile { ino: self.ino() },
-            89..=90 => Operation::SyncAll,
+            89 => Operation::SyncAll,
+            90 => Operation::SetLabel { label: self.label() },
             91..=98 => {
                 Operation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }
             }
@@ -198,6 +203,10 @@ impl Chooser<'_> {
             }
             _ => Operation::SyncAll,
         }
+    }
+
+    fn label(&mut self) -> Label {
+        Label::new(&format!("volume {}", self.random.below(1 << 20))).expect("a label")
     }
 
     /// Something that lets go of space or files.

@@ -218,7 +218,7 @@ impl Pair {
         }
     }
 
-    /// What does not change anything that can be seen.
+    /// What does not change anything that can be seen in the namespace.
     fn look(&mut self, operation: &Operation) -> Result<(), Error> {
         match operation {
             Operation::Lookup { parent, name } => self.lookup(*parent, name),
@@ -237,6 +237,10 @@ impl Pair {
             }
             Operation::SyncFile { ino } => self.volume().sync_file(*ino)?,
             Operation::SyncAll => self.volume().sync_all()?,
+            Operation::SetLabel { label } => {
+                self.volume().set_label(*label)?;
+                self.reference.label = *label;
+            }
             Operation::Work { millis } => {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sfs_core::Error;
-use sfs_core::format::{FileKind, ROOT_INO, Timestamp};
+use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, Caller, WriteMode};
 
 use super::content::Content;
@@ -119,6 +119,8 @@ pub struct Reference {
     pub nodes: BTreeMap<u64, Arc<Node>>,
     /// References that the caller got and has not forgotten.
     pub references: BTreeMap<u64, u64>,
+    /// The name of the volume.
+    pub label: Label,
 }
 
 impl Default for Reference {
@@ -133,7 +135,11 @@ impl Reference {
         let mut root = Node::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW });
         root.links = 2;
         root.parent = ROOT_INO;
-        Self { nodes: [(ROOT_INO, Arc::new(root))].into(), references: BTreeMap::new() }
+        Self {
+            nodes: [(ROOT_INO, Arc::new(root))].into(),
+            references: BTreeMap::new(),
+            label: Label::NONE,
+        }
     }
 
     /// The file `ino`.

@@ -191,6 +191,7 @@ fn perform(volume: &Volume, operation: &Operation, millis: u64) -> Result<(), Er
         Operation::Step => volume.work(after(millis)).map(drop),
         // Inode numbers stay held: the order of references is the witness's own.
         Operation::Lookup { .. } | Operation::Forget { .. } | Operation::Read { .. } => Ok(()),
+        Operation::SetLabel { label } => volume.set_label(*label),
         Operation::Seek { .. } | Operation::List { .. } | Operation::Reopen { .. } => Ok(()),
     }
 }

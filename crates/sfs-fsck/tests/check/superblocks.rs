@@ -1,0 +1,291 @@
+//! The copies of the superblock: which one counts, what a crash may leave of them, how they are repaired, and
+//! what of a newer program is refused.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use sfs_core::format::{
+    CheckpointRecord, Corruption, CorruptionKind, Extension, ExtensionClass, Extensions, Features,
+    Incompatibility, LOCATOR_ADDRESS, Label, SUPERBLOCK_ADDRESS, Structure, Superblock,
+};
+use sfs_core::request::Options;
+use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
+use sfs_fsck::{Copy, Finding, FsckError, Repair, Repaired, repair};
+
+use super::findings::{NOW, check_device, errors, populated};
+use super::forge::{HELLO, Volume, reseal_superblock};
+use super::repair::repair_with;
+
+/// `superblock` as version 1 wrote it.
+fn version_1(superblock: &Superblock) -> [u8; BLOCK_SIZE] {
+    let mut bytes = superblock.encode();
+    bytes[12..16].copy_from_slice(&1u32.to_le_bytes());
+    bytes[184..232].fill(0);
+    reseal_superblock(&mut bytes);
+    bytes
+}
+
+/// The next state of `superblock`, with another label.
+fn next(superblock: &Superblock) -> Superblock {
+    let label = Label::new("next").expect("a label");
+    Superblock { label, ..superblock.next_generation().expect("there is one") }
+}
+
+fn read(device: &dyn Device, at: u64) -> Superblock {
+    let mut block = Block::zeroed(1);
+    device.read(at, &mut block).expect("RAM");
+    Superblock::decode(&block[0].0, at).expect("a superblock")
+}
+
+/// Expects the note `finding` and nothing else; a mount and a repair of `volume` take `counts`, and leave it
+/// in both copies.
+fn expect_note(volume: &Volume, finding: &Finding, counts: &Superblock) {
+    let report = check_device(&volume.device, true).expect("a volume");
+    assert_eq!(report.errors(), 0, "{:?}", report.findings.kept());
+    assert!(report.findings.kept().contains(finding), "{:?}", report.findings.kept());
+    let backup = counts.layout.backup;
+    for preen in [true, false] {
+        let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+        assert!(!sfs_fsck::is_unmounted(&*device).expect("a volume"), "-p reads on");
+        let repaired = repair_with(&device, preen, false);
+        assert!(repaired.after.is_some(), "it was repaired");
+        assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
+    }
+    let device = Arc::new(volume.device.snapshot());
+    let mounted = sfs_core::Volume::open(device.clone(), Options::default(), NOW).expect("mounts");
+    assert_eq!(mounted.label(), counts.label);
+    assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
+}
+
+#[test]
+fn a_damaged_copy_is_a_note_and_the_other_one_counts() {
+    let superblock = populated().superblock;
+    for (copy, at) in [(Copy::First, 4), (Copy::Backup, superblock.layout.backup)] {
+        let volume = populated().build();
+        volume.flip(at, 100);
+        let corruption = Corruption::new(Structure::Superblock, at, CorruptionKind::Checksum);
+        expect_note(&volume, &Finding::SuperblockDamaged { copy, corruption }, &superblock);
+    }
+}
+
+#[test]
+fn the_copy_of_the_higher_generation_counts_and_the_other_is_a_note() {
+    let superblock = populated().superblock;
+    for (older, newer_at) in [(Copy::First, superblock.layout.backup), (Copy::Backup, 4)] {
+        let volume = populated().build();
+        volume.write(newer_at, &next(&superblock).encode());
+        expect_note(&volume, &Finding::SuperblockOlder { copy: older }, &next(&superblock));
+    }
+}
+
+#[test]
+fn copies_of_one_generation_or_of_two_volumes_that_differ_are_an_error() {
+    let superblock = populated().superblock;
+    let other_key = Superblock { hash_key: [1, 3], ..superblock.clone() };
+    let other_volume = Superblock { uuid: [9; 16], ..next(&superblock) };
+    for other in [other_key, other_volume] {
+        let volume = populated().build();
+        volume.write(superblock.layout.backup, &other.encode());
+        assert_eq!(errors(&volume), [Finding::SuperblocksDiffer]);
+        let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+        let repaired = repair_with(&device, false, false);
+        assert_eq!(repaired.errors_left(), 0);
+        assert_eq!(read(&*device, superblock.layout.backup), superblock, "the first one counts");
+        let mounted = sfs_core::Volume::open(device, Options::default(), NOW).expect("mounts");
+        assert_eq!(mounted.superblock().uuid, superblock.uuid);
+    }
+}
+
+/// The volume on a device with more blocks, where its backup is not in the last one.
+fn enlarged(volume: &Volume) -> RamDevice {
+    let block_count = volume.device.geometry().block_count;
+    let mut blocks = Block::zeroed(block_count as usize);
+    volume.device.read(0, &mut blocks).expect("RAM");
+    let larger = RamDevice::new(block_count + 1000);
+    larger.write(0, &[&blocks], Stream::default()).expect("RAM");
+    larger
+}
+
+#[test]
+fn the_backup_is_found_on_a_larger_device_by_the_locator() {
+    let volume = populated().build();
+    volume.flip(SUPERBLOCK_ADDRESS, 100);
+    let lost = enlarged(&volume);
+    assert!(matches!(check_device(&lost, false), Err(FsckError::SuperblocksLost)));
+    let none = sfs_core::Volume::open(Arc::new(lost), Options::default(), NOW).map(drop);
+    assert!(matches!(none, Err(sfs_core::Error::Corrupt(_))), "{none:?}");
+
+    // The locator need not be of the newest state.
+    volume.write(LOCATOR_ADDRESS, &volume.superblock.encode());
+    volume.write(volume.superblock.layout.backup, &next(&volume.superblock).encode());
+    let found = enlarged(&volume);
+    let report = check_device(&found, true).expect("a volume");
+    assert_eq!(report.errors(), 0, "{:?}", report.findings.kept());
+    let mounted = sfs_core::Volume::open(Arc::new(found), Options::default(), NOW).expect("mounts");
+    assert_eq!(mounted.label().as_str(), "next");
+
+    // One of another volume leads nowhere.
+    let other = Superblock { uuid: [9; 16], ..volume.superblock.clone() };
+    volume.write(LOCATOR_ADDRESS, &other.encode());
+    assert!(matches!(check_device(&enlarged(&volume), false), Err(FsckError::SuperblocksLost)));
+}
+
+/// The addresses of writes, and a flush as none.
+fn order(events: &[Event]) -> Vec<Option<u64>> {
+    let address = |event: &Event| match event {
+        Event::Write { extent, .. } => Some(Some(extent.address)),
+        Event::Flush => Some(None),
+        Event::Discard { .. } => None,
+    };
+    events.iter().filter_map(address).collect()
+}
+
+/// Whatever a repair of a volume of version 1 writes comes after a superblock that a program of version 1
+/// refuses, and one copy is whole at every moment.
+#[test]
+fn a_repair_of_version_1_first_brings_the_superblock_to_version_2() {
+    let superblock = populated().superblock;
+    let backup = superblock.layout.backup;
+    for (damaged, copies) in
+        [(None, [4, backup]), (Some(4), [4, backup]), (Some(backup), [backup, 4])]
+    {
+        let mut forge = populated();
+        forge.change_inode(HELLO, |inode| inode.links = 9);
+        let volume = forge.build();
+        volume.write(4, &version_1(&superblock));
+        volume.write(backup, &version_1(&superblock));
+        if let Some(at) = damaged {
+            volume.flip(at, 100);
+        }
+        let device = Arc::new(RecordingDevice::new(volume.device.snapshot(), Keep::Requests));
+        let shared: Arc<dyn Device> = device.clone();
+        let repaired = repair_with(&shared, false, false);
+        assert_eq!((repaired.before.errors(), repaired.errors_left()), (1, 0));
+        let events = order(&device.take_events());
+        let [first, second] = copies.map(Some);
+        assert_eq!(events[..6], [Some(5), None, first, None, second, None], "{damaged:?}");
+        for at in [4, backup] {
+            let written = read(&*device, at);
+            assert_eq!((written.version, written.generation), (2, 1));
+            assert_eq!(written.tick_shift, superblock.tick_shift);
+        }
+        let mounted = sfs_core::Volume::open(device, Options::default(), NOW).expect("it mounts");
+        assert_eq!(mounted.upgraded_from(), None);
+        assert_eq!(mounted.audit().expect("it counts"), []);
+    }
+}
+
+/// What needs no repair is not upgraded by one either.
+#[test]
+fn a_sound_volume_of_version_1_is_left_alone() {
+    let volume = populated().build();
+    for at in [4, volume.superblock.layout.backup] {
+        volume.write(at, &version_1(&volume.superblock));
+    }
+    assert_eq!(errors(&volume), []);
+    let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+    assert!(repair_with(&device, false, true).after.is_none());
+    assert_eq!(read(&*device, 4).version, 1);
+}
+
+fn try_repair(device: &Arc<dyn Device>) -> Result<Repaired, FsckError> {
+    let options = Repair { data: false, preen: false, now: NOW };
+    repair(device, &options, &mut |_| ControlFlow::Continue(()))
+}
+
+fn mount(volume: &Volume, read_only: bool) -> Option<Incompatibility> {
+    let options = Options { read_only, ..Options::default() };
+    match sfs_core::Volume::open(Arc::new(volume.device.snapshot()), options, NOW).map(drop) {
+        Ok(()) => None,
+        Err(sfs_core::Error::Incompatible(reason)) => Some(reason),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What a check, a repair (of something wrong), a mount and a read-only mount say to a volume.
+fn answers(
+    features: Features,
+    extensions: &[(u16, ExtensionClass)],
+) -> [Option<Incompatibility>; 4] {
+    let mut forge = populated();
+    forge.superblock.features = features;
+    forge.change_inode(HELLO, |inode| inode.links = 9);
+    let records = extensions.to_vec();
+    forge.on_record = Box::new(move |record| record.extensions = area(&records));
+    let volume = forge.build();
+    let reason = |error| match error {
+        FsckError::Incompatible(reason) => reason,
+        other => panic!("{other}"),
+    };
+    let checked = check_device(&volume.device, false).map(|report| assert_eq!(report.errors(), 1));
+    let device = Arc::new(RecordingDevice::new(volume.device.snapshot(), Keep::Requests));
+    let shared: Arc<dyn Device> = device.clone();
+    let repaired = try_repair(&shared).map(|repaired| assert_eq!(repaired.errors_left(), 0));
+    assert_eq!(
+        device.take_events().is_empty(),
+        repaired.is_err(),
+        "a refused repair writes nothing"
+    );
+    let (checked, repaired) = (checked.err().map(reason), repaired.err().map(reason));
+    [checked, repaired, mount(&volume, false), mount(&volume, true)]
+}
+
+fn area(records: &[(u16, ExtensionClass)]) -> Extensions {
+    let mut area = Extensions::default();
+    for (tag, class) in records {
+        area.set(Extension { tag: *tag, class: *class, bytes: vec![7; 5] });
+    }
+    area
+}
+
+#[test]
+fn what_a_newer_program_added_is_refused_by_its_class() {
+    use ExtensionClass::{Drop, Keep, ReadOnly, Refuse};
+    let none = Features::default();
+    let unknown = Some(Incompatibility::Features(1 << 40));
+    let features = Features { incompatible: 1 << 40, ..none };
+    assert_eq!(answers(features, &[]), [unknown; 4]);
+    let unknown = Some(Incompatibility::ReadOnlyFeatures(1 << 41));
+    let features = Features { read_only_compatible: 1 << 41, ..none };
+    assert_eq!(answers(features, &[]), [None, unknown, unknown, None]);
+    let features = Features { compatible: u64::MAX, ..none };
+    assert_eq!(answers(features, &[]), [None; 4]);
+    let unknown = Some(Incompatibility::Extension(901));
+    assert_eq!(answers(none, &[(900, ReadOnly), (901, Refuse)]), [unknown; 4]);
+    let unknown = Some(Incompatibility::ReadOnlyExtension(900));
+    assert_eq!(answers(none, &[(900, ReadOnly)]), [None, unknown, unknown, None]);
+    assert_eq!(answers(none, &[(900, Keep), (901, Drop)]), [None; 4]);
+}
+
+/// The newest checkpoint on `device`.
+fn newest(device: &dyn Device, superblock: &Superblock) -> CheckpointRecord {
+    let slot = |at: u64| {
+        let mut blocks = Block::zeroed(16);
+        device.read(at, &mut blocks).expect("RAM");
+        CheckpointRecord::decode(Block::bytes_of(&blocks), superblock.volume(), at).ok()
+    };
+    let records = superblock.layout.slots.into_iter().filter_map(slot);
+    records.max_by_key(|record| record.number).expect("a checkpoint")
+}
+
+#[test]
+fn a_repair_and_a_mount_keep_what_is_to_be_kept_and_drop_the_rest() {
+    use ExtensionClass::{Drop, Keep};
+    let mut forge = populated();
+    forge.change_inode(HELLO, |inode| inode.links = 9);
+    forge.on_record =
+        Box::new(|record| record.extensions = area(&[(900, Keep), (901, Drop), (902, Keep)]));
+    let volume = forge.build();
+    let kept = area(&[(900, Keep), (902, Keep)]);
+
+    let mounted: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+    let open = sfs_core::Volume::open(mounted.clone(), Options::default(), NOW);
+    open.and_then(|volume| volume.close()).expect("it opens and closes");
+    assert_eq!(newest(&*mounted, &volume.superblock).extensions, kept);
+
+    let repaired: Arc<dyn Device> = Arc::new(volume.device.snapshot());
+    assert_eq!(repair_with(&repaired, false, false).errors_left(), 0);
+    let record = newest(&*repaired, &volume.superblock);
+    assert!(record.number > volume.record.number, "the repair has written one");
+    assert_eq!(record.extensions, kept);
+}

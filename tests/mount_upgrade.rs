@@ -1,0 +1,111 @@
+//! Volumes of other format versions and with features of newer programs, mounted: upgraded with one line in the
+//! log, read as they are, or refused with the way out.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use harness::{
+    Volume, can_mount, is_mounted, sfs_mount, sfs_umount_unused, stderr, transport, wait_until,
+};
+
+const BLOCK: usize = 4096;
+
+/// From docs/FORMAT.md: where the superblock is, and its checksum, version, compatible and read-only-compatible
+/// features in it.
+const SUPERBLOCK_AT: usize = 4 * BLOCK;
+const CHECKSUM_AT: usize = 8;
+const VERSION_AT: usize = 12;
+const COMPATIBLE_AT: usize = 184;
+const READ_ONLY_COMPATIBLE_AT: usize = 192;
+
+/// Changes both superblocks of the image at `path`.
+fn change(path: &Path, change: impl Fn(&mut [u8])) {
+    let mut bytes = fs::read(path).expect("the image");
+    let backup_at = bytes.len() - BLOCK;
+    for at in [SUPERBLOCK_AT, backup_at] {
+        let block = &mut bytes[at..at + BLOCK];
+        change(block);
+        let checksum = crc32c::crc32c(&block[VERSION_AT..]).to_le_bytes();
+        block[CHECKSUM_AT..VERSION_AT].copy_from_slice(&checksum);
+    }
+    fs::write(path, bytes).expect("the image");
+}
+
+/// A volume with a file, as version 1 wrote it.
+fn volume_of_version_1() -> Volume {
+    let volume = Volume::new("16M");
+    let mount = volume.mount("rw");
+    fs::write(mount.dir.join("file"), "content").expect("a file");
+    mount.unmount();
+    change(&volume.device, |block| {
+        block[VERSION_AT] = 1;
+        block[COMPATIBLE_AT..].fill(0);
+    });
+    volume
+}
+
+fn version(volume: &Volume) -> [u8; 2] {
+    let bytes = fs::read(&volume.device).expect("the image");
+    [SUPERBLOCK_AT, bytes.len() - BLOCK].map(|at| bytes[at + VERSION_AT])
+}
+
+/// What a mount of `volume` logs until it is unmounted; its file is there.
+fn log_of_mount(volume: &Volume, options: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+    command.args(["--foreground", "--transport", &transport(), "-o", options]);
+    command.arg(&volume.device).arg(&volume.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut daemon = command.spawn().expect("sfs-mount runs");
+    wait_until("it is mounted", || is_mounted(&volume.dir));
+    let content = fs::read(volume.dir.join("file")).expect("the file");
+    assert_eq!(content, b"content");
+    let output = sfs_umount_unused(&volume.dir);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(daemon.wait().expect("it ends").success());
+    let mut said = String::new();
+    daemon.stdout.take().expect("its output").read_to_string(&mut said).expect("UTF-8");
+    daemon.stderr.take().expect("its errors").read_to_string(&mut said).expect("UTF-8");
+    said
+}
+
+#[test]
+fn a_mount_for_writing_upgrades_version_1_and_says_so_once() {
+    if !can_mount() {
+        return;
+    }
+    let volume = volume_of_version_1();
+    assert_eq!(version(&volume), [1, 1]);
+    let before = fs::read(&volume.device).expect("the image");
+    assert!(!log_of_mount(&volume, "ro").contains("upgraded"));
+    assert!(before == fs::read(&volume.device).expect("the image"), "-o ro changes nothing");
+    let said = log_of_mount(&volume, "rw");
+    let lines = said.lines().filter(|line| line.contains("upgraded")).collect::<Vec<_>>();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(lines[0].contains("from format version 1 to 2"), "{said}");
+    assert!(lines[0].contains("there is no way back"), "{said}");
+    assert_eq!(version(&volume), [2, 2]);
+    assert!(!log_of_mount(&volume, "rw").contains("upgraded"));
+    volume.check();
+}
+
+#[test]
+fn what_a_newer_program_allows_to_read_is_mounted_read_only() {
+    if !can_mount() {
+        return;
+    }
+    let volume = volume_of_version_1();
+    log_of_mount(&volume, "rw");
+    change(&volume.device, |block| block[READ_ONLY_COMPATIBLE_AT + 3] = 1);
+    let before = fs::read(&volume.device).expect("the image");
+    let output = sfs_mount(&volume.device, &volume.dir, "rw");
+    assert_eq!(output.status.code(), Some(32));
+    let said = stderr(&output);
+    assert!(said.contains("features 0x1000000 are newer than this program knows"), "{said}");
+    assert!(said.contains("mount it with '-o ro', or upgrade sfs"), "{said}");
+    log_of_mount(&volume, "ro");
+    assert!(before == fs::read(&volume.device).expect("the image"), "nothing was changed");
+}
