@@ -1,42 +1,135 @@
 //! What can only be set once a mount answers: the kernel's read-ahead and dirty limits for it.
 //!
 //! Owns: the files under /sys/class/bdi.
-//! Promises: a mount works without; what cannot be set is left as it is.
-//! Never: touches another mount's settings.
+//! Promises: a mount works without; what cannot be set is left as it is, and counted.
+//! Never: touches another mount's settings, or decides how much the kernel may hold (see `bound`).
+
+mod bound;
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
 const READ_AHEAD_KB: &str = "1024";
 
-/// Dirty pages that the kernel keeps for this mount, in bytes: absorbs a burst, and close() still
-/// returns within a second or two on a slow card.
-const DIRTY_BYTES_MAX: &str = "268435456";
-
-/// Waits until the mount at `dir` answers; gives its device number.
+/// Waits for the mount at `dir` to answer; gives its device number.
 pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
     Ok(fs::metadata(dir)?.dev())
 }
 
-/// Sets the limits of the mount with device number `dev`. Only root can.
-pub(crate) fn configure(dev: u64) {
-    let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
-    let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
-    let base = Path::new("/sys/class/bdi");
-    let Some(dir) = names.iter().map(|name| base.join(name)).find(|dir| dir.exists()) else {
-        tracing::debug!("no backing device for {major}:{minor}");
-        return;
-    };
-    set(dir.join("read_ahead_kb"), READ_AHEAD_KB);
-    set(dir.join("strict_limit"), "0");
-    set(dir.join("max_bytes"), DIRTY_BYTES_MAX);
+/// What the kernel holds for a mount, from when the mount answers on.
+#[derive(Debug, Default)]
+pub(crate) struct Backing {
+    files: Mutex<Option<Files>>,
+    /// As it reads back: the kernel rounds it, and moves it with its dirty threshold. 0: not known.
+    dirty_max: AtomicU64,
+    set: AtomicU64,
+    refused: AtomicU64,
 }
 
-fn set(file: PathBuf, value: &str) {
-    if let Err(error) = fs::write(&file, value) {
+/// The directory of the mount's backing device, and what was set there.
+#[derive(Debug)]
+struct Files {
+    dir: PathBuf,
+    /// The room there was, and when.
+    last: Option<(u64, Instant)>,
+}
+
+/// The bound on what the kernel holds dirty, for those who ask how a mount is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DirtyBound {
+    /// Bytes; `None` if that is not known.
+    pub(crate) bytes: Option<u64>,
+    /// Times that it was set.
+    pub(crate) set: u64,
+    /// Times that it could not be set: what the kernel begins with, 1 % of its dirty threshold, stands.
+    pub(crate) refused: u64,
+}
+
+impl Backing {
+    /// Sets the limits of the mount with device number `dev`, whose volume has `free` bytes of room. Only root
+    /// can.
+    pub(crate) fn configure(&self, dev: u64, free: u64) {
+        let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
+        let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
+        let base = Path::new("/sys/class/bdi");
+        let Some(dir) = names.iter().map(|name| base.join(name)).find(|dir| dir.exists()) else {
+            tracing::debug!("no backing device for {major}:{minor}");
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        set(&dir.join("read_ahead_kb"), READ_AHEAD_KB);
+        // Without, the bound counts for nothing until the machine as a whole has too much dirty. Kernels
+        // without the file have it so.
+        set(&dir.join("strict_limit"), "1");
+        *self.files.lock() = Some(Files { dir, last: None });
+        self.tend(free);
+    }
+
+    /// Sets the bound on what the kernel holds dirty anew, if that is due with `free` bytes of room.
+    pub(crate) fn tend(&self, free: u64) {
+        let mut files = self.files.lock();
+        let Some(files) = files.as_mut() else { return };
+        let is_due = |(before, at): (u64, Instant)| bound::is_due(free, before, at.elapsed());
+        if !files.last.is_none_or(is_due) {
+            return;
+        }
+        files.last = Some((free, Instant::now()));
+        let count = match set_dirty_max(&files.dir, bound::bound(free)) {
+            Ok(()) => &self.set,
+            Err(error) => {
+                tracing::debug!("{}: {error}", files.dir.display());
+                &self.refused
+            }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.dirty_max.store(read(&files.dir.join("max_bytes")).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The bound.
+    pub(crate) fn dirty_bound(&self) -> DirtyBound {
+        let bytes = self.dirty_max.load(Ordering::Relaxed);
+        DirtyBound {
+            bytes: (bytes > 0).then_some(bytes),
+            set: self.set.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Lets the kernel hold `bytes`, or what it takes of that: no more than half of the memory that can be dirty.
+fn set_dirty_max(dir: &Path, bytes: u64) -> io::Result<()> {
+    let file = dir.join("max_bytes");
+    let mut wanted = bytes;
+    loop {
+        match fs::write(&file, wanted.to_string()) {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EINVAL) && wanted / 2 >= bound::BOUND_MIN =>
+            {
+                wanted /= 2;
+            }
+            outcome => break outcome?,
+        }
+    }
+    let system = rustix::system::uname();
+    if bound::needs_least(&system.release().to_string_lossy()) {
+        set(&dir.join("min_bytes"), &bound::BOUND_MIN.to_string());
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn set(file: &Path, value: &str) {
+    if let Err(error) = fs::write(file, value) {
         tracing::debug!("{}: {error}", file.display());
     }
 }

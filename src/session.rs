@@ -22,6 +22,7 @@ use sfs_mkfs::signatures;
 use crate::answers::Answers;
 use crate::attributes::now;
 use crate::background::{Alarm, Background};
+use crate::backing::Backing;
 use crate::control::Control;
 use crate::daemonize::{self, Herald};
 use crate::fuse::Shell;
@@ -201,12 +202,15 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     tracing::info!("{name}: transport {transport}: {reason}");
     let no_thread = |error| Failure::system(format_args!("no thread: {error}"));
     mounted.unmount_on(signals)?;
-    let background = Background::start(volume.clone(), alarm.clone(), name.clone());
+    let backing = Arc::new(Backing::default());
+    let background =
+        Background::start(volume.clone(), alarm.clone(), backing.clone(), name.clone());
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
     let control = start_control(dir, mounted.number(), |number| Answers {
         volume: volume.clone(),
         alarm,
+        backing: backing.clone(),
         before,
         options,
         is_write_protected,
@@ -223,7 +227,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let mut outcome = Ok(());
     match backing::wait_for(dir) {
         Ok(dev) if mounted.has(dev) => {
-            backing::configure(dev);
+            backing.configure(dev, volume.space().free_bytes());
             unanswered.keep();
             let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
             herald.ready(is_write_protected.then(warning).as_deref());

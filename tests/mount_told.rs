@@ -1,0 +1,7 @@
+//! How much the kernel holds of what was written, and whom a full volume is told to.
+
+#[expect(dead_code, reason = "every test program uses a part of it")]
+mod harness;
+
+#[path = "mount_told/bound.rs"]
+mod bound;
