@@ -92,6 +92,14 @@ impl Backing {
         self.dirty_max.store(read(&files.dir.join("max_bytes")).unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// Bytes that the kernel may hold dirty: the bound, or what it begins with where that cannot be read.
+    pub(crate) fn held_max(&self) -> u64 {
+        match self.dirty_max.load(Ordering::Relaxed) {
+            0 => bound::assumed(memory()),
+            bytes => bytes,
+        }
+    }
+
     /// The bound.
     pub(crate) fn dirty_bound(&self) -> DirtyBound {
         let bytes = self.dirty_max.load(Ordering::Relaxed);
@@ -122,6 +130,12 @@ fn set_dirty_max(dir: &Path, bytes: u64) -> io::Result<()> {
         set(&dir.join("min_bytes"), &bound::BOUND_MIN.to_string());
     }
     Ok(())
+}
+
+/// Bytes of memory that the machine has.
+fn memory() -> u64 {
+    let system = rustix::system::sysinfo();
+    (system.totalram as u64).saturating_mul(system.mem_unit.into())
 }
 
 fn read(file: &Path) -> Option<u64> {

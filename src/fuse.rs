@@ -9,6 +9,7 @@ mod content;
 mod mappable;
 mod names;
 mod overflow;
+mod room;
 mod shell;
 mod shutdown;
 
@@ -67,12 +68,14 @@ impl Shell {
             | InitFlags::EXPORT_SUPPORT
             | InitFlags::ABORT_ERROR;
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
+        flags.set(InitFlags::DIRECT_IO_ALLOW_MMAP, self.writeback);
         flags
     }
 
     /// The features that the kernel has, too. An older one goes without what it does not know.
     pub(crate) fn agree(&mut self, flags: InitFlags) {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
+        self.answers_writes = self.writeback && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
     }
 
     /// The answer to `request`; what is read may be put into `room`, if there is any.

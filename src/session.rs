@@ -184,7 +184,8 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
-    let shell = Shell::new(volume.clone(), alarm.clone(), &options, name.clone());
+    let backing = Arc::new(Backing::default());
+    let shell = Shell::new(volume.clone(), alarm.clone(), backing.clone(), &options, name.clone());
     let overflow = shell.overflow();
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
@@ -202,7 +203,6 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     tracing::info!("{name}: transport {transport}: {reason}");
     let no_thread = |error| Failure::system(format_args!("no thread: {error}"));
     mounted.unmount_on(signals)?;
-    let backing = Arc::new(Backing::default());
     let background =
         Background::start(volume.clone(), alarm.clone(), backing.clone(), name.clone());
     let background = background.map_err(no_thread)?;

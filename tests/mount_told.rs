@@ -5,3 +5,5 @@ mod harness;
 
 #[path = "mount_told/bound.rs"]
 mod bound;
+#[path = "mount_told/short.rs"]
+mod short;

@@ -26,6 +26,12 @@ pub(super) fn bound(free: u64) -> u64 {
     (free / ROOM_SHARE).clamp(BOUND_MIN, BOUND_MAX)
 }
 
+/// What a kernel that does not say how much it holds is taken to hold, with so many bytes of `memory`: 1 % of its
+/// dirty threshold, which is a fifth of the memory unless somebody has changed it.
+pub(super) fn assumed(memory: u64) -> u64 {
+    memory / 5 / 100
+}
+
 /// Whether the bound is to be set again when there are `free` bytes, and there were `before` when it was set
 /// so long ago.
 pub(super) fn is_due(free: u64, before: u64, ago: Duration) -> bool {

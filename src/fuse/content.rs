@@ -35,13 +35,21 @@ impl Shell {
             self.overflow.cut(request.node, 0);
             self.names_changed(request.node)?;
         }
-        Ok(Answer::Opened(self.opened(request.node, open_flags)))
+        Ok(Answer::Opened(self.opened(request.node, open_flags, false)))
     }
 
-    /// File `ino` is open from now on.
-    pub(super) fn opened(&self, ino: u64, open_flags: u32) -> Opened {
+    /// File `ino` is open from now on. Where room is short write(2) does not end in the kernel's cache.
+    pub(super) fn opened(&self, ino: u64, open_flags: u32, is_new: bool) -> Opened {
         self.mappable.opened(ino, open_flags);
-        Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }
+        let mut flags = OpenedFlags::KEEP_CACHE;
+        // The kernel changes no times of what is written past its cache, and takes none from us: only
+        // what has just been made or emptied, and got its times so, can do without.
+        let is_direct = self.answers_writes
+            && may_write(open_flags)
+            && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)
+            && self.is_short_of_room();
+        flags.set(OpenedFlags::DIRECT_IO, is_direct);
+        Opened { handle: HANDLE, flags }
     }
 
     pub(super) fn release(&self, ino: u64, release: &Release) -> Answer<Bytes> {
@@ -168,4 +176,9 @@ impl Shell {
             fragment_size: BLOCK_SIZE as u32,
         }
     }
+}
+
+/// Whether what was opened with `open_flags` may be written to.
+fn may_write(open_flags: u32) -> bool {
+    open_flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -105,7 +105,7 @@ impl Shell {
 
     /// Answers with a file that has just been made, and is open.
     fn created(&self, made: &Entry, create: &Create<'_>) -> Answer<Bytes> {
-        Answer::Created(entry(made), self.opened(made.ino, create.open_flags))
+        Answer::Created(entry(made), self.opened(made.ino, create.open_flags, true))
     }
 
     /// Answers with a file that has just got a name in `parent`.

@@ -11,11 +11,14 @@ use std::time::Duration;
 use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
+use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{Errno, Request};
 
 use super::Overflow;
 use super::mappable::Mappable;
+use super::room::Room;
 use crate::background::Alarm;
+use crate::backing::Backing;
 use crate::options::{MountOptions, Sync};
 use crate::{attributes, errno};
 
@@ -30,6 +33,9 @@ pub(crate) struct Shell {
     pub(super) volume: Arc<Volume>,
     pub(super) alarm: Arc<Alarm>,
     pub(super) writeback: bool,
+    /// A file that is opened for writing can be told to pass the kernel's cache by, and be mapped even so.
+    pub(super) answers_writes: bool,
+    pub(super) backing: Arc<Backing>,
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
@@ -41,6 +47,7 @@ impl Shell {
     pub(crate) fn new(
         volume: Arc<Volume>,
         alarm: Arc<Alarm>,
+        backing: Arc<Backing>,
         options: &MountOptions,
         device: String,
     ) -> Self {
@@ -48,6 +55,8 @@ impl Shell {
             volume,
             alarm,
             writeback: options.writeback,
+            answers_writes: false,
+            backing,
             sync: options.sync,
             read_only: options.volume.read_only,
             device,
@@ -79,6 +88,13 @@ impl Shell {
             tracing::error!("{}: inode {ino}: {error}", self.device);
         }
         errno::of(error)
+    }
+
+    /// Whether what the kernel may take does not fit for sure.
+    pub(super) fn is_short_of_room(&self) -> bool {
+        let space = self.volume.space();
+        let total = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
+        Room { free: space.free_bytes(), total, held_max: self.backing.held_max() }.is_short()
     }
 
     /// Somebody has shut the volume down.
@@ -159,7 +175,7 @@ mod tests {
         let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
         let alarm = Arc::new(Alarm::default());
         let options = MountOptions::default();
-        let shell = Shell::new(Arc::new(volume), alarm, &options, "device".into());
+        let shell = Shell::new(Arc::new(volume), alarm, Arc::default(), &options, "device".into());
         let caller = Caller { uid: 0, gid: 0, now: NOW };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         shell.lose(file.ino, 0..1 << 20);
