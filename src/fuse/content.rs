@@ -2,7 +2,7 @@
 //!
 //! Owns: their arguments and answers.
 //! Promises: with `-o sync` a write is durable when it is answered.
-//! Never: keeps state of an open file, but for how many there are (`mappable`).
+//! Never: keeps state of an open file (see `handles`).
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
@@ -10,7 +10,7 @@ use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Release, Request, Statfs, Write};
 
-use super::shell::{HANDLE, Shell, caller};
+use super::shell::{Shell, caller};
 use super::{Bytes, Refusal, Served};
 use crate::options::Sync;
 
@@ -40,7 +40,6 @@ impl Shell {
 
     /// File `ino` is open from now on. Where room is short write(2) does not end in the kernel's cache.
     pub(super) fn opened(&self, ino: u64, open_flags: u32, is_new: bool) -> Opened {
-        self.mappable.opened(ino, open_flags);
         let mut flags = OpenedFlags::KEEP_CACHE;
         // The kernel changes no times of what is written past its cache, and takes none from us: only
         // what has just been made or emptied, and got its times so, can do without.
@@ -49,11 +48,12 @@ impl Shell {
             && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)
             && self.is_short_of_room();
         flags.set(OpenedFlags::DIRECT_IO, is_direct);
-        Opened { handle: HANDLE, flags }
+        let damage_told = self.volume.losses_told(ino);
+        Opened { handle: self.handles.opened(ino, open_flags, damage_told), flags }
     }
 
     pub(super) fn release(&self, ino: u64, release: &Release) -> Answer<Bytes> {
-        self.mappable.released(ino, release.open_flags);
+        self.handles.released(ino, release.handle);
         Answer::Done
     }
 
@@ -107,7 +107,7 @@ impl Shell {
             match self.volume.write(ino, at, piece, mode, &caller(request)) {
                 Ok(()) => self.overflow.written(ino, at..end),
                 Err(Error::NoSpace) => {
-                    self.lose(ino, at..end);
+                    self.miss(ino, at..end);
                     outcome = Err(Error::NoSpace.into());
                 }
                 Err(error) => return Err(error.into()),
@@ -115,7 +115,25 @@ impl Shell {
             at = end;
         }
         self.alarm.note();
+        if outcome.is_err() {
+            self.tell_writers(ino);
+        }
         outcome
+    }
+
+    /// fsync(2) through a handle, which is told of each loss of its file once.
+    pub(super) fn sync_opened(&self, ino: u64, handle: u64) -> Served {
+        // The kernel has told the handle of what it could not write back, and would not ask otherwise.
+        if self.handles.synced(ino, handle) {
+            self.overflow.told(ino);
+        }
+        let Some(mut told) = self.handles.damage_told(ino, handle) else {
+            return self.sync_file(ino);
+        };
+        let outcome = self.volume.sync_file_after(ino, &mut told);
+        self.handles.tell_damage(ino, handle, told);
+        outcome?;
+        Ok(Answer::Done)
     }
 
     pub(super) fn sync_file(&self, ino: u64) -> Served {
@@ -151,7 +169,7 @@ impl Shell {
         if i64::try_from(offset).is_err() {
             return Err(Refusal::Errno(libc::ENXIO));
         }
-        if !self.mappable.contains(ino) {
+        if !self.handles.is_mappable(ino) {
             return Ok(Answer::Offset(self.volume.seek(ino, offset, what)?));
         }
         // Likewise, but of this file only: all of it is data.

@@ -30,6 +30,8 @@ pub(crate) struct Overflow {
 #[derive(Debug, Default)]
 struct Files {
     blocks: HashMap<u64, BTreeSet<u64>>,
+    /// Files of which something is missing that no program has been told of, as far as that is known.
+    untold: BTreeSet<u64>,
     count: usize,
     said: Option<Instant>,
 }
@@ -44,6 +46,7 @@ impl Overflow {
     pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
         let mut files = self.files.lock();
         self.any.store(true, Ordering::Relaxed);
+        files.untold.insert(ino);
         for block in blocks(&bytes) {
             if files.count < BLOCKS_MAX && files.blocks.entry(ino).or_default().insert(block) {
                 files.count += 1;
@@ -54,6 +57,11 @@ impl Overflow {
             files.said = Some(Instant::now());
         }
         is_due
+    }
+
+    /// A program that writes file `ino` has been told.
+    pub(super) fn told(&self, ino: u64) {
+        self.files.lock().untold.remove(&ino);
     }
 
     /// `bytes` of file `ino` have been written.
@@ -100,6 +108,7 @@ impl Overflow {
         files.count -= gone;
         if is_empty {
             files.blocks.remove(&ino);
+            files.untold.remove(&ino);
         }
         self.any.store(!files.blocks.is_empty(), Ordering::Relaxed);
     }

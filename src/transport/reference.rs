@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
@@ -22,9 +23,10 @@ use fuser::{
 };
 use sfs_fuse::{Create, Extensions, Operation, Read, Release, Request, Setattr, Write};
 
-use crate::fuse::{BACKGROUND_MAX, Outcome, Shell, WRITE_MAX};
+use super::ATTRIBUTES_ONLY;
+use crate::fuse::{BACKGROUND_MAX, Notices, Outcome, Shell, WRITE_MAX};
 
-pub(crate) struct Serving(Session<Methods>);
+pub(crate) struct Serving(Session<Methods>, Arc<Notices>);
 
 impl Serving {
     pub(super) fn open(door: File, shell: Shell, threads: usize) -> io::Result<Self> {
@@ -33,11 +35,20 @@ impl Serving {
         config.acl = SessionACL::All;
         config.clone_fd = true;
         config.n_threads = Some(threads);
-        Session::from_fd(Methods(shell), door.into(), SessionACL::All, config).map(Self)
+        let notices = shell.notices();
+        let session = Session::from_fd(Methods(shell), door.into(), SessionACL::All, config)?;
+        Ok(Self(session, notices))
     }
 
     pub(super) fn run(self) -> io::Result<()> {
-        self.0.run()
+        let Self(session, notices) = self;
+        let notifier = session.notifier();
+        let send = |ino| match notifier.inval_inode(INodeNo(ino), ATTRIBUTES_ONLY, 0) {
+            // The kernel does not know it any more.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            sent => sent,
+        };
+        super::notifying(&notices, send, || session.run())
     }
 }
 
