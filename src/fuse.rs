@@ -10,6 +10,7 @@ mod handles;
 mod names;
 mod notices;
 mod overflow;
+mod paths;
 mod room;
 mod shell;
 mod shutdown;
@@ -20,7 +21,7 @@ use sfs_fuse::{Answer, Errno, InitFlags, Operation, Request};
 
 use crate::attributes;
 pub(crate) use notices::Notices;
-pub(crate) use overflow::Overflow;
+pub(crate) use overflow::{Missing, Overflow};
 pub(crate) use shell::Shell;
 use shell::TTL;
 

@@ -251,7 +251,10 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     mounted.end();
     background.stop();
     *is_over.lock() = true;
-    let lost = overflow.bytes_of(&volume);
+    let lost = overflow.missing(&volume, dir);
+    if !lost.untold.is_empty() {
+        tracing::error!("{name}: {lost}");
+    }
     let closed = volume.close().map_err(|error| {
         let failure = match volume.is_closed() {
             true => format!(

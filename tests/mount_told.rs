@@ -7,3 +7,5 @@ mod harness;
 mod bound;
 #[path = "mount_told/short.rs"]
 mod short;
+#[path = "mount_told/told.rs"]
+mod told;
