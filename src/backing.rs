@@ -27,6 +27,9 @@ pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Backing {
     files: Mutex<Option<Files>>,
+    /// Bytes that have arrived since the bound was looked at, and after how many it is looked at again.
+    arrived: AtomicU64,
+    look_after: AtomicU64,
     /// As it reads back: the kernel rounds it, and moves it with its dirty threshold. 0: not known.
     dirty_max: AtomicU64,
     set: AtomicU64,
@@ -72,10 +75,22 @@ impl Backing {
         self.tend(free);
     }
 
+    /// So many bytes have arrived. Says whether so much room may have gone that the bound is to be looked at: see
+    /// [`Backing::tend`].
+    pub(crate) fn note_arrived(&self, bytes: u64) -> bool {
+        let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let is_much = arrived >= self.look_after.load(Ordering::Relaxed);
+        if is_much {
+            self.arrived.store(0, Ordering::Relaxed);
+        }
+        is_much
+    }
+
     /// Sets the bound on what the kernel holds dirty anew, if that is due with `free` bytes of room.
     pub(crate) fn tend(&self, free: u64) {
         let mut files = self.files.lock();
         let Some(files) = files.as_mut() else { return };
+        self.look_after.store(bound::look_after(free), Ordering::Relaxed);
         let is_due = |(before, at): (u64, Instant)| bound::is_due(free, before, at.elapsed());
         if !files.last.is_none_or(is_due) {
             return;

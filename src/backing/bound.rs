@@ -26,6 +26,11 @@ pub(super) fn bound(free: u64) -> u64 {
     (free / ROOM_SHARE).clamp(BOUND_MIN, BOUND_MAX)
 }
 
+/// With `free` bytes of room, the bytes that may arrive until there could be half of it.
+pub(super) fn look_after(free: u64) -> u64 {
+    (free / 4).max(BOUND_MIN / 4)
+}
+
 /// What a kernel that does not say how much it holds is taken to hold, with so many bytes of `memory`: 1 % of its
 /// dirty threshold, which is a fifth of the memory unless somebody has changed it.
 pub(super) fn assumed(memory: u64) -> u64 {

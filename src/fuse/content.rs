@@ -82,6 +82,9 @@ impl Shell {
         }
         self.overflow.written(ino, write.offset..write.offset + write.data.len() as u64);
         self.alarm.note();
+        if self.backing.note_arrived(write.data.len() as u64) {
+            self.backing.tend(self.volume.space().free_bytes());
+        }
         if self.sync == Sync::Everything {
             self.volume.sync_file(ino)?;
         }
