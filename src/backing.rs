@@ -5,14 +5,16 @@
 //! Never: touches another mount's settings, or decides how much the kernel may hold (see `bound`).
 
 mod bound;
+mod files;
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use files::Files;
 use parking_lot::Mutex;
 
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
@@ -26,7 +28,7 @@ pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
 /// What the kernel holds for a mount, from when the mount answers on.
 #[derive(Debug, Default)]
 pub(crate) struct Backing {
-    files: Mutex<Option<Files>>,
+    set_up: Mutex<Option<SetUp>>,
     /// Bytes that have arrived since the bound was looked at, and after how many it is looked at again.
     arrived: AtomicU64,
     look_after: AtomicU64,
@@ -36,10 +38,10 @@ pub(crate) struct Backing {
     refused: AtomicU64,
 }
 
-/// The directory of the mount's backing device, and what was set there.
+/// The mount's backing device, and what was set there.
 #[derive(Debug)]
-struct Files {
-    dir: PathBuf,
+struct SetUp {
+    files: Files,
     /// The room there was, and when.
     last: Option<(u64, Instant)>,
 }
@@ -62,16 +64,16 @@ impl Backing {
         let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
         let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
         let base = Path::new("/sys/class/bdi");
-        let Some(dir) = names.iter().map(|name| base.join(name)).find(|dir| dir.exists()) else {
+        let Some(files) = names.iter().find_map(|name| Files::open(&base.join(name)).ok()) else {
             tracing::debug!("no backing device for {major}:{minor}");
             self.refused.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        set(&dir.join("read_ahead_kb"), READ_AHEAD_KB);
+        files.try_write("read_ahead_kb", READ_AHEAD_KB);
         // Without, the bound counts for nothing until the machine as a whole has too much dirty. Kernels
         // without the file have it so.
-        set(&dir.join("strict_limit"), "1");
-        *self.files.lock() = Some(Files { dir, last: None });
+        files.try_write("strict_limit", "1");
+        *self.set_up.lock() = Some(SetUp { files, last: None });
         self.tend(free);
     }
 
@@ -88,23 +90,23 @@ impl Backing {
 
     /// Sets the bound on what the kernel holds dirty anew, if that is due with `free` bytes of room.
     pub(crate) fn tend(&self, free: u64) {
-        let mut files = self.files.lock();
-        let Some(files) = files.as_mut() else { return };
+        let mut set_up = self.set_up.lock();
+        let Some(SetUp { files, last }) = set_up.as_mut() else { return };
         self.look_after.store(bound::look_after(free), Ordering::Relaxed);
         let is_due = |(before, at): (u64, Instant)| bound::is_due(free, before, at.elapsed());
-        if !files.last.is_none_or(is_due) {
+        if !last.is_none_or(is_due) {
             return;
         }
-        files.last = Some((free, Instant::now()));
-        let count = match set_dirty_max(&files.dir, bound::bound(free)) {
+        *last = Some((free, Instant::now()));
+        let count = match files.set_dirty_max(bound::bound(free), needs_least()) {
             Ok(()) => &self.set,
             Err(error) => {
-                tracing::debug!("{}: {error}", files.dir.display());
+                tracing::debug!("the bound on what the kernel holds: {error}");
                 &self.refused
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.dirty_max.store(read(&files.dir.join("max_bytes")).unwrap_or(0), Ordering::Relaxed);
+        self.dirty_max.store(files.dirty_max().unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Bytes that the kernel may hold dirty: the bound, or what it begins with where that cannot be read.
@@ -126,39 +128,13 @@ impl Backing {
     }
 }
 
-/// Lets the kernel hold `bytes`, or what it takes of that: no more than half of the memory that can be dirty.
-fn set_dirty_max(dir: &Path, bytes: u64) -> io::Result<()> {
-    let file = dir.join("max_bytes");
-    let mut wanted = bytes;
-    loop {
-        match fs::write(&file, wanted.to_string()) {
-            Err(error)
-                if error.raw_os_error() == Some(libc::EINVAL) && wanted / 2 >= bound::BOUND_MIN =>
-            {
-                wanted /= 2;
-            }
-            outcome => break outcome?,
-        }
-    }
-    let system = rustix::system::uname();
-    if bound::needs_least(&system.release().to_string_lossy()) {
-        set(&dir.join("min_bytes"), &bound::BOUND_MIN.to_string());
-    }
-    Ok(())
-}
-
 /// Bytes of memory that the machine has.
 fn memory() -> u64 {
     let system = rustix::system::sysinfo();
     (system.totalram as u64).saturating_mul(system.mem_unit.into())
 }
 
-fn read(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
-}
-
-fn set(file: &Path, value: &str) {
-    if let Err(error) = fs::write(file, value) {
-        tracing::debug!("{}: {error}", file.display());
-    }
+/// Whether this kernel has to be told the smallest bound.
+fn needs_least() -> bool {
+    bound::needs_least(&rustix::system::uname().release().to_string_lossy())
 }
