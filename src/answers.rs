@@ -12,6 +12,7 @@ use sfs_core::{Error, Volume};
 
 use crate::Failure;
 use crate::background::Alarm;
+use crate::backing::Backing;
 use crate::control::{Answer, Reply, Request};
 use crate::mountinfo::{self, DeviceNumber};
 use crate::options::MountOptions;
@@ -22,6 +23,7 @@ use crate::transport::Transport;
 pub(crate) struct Answers {
     pub(crate) volume: Arc<Volume>,
     pub(crate) alarm: Arc<Alarm>,
+    pub(crate) backing: Arc<Backing>,
     /// What earlier mounts did.
     pub(crate) before: Lifetime,
     pub(crate) options: MountOptions,
@@ -42,7 +44,8 @@ impl Answer for Answers {
             Request::Status => {
                 let report =
                     Report::of_mounted(&self.volume, &self.before, &self.device, &self.transport);
-                return Reply::Status(Box::new(report));
+                let cache = Some(self.backing.dirty_bound().into());
+                return Reply::Status(Box::new(Report { cache, ..report }));
             }
             Request::Watch => return Reply::Watching,
             Request::Allow(list) => self.allow(list).map(|()| Reply::Allowed),

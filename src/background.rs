@@ -1,6 +1,6 @@
 //! The thread that finds the time for the volume's background work.
 //!
-//! Owns: one thread, waking it, and letting it rest.
+//! Owns: one thread, waking it, and letting it rest. Between two steps it looks at how much the kernel may hold.
 //! Promises: work is asked for at least once a second, and right after something has changed; never
 //! while it rests, which the next change ends.
 //! Never: decides what is due; the volume does.
@@ -16,6 +16,7 @@ use sfs_core::Volume;
 use sfs_core::request::Work;
 
 use crate::attributes::now;
+use crate::backing::Backing;
 
 /// Longest time between two steps.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -86,12 +87,13 @@ impl Background {
     pub(crate) fn start(
         volume: Arc<Volume>,
         alarm: Arc<Alarm>,
+        backing: Arc<Backing>,
         device: String,
     ) -> io::Result<Self> {
         let alarm_there = alarm.clone();
         let thread = std::thread::Builder::new()
             .name("sfs-background".into())
-            .spawn(move || run(&volume, &alarm_there, &device))?;
+            .spawn(move || run(&volume, &alarm_there, &backing, &device))?;
         Ok(Self { alarm, thread })
     }
 
@@ -103,10 +105,11 @@ impl Background {
     }
 }
 
-fn run(volume: &Volume, alarm: &Alarm, device: &str) {
+fn run(volume: &Volume, alarm: &Alarm, backing: &Backing, device: &str) {
     let mut said = Said::default();
     let mut is_listening = false;
     loop {
+        backing.tend(volume.space().free_bytes());
         let (pause, until_change) = match step(volume, alarm) {
             None => (Some(PAUSE_MAX), true),
             Some(Ok(Work::More)) => {

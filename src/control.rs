@@ -13,6 +13,7 @@ mod server;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
+use crate::fuse::Missing;
 use crate::stat::Report;
 
 pub(crate) use client::{Client, Trouble};
@@ -49,6 +50,8 @@ pub(crate) enum Reply {
     Written,
     /// To who watches: so many bytes of the kernel's cache did not fit, all else is on the device.
     WrittenBut(u64),
+    /// As `WrittenBut`, and of some of it no program was told, as far as that is known.
+    WrittenUntold(Missing),
     /// It cannot be, or it went wrong.
     Failed {
         /// Exit status for the program.

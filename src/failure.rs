@@ -16,6 +16,9 @@ pub enum ExitStatus {
     System = 2,
     /// The mount, or the unmount, failed.
     Mount = 32,
+    /// It is unmounted, and not all that programs had written is on the device. Of umount(8) with `-a`: some
+    /// of it succeeded.
+    Loss = 64,
 }
 
 /// Why a program gives up: its exit status, and a line for the user.
@@ -61,6 +64,11 @@ impl Failure {
     /// The system lacks something.
     pub fn system(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::System, text)
+    }
+
+    /// It is unmounted, and something is lost that nobody was told of.
+    pub fn loss(text: impl fmt::Display) -> Self {
+        Self::new(ExitStatus::Loss, text)
     }
 
     /// The mount, or the unmount, failed.

@@ -6,9 +6,12 @@
 //! Never: decides anything, or knows how a request came.
 
 mod content;
-mod mappable;
+mod handles;
 mod names;
+mod notices;
 mod overflow;
+mod paths;
+mod room;
 mod shell;
 mod shutdown;
 
@@ -17,7 +20,8 @@ use sfs_core::request::ReadBuffer;
 use sfs_fuse::{Answer, Errno, InitFlags, Operation, Request};
 
 use crate::attributes;
-pub(crate) use overflow::Overflow;
+pub(crate) use notices::Notices;
+pub(crate) use overflow::{Missing, Overflow};
 pub(crate) use shell::Shell;
 use shell::TTL;
 
@@ -66,12 +70,14 @@ impl Shell {
             | InitFlags::EXPORT_SUPPORT
             | InitFlags::ABORT_ERROR;
         flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
+        flags.set(InitFlags::DIRECT_IO_ALLOW_MMAP, self.writeback);
         flags
     }
 
     /// The features that the kernel has, too. An older one goes without what it does not know.
     pub(crate) fn agree(&mut self, flags: InitFlags) {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
+        self.answers_writes = self.writeback && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
     }
 
     /// The answer to `request`; what is read may be put into `room`, if there is any.
@@ -90,7 +96,7 @@ impl Shell {
             Operation::Lookup { name } => self.lookup(node, name),
             Operation::Forget { count } => Ok(self.forget([(node, *count)])),
             Operation::BatchForget(forgets) => Ok(self.forget(forgets.iter())),
-            Operation::Getattr { .. } => self.getattr(node),
+            Operation::Getattr { handle } => self.getattr(node, *handle),
             Operation::Statx { .. } => self.statx(node),
             Operation::Setattr(changes) => self.setattr(request, changes),
             Operation::Readlink => self.readlink(node),
@@ -114,7 +120,8 @@ impl Shell {
             Operation::Releasedir(_) => Ok(Answer::Done),
             Operation::Read(read) => self.read(node, read, room),
             Operation::Write(write) => self.write(request, write),
-            Operation::Fsync { .. } | Operation::Fsyncdir { .. } => self.sync_file(node),
+            Operation::Fsync { handle, .. } => self.sync_opened(node, *handle),
+            Operation::Fsyncdir { .. } => self.sync_file(node),
             Operation::Syncfs => self.sync_all(),
             Operation::Destroy => self.destroy(),
             Operation::Readdir(read) => self.readdir(node, read, false),
@@ -146,14 +153,20 @@ impl Shell {
         }
     }
 
-    fn getattr(&self, ino: u64) -> Served {
+    /// With a handle, the kernel asks for a write(2) that is about to put data into its cache.
+    fn getattr(&self, ino: u64, handle: Option<u64>) -> Served {
+        if handle.is_some_and(|handle| self.is_refused(ino, handle)) {
+            return Err(Refusal::Errno(libc::ENOSPC));
+        }
         let inode = self.volume.attributes(ino)?;
+        self.shown(ino);
         Ok(Answer::Attributes(attributes::of(ino, &inode), TTL))
     }
 
     fn statx(&self, ino: u64) -> Served {
         let inode = self.volume.attributes(ino)?;
         let btime = attributes::time(inode.btime);
+        self.shown(ino);
         Ok(Answer::Statx(attributes::of(ino, &inode), Some(btime), TTL))
     }
 

@@ -22,6 +22,7 @@ use sfs_mkfs::signatures;
 use crate::answers::Answers;
 use crate::attributes::now;
 use crate::background::{Alarm, Background};
+use crate::backing::Backing;
 use crate::control::Control;
 use crate::daemonize::{self, Herald};
 use crate::fuse::Shell;
@@ -187,7 +188,8 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let remembers = !volume.remembered().is_empty();
     let name = path.display().to_string();
     let alarm = Arc::new(Alarm::default());
-    let shell = Shell::new(volume.clone(), alarm.clone(), &options, name.clone());
+    let backing = Arc::new(Backing::default());
+    let shell = Shell::new(volume.clone(), alarm.clone(), backing.clone(), &options, name.clone());
     let overflow = shell.overflow();
     device.yield_claim();
     let place = Place { device: path, is_block_device, dir };
@@ -216,12 +218,14 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     }
     let no_thread = |error| Failure::system(format_args!("no thread: {error}"));
     mounted.unmount_on(signals)?;
-    let background = Background::start(volume.clone(), alarm.clone(), name.clone());
+    let background =
+        Background::start(volume.clone(), alarm.clone(), backing.clone(), name.clone());
     let background = background.map_err(no_thread)?;
     let is_over = Arc::new(Mutex::new(false));
     let control = start_control(dir, mounted.number(), |number| Answers {
         volume: volume.clone(),
         alarm,
+        backing: backing.clone(),
         before,
         options,
         is_write_protected,
@@ -238,7 +242,7 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     let mut outcome = Ok(());
     match backing::wait_for(dir) {
         Ok(dev) if mounted.has(dev) => {
-            backing::configure(dev);
+            backing.configure(dev, volume.space().free_bytes());
             unanswered.keep();
             let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
             herald.ready(is_write_protected.then(warning).as_deref());
@@ -262,7 +266,10 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     mounted.end();
     background.stop();
     *is_over.lock() = true;
-    let lost = overflow.bytes_of(&volume);
+    let lost = overflow.missing(&volume, dir);
+    if !lost.untold.is_empty() {
+        tracing::error!("{name}: {lost}");
+    }
     let closed = volume.close().map_err(|error| {
         let failure = match volume.is_closed() {
             true => format!(

@@ -10,11 +10,12 @@ mod reference;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::thread;
 
 use clap::ValueEnum;
 use sfs_fuse::NoRings;
 
-use crate::fuse::Shell;
+use crate::fuse::{Notices, Shell};
 
 /// What the user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -92,6 +93,29 @@ impl Serving {
             Session::Fuser(serving) => serving.run(),
         }
     }
+}
+
+/// Where the kernel is told to take pages away: nowhere.
+const ATTRIBUTES_ONLY: i64 = -1;
+
+/// Does `serve`, while a thread of its own sends the kernel what is posted in `notices`.
+fn notifying(
+    notices: &Notices,
+    send: impl Fn(u64) -> io::Result<()> + Send,
+    serve: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    thread::scope(|scope| {
+        let send = move |ino| {
+            if let Err(error) = send(ino) {
+                tracing::debug!("inode {ino}: the kernel takes no notification: {error}");
+            }
+        };
+        let thread = thread::Builder::new().name("sfs-notify".into());
+        thread.spawn_scoped(scope, move || notices.serve(send))?;
+        let outcome = serve();
+        notices.end();
+        outcome
+    })
 }
 
 fn asked_for() -> String {

@@ -2,7 +2,7 @@
 //!
 //! Owns: `sfs-umount`, and how the daemon unmounts itself.
 //! Promises: returns success only when the daemon has written its last checkpoint and has let go of
-//! the device.
+//! the device, and nothing was lost that no program knows of.
 //! Never: unmounts what is not an SFS volume.
 
 use std::io::ErrorKind;
@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use sfs_device::{Access, FileDevice, OpenErrorKind};
-use sfs_mkfs::{Human, output};
+use sfs_mkfs::output;
 
 use crate::control::{Client, Reply, Request as ControlRequest, Trouble};
+use crate::fuse::Missing;
 use crate::mountinfo::{self, MountLine};
 use crate::{Failure, mount};
 
@@ -70,13 +71,13 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
     }
     wait_for_daemon(&mount)?;
     match lost {
-        Some(0) => say(format_args!("{dir}: everything is on {device}")),
-        // Programs that asked were told, so this is no failure.
-        Some(lost) => output::complain(format_args!(
-            "sfs-umount: WARNING: {device} was full: {} that programs had written did not fit and \
-             is lost; all else is on it",
-            Human(lost)
-        )),
+        Some(Missing { bytes: 0, .. }) => say(format_args!("{dir}: everything is on {device}")),
+        Some(lost) if lost.untold.is_empty() => {
+            output::complain(format_args!("sfs-umount: WARNING: {device} {lost}"))
+        }
+        Some(lost) => {
+            return Err(Failure::loss(format_args!("{dir}: unmounted, but {device} {lost}")));
+        }
         None => say(format_args!("{dir}: its daemon has let go of {device}")),
     }
     Ok(())
@@ -143,9 +144,8 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), Failure> {
     }
 }
 
-/// The daemon says how its last checkpoint went. Gives how many bytes were lost before, as the
-/// volume was full.
-fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<u64, Failure> {
+/// The daemon says how its last checkpoint went. Gives what was lost before, as the volume was full.
+fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<Missing, Failure> {
     let device = mount.source.display();
     let begun = Instant::now();
     let mut word = daemon.listen(begun + PATIENCE);
@@ -154,8 +154,9 @@ fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<u64, Failure> {
         word = daemon.listen(begun + WAIT_MAX);
     }
     match word {
-        Ok(Reply::Written) => Ok(0),
-        Ok(Reply::WrittenBut(lost)) => Ok(lost),
+        Ok(Reply::Written) => Ok(Missing::default()),
+        Ok(Reply::WrittenBut(bytes)) => Ok(Missing { bytes, ..Missing::default() }),
+        Ok(Reply::WrittenUntold(lost)) => Ok(lost),
         Ok(Reply::Failed { line, .. }) => {
             Err(Failure::mount(format_args!("unmounted, but {line}")))
         }

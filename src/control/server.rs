@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use super::place::{self, Bound};
 use super::{Reply, Request, line};
 use crate::Failure;
+use crate::fuse::Missing;
 use crate::mountinfo::DeviceNumber;
 
 /// A request with every option there is stays far below.
@@ -71,13 +72,13 @@ impl Control {
         Ok(Self { shared, socket })
     }
 
-    /// Tells those who watch how it ended, and how many bytes were lost before. Who comes later
-    /// finds no socket.
-    pub(crate) fn end(self, outcome: &Result<(), Failure>, lost: u64) {
+    /// Tells those who watch how it ended, and what was lost before. Who comes later finds no socket.
+    pub(crate) fn end(self, outcome: &Result<(), Failure>, lost: Missing) {
         drop(self.socket);
         let reply = match outcome {
-            Ok(()) if lost > 0 => Reply::WrittenBut(lost),
-            Ok(()) => Reply::Written,
+            Ok(()) if lost.bytes == 0 => Reply::Written,
+            Ok(()) if lost.untold.is_empty() => Reply::WrittenBut(lost.bytes),
+            Ok(()) => Reply::WrittenUntold(lost),
             Err(failure) => failure.clone().into(),
         };
         for watcher in self.shared.watchers.lock().take().into_iter().flatten() {

@@ -2,7 +2,7 @@
 //!
 //! Owns: their arguments and answers.
 //! Promises: with `-o sync` a write is durable when it is answered.
-//! Never: keeps state of an open file, but for how many there are (`mappable`).
+//! Never: keeps state of an open file (see `handles`).
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
@@ -10,7 +10,7 @@ use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block};
 use sfs_fuse::{Answer, Opened, OpenedFlags, Read, Release, Request, Statfs, Write};
 
-use super::shell::{HANDLE, Shell, caller};
+use super::shell::{Shell, caller};
 use super::{Bytes, Refusal, Served};
 use crate::options::Sync;
 
@@ -35,17 +35,25 @@ impl Shell {
             self.overflow.cut(request.node, 0);
             self.names_changed(request.node)?;
         }
-        Ok(Answer::Opened(self.opened(request.node, open_flags)))
+        Ok(Answer::Opened(self.opened(request.node, open_flags, false)))
     }
 
-    /// File `ino` is open from now on.
-    pub(super) fn opened(&self, ino: u64, open_flags: u32) -> Opened {
-        self.mappable.opened(ino, open_flags);
-        Opened { handle: HANDLE, flags: OpenedFlags::KEEP_CACHE }
+    /// File `ino` is open from now on. Where room is short write(2) does not end in the kernel's cache.
+    pub(super) fn opened(&self, ino: u64, open_flags: u32, is_new: bool) -> Opened {
+        let mut flags = OpenedFlags::KEEP_CACHE;
+        // The kernel changes no times of what is written past its cache, and takes none from us: only
+        // what has just been made or emptied, and got its times so, can do without.
+        let is_direct = self.answers_writes
+            && may_write(open_flags)
+            && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)
+            && self.is_short_of_room();
+        flags.set(OpenedFlags::DIRECT_IO, is_direct);
+        let damage_told = self.volume.losses_told(ino);
+        Opened { handle: self.handles.opened(ino, open_flags, damage_told), flags }
     }
 
     pub(super) fn release(&self, ino: u64, release: &Release) -> Answer<Bytes> {
-        self.mappable.released(ino, release.open_flags);
+        self.handles.released(ino, release.handle);
         Answer::Done
     }
 
@@ -76,6 +84,9 @@ impl Shell {
         }
         self.overflow.written(ino, write.offset..write.offset + write.data.len() as u64);
         self.alarm.note();
+        if self.backing.note_arrived(write.data.len() as u64) {
+            self.backing.tend(self.volume.space().free_bytes());
+        }
         if self.sync == Sync::Everything {
             self.volume.sync_file(ino)?;
         }
@@ -101,7 +112,7 @@ impl Shell {
             match self.volume.write(ino, at, piece, mode, &caller(request)) {
                 Ok(()) => self.overflow.written(ino, at..end),
                 Err(Error::NoSpace) => {
-                    self.lose(ino, at..end);
+                    self.miss(ino, at..end);
                     outcome = Err(Error::NoSpace.into());
                 }
                 Err(error) => return Err(error.into()),
@@ -109,7 +120,25 @@ impl Shell {
             at = end;
         }
         self.alarm.note();
+        if outcome.is_err() {
+            self.tell_writers(ino);
+        }
         outcome
+    }
+
+    /// fsync(2) through a handle, which is told of each loss of its file once.
+    pub(super) fn sync_opened(&self, ino: u64, handle: u64) -> Served {
+        // The kernel has told the handle of what it could not write back, and would not ask otherwise.
+        if self.handles.synced(ino, handle) {
+            self.overflow.told(ino);
+        }
+        let Some(mut told) = self.handles.damage_told(ino, handle) else {
+            return self.sync_file(ino);
+        };
+        let outcome = self.volume.sync_file_after(ino, &mut told);
+        self.handles.tell_damage(ino, handle, told);
+        outcome?;
+        Ok(Answer::Done)
     }
 
     pub(super) fn sync_file(&self, ino: u64) -> Served {
@@ -145,7 +174,7 @@ impl Shell {
         if i64::try_from(offset).is_err() {
             return Err(Refusal::Errno(libc::ENXIO));
         }
-        if !self.mappable.contains(ino) {
+        if !self.handles.is_mappable(ino) {
             return Ok(Answer::Offset(self.volume.seek(ino, offset, what)?));
         }
         // Likewise, but of this file only: all of it is data.
@@ -170,4 +199,9 @@ impl Shell {
             fragment_size: BLOCK_SIZE as u32,
         }
     }
+}
+
+/// Whether what was opened with `open_flags` may be written to.
+fn may_write(open_flags: u32) -> bool {
+    open_flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -9,7 +9,7 @@ use sfs_core::request::{AttributeChanges, Entry, RenameMode, XattrMode};
 use sfs_core::{Error, Result as CoreResult};
 use sfs_fuse::{Answer, Create, Directory, DirectoryEntry, Errno, Read, Request, Setattr};
 
-use super::shell::{Shell, TTL, caller, entry};
+use super::shell::{Shell, TTL, caller};
 use super::{Bytes, Refusal, Served};
 use crate::attributes;
 
@@ -28,7 +28,7 @@ const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 impl Shell {
     pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> Served {
         match self.volume.lookup(parent, name) {
-            Ok(found) => Ok(Answer::Entry(entry(&found))),
+            Ok(found) => Ok(Answer::Entry(self.entry(&found))),
             Err(Error::NotFound) => Ok(Answer::Entry(ABSENT)),
             Err(error) => Err(error.into()),
         }
@@ -72,6 +72,7 @@ impl Shell {
             self.overflow.cut(ino, size);
         }
         self.names_changed(ino)?;
+        self.shown(ino);
         Ok(Answer::Attributes(attributes::of(ino, &inode), TTL))
     }
 
@@ -110,14 +111,14 @@ impl Shell {
 
     /// Answers with a file that has just been made, and is open.
     fn created(&self, made: &Entry, create: &Create<'_>) -> Answer<Bytes> {
-        Answer::Created(entry(made), self.opened(made.ino, create.open_flags))
+        Answer::Created(self.entry(made), self.opened(made.ino, create.open_flags, true))
     }
 
     /// Answers with a file that has just got a name in `parent`.
     fn named(&self, parent: u64, made: CoreResult<Entry>) -> Served {
         let made = made?;
         self.name_made(parent, made.ino)?;
-        Ok(Answer::Entry(entry(&made)))
+        Ok(Answer::Entry(self.entry(&made)))
     }
 
     /// After a name for `ino` was made in `parent`. The kernel has no reference if this fails.
@@ -247,7 +248,7 @@ impl Shell {
                 mode: found.kind.mode_bits(),
                 name: found.name,
             };
-            let file = found.inode.map(|inode| entry(&Entry { ino: found.ino, inode }));
+            let file = found.inode.map(|inode| self.entry(&Entry { ino: found.ino, inode }));
             add(&shown, file.as_ref())
         })
     }

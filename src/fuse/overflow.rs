@@ -5,16 +5,25 @@
 //! Never: costs a write anything while everything fits.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
 use sfs_device::BLOCK_SIZE;
+use sfs_mkfs::Human;
+
+use super::paths;
 
 /// What does not fit beyond it is not counted: 4 GiB.
 const BLOCKS_MAX: usize = 1 << 20;
+
+/// Files that are named in one line.
+const NAMED_MAX: usize = 8;
 
 /// Between two lines in the log.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -27,9 +36,39 @@ pub(crate) struct Overflow {
     files: Mutex<Files>,
 }
 
+/// What is missing in the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    /// Bytes.
+    pub(crate) bytes: u64,
+    /// Files of which something is missing that no program has been told of, as far as that is known: what the
+    /// kernel answers to fsync(2) or close(2) it does not say.
+    pub(crate) untold_count: usize,
+    /// What the first of them are called.
+    pub(crate) untold: Vec<String>,
+}
+
+/// Goes on after the name of the volume.
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = Human(self.bytes);
+        write!(f, "was full: {lost} that programs had written did not fit and is lost")?;
+        if self.untold_count > 0 {
+            write!(f, "; nobody was told of what was lost of {}", self.untold.join(", "))?;
+        }
+        match self.untold_count.saturating_sub(self.untold.len()) {
+            0 => {}
+            more => write!(f, " and {more} more files")?,
+        }
+        f.write_str("; all else is on it")
+    }
+}
+
 #[derive(Debug, Default)]
 struct Files {
     blocks: HashMap<u64, BTreeSet<u64>>,
+    /// Files of which something is missing that no program has been told of, as far as that is known.
+    untold: BTreeSet<u64>,
     count: usize,
     said: Option<Instant>,
 }
@@ -44,6 +83,7 @@ impl Overflow {
     pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
         let mut files = self.files.lock();
         self.any.store(true, Ordering::Relaxed);
+        files.untold.insert(ino);
         for block in blocks(&bytes) {
             if files.count < BLOCKS_MAX && files.blocks.entry(ino).or_default().insert(block) {
                 files.count += 1;
@@ -54,6 +94,11 @@ impl Overflow {
             files.said = Some(Instant::now());
         }
         is_due
+    }
+
+    /// A program that writes file `ino` has been told.
+    pub(super) fn told(&self, ino: u64) {
+        self.files.lock().untold.remove(&ino);
     }
 
     /// `bytes` of file `ino` have been written.
@@ -74,9 +119,17 @@ impl Overflow {
         }
     }
 
-    /// Bytes that did not fit, of the files of `volume` that still have a name.
-    pub(crate) fn bytes_of(&self, volume: &Volume) -> u64 {
-        self.bytes(|ino| has_name(volume, ino))
+    /// What did not fit, of the files of `volume` that still have a name.
+    pub(crate) fn missing(&self, volume: &Volume, dir: &Path) -> Missing {
+        if !self.is_any() {
+            return Missing::default();
+        }
+        let bytes = self.bytes(|ino| has_name(volume, ino));
+        let mut untold = self.files.lock().untold.clone();
+        untold.retain(|ino| has_name(volume, *ino));
+        let untold_count = untold.len();
+        let named = untold.into_iter().take(NAMED_MAX).collect();
+        Missing { bytes, untold_count, untold: paths::of(volume, dir, &named) }
     }
 
     fn bytes(&self, counts: impl Fn(u64) -> bool) -> u64 {
@@ -100,6 +153,7 @@ impl Overflow {
         files.count -= gone;
         if is_empty {
             files.blocks.remove(&ino);
+            files.untold.remove(&ino);
         }
         self.any.store(!files.blocks.is_empty(), Ordering::Relaxed);
     }

@@ -12,19 +12,19 @@ use std::time::Duration;
 use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{Caller, Entry};
 use sfs_core::{Error, Result, Volume};
+use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{AsyncDio, Errno, Request};
 
-use super::Overflow;
-use super::mappable::Mappable;
+use super::handles::{Handles, Told};
+use super::room::Room;
+use super::{Notices, Overflow};
 use crate::background::Alarm;
+use crate::backing::Backing;
 use crate::options::{MountOptions, Sync};
 use crate::{attributes, errno};
 
 /// We are the only ones who change the volume: what the kernel knows stays true.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
-
-/// There is no state of an open file.
-pub(super) const HANDLE: u64 = 0;
 
 /// How the kernel is told that a directory has changed.
 pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
@@ -35,18 +35,23 @@ pub(crate) struct Shell {
     pub(super) alarm: Arc<Alarm>,
     pub(super) writeback: bool,
     pub(crate) async_dio: AsyncDio,
+    /// A file that is opened for writing can be told to pass the kernel's cache by, and be mapped even so.
+    pub(super) answers_writes: bool,
+    pub(super) backing: Arc<Backing>,
     pub(super) sync: Sync,
     pub(super) read_only: bool,
     device: String,
     pub(super) overflow: Arc<Overflow>,
     notify: Option<Box<Notify>>,
-    pub(super) mappable: Mappable,
+    pub(super) handles: Handles,
+    notices: Arc<Notices>,
 }
 
 impl Shell {
     pub(crate) fn new(
         volume: Arc<Volume>,
         alarm: Arc<Alarm>,
+        backing: Arc<Backing>,
         options: &MountOptions,
         device: String,
     ) -> Self {
@@ -55,12 +60,15 @@ impl Shell {
             alarm,
             writeback: options.writeback,
             async_dio: options.async_dio,
+            answers_writes: false,
+            backing,
             sync: options.sync,
             read_only: options.volume.read_only,
             device,
             overflow: Arc::default(),
             notify: None,
-            mappable: Mappable::default(),
+            handles: Handles::default(),
+            notices: Arc::default(),
         }
     }
 
@@ -70,8 +78,47 @@ impl Shell {
         self.overflow.clone()
     }
 
+    /// Inodes whose attributes the kernel is to ask for again.
+    pub(crate) fn notices(&self) -> Arc<Notices> {
+        self.notices.clone()
+    }
+
+    /// Something of file `ino` did not fit: all who may have written it are to be told by their next write(2).
+    pub(super) fn tell_writers(&self, ino: u64) {
+        if self.handles.lose(ino) {
+            self.overflow.told(ino);
+        }
+        self.shown(ino);
+    }
+
+    /// Attributes of `ino` go to the kernel. With them it would not ask before the next write(2), of which somebody
+    /// may have to be told something.
+    pub(super) fn shown(&self, ino: u64) {
+        if self.handles.have_news(ino) {
+            self.notices.post(ino);
+        }
+    }
+
+    /// Whether a write(2) through `handle` is refused: once for each loss, and as long as there is no room.
+    pub(super) fn is_refused(&self, ino: u64, handle: u64) -> bool {
+        if !self.handles.have_news(ino) {
+            return false;
+        }
+        let told = self.handles.ask(ino, handle, !self.is_short_of_room());
+        if told == Told::Loss {
+            self.overflow.told(ino);
+        }
+        told != Told::Nothing
+    }
+
+    /// A file as the kernel takes it.
+    pub(super) fn entry(&self, found: &Entry) -> sfs_fuse::Entry {
+        self.shown(found.ino);
+        entry(found)
+    }
+
     /// The volume is full, and `bytes` of file `ino` that the kernel wanted to write back do not fit.
-    pub(super) fn lose(&self, ino: u64, bytes: Range<u64>) {
+    pub(super) fn miss(&self, ino: u64, bytes: Range<u64>) {
         if self.overflow.add(ino, bytes) {
             tracing::error!(
                 "{}: full: what the kernel's cache has of inode {ino} does not fit and is lost; there \
@@ -87,6 +134,13 @@ impl Shell {
             tracing::error!("{}: inode {ino}: {error}", self.device);
         }
         errno::of(error)
+    }
+
+    /// Whether what the kernel may take does not fit for sure.
+    pub(super) fn is_short_of_room(&self) -> bool {
+        let space = self.volume.space();
+        let total = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
+        Room { free: space.free_bytes(), total, held_max: self.backing.held_max() }.is_short()
     }
 
     /// Somebody has shut the volume down.
@@ -124,8 +178,7 @@ pub(super) fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.uid, gid: request.gid, now: attributes::now() }
 }
 
-/// A file as the kernel takes it.
-pub(super) fn entry(entry: &Entry) -> sfs_fuse::Entry {
+fn entry(entry: &Entry) -> sfs_fuse::Entry {
     sfs_fuse::Entry {
         node: entry.ino,
         generation: generation(entry),
@@ -183,10 +236,10 @@ mod tests {
         let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
         let alarm = Arc::new(Alarm::default());
         let options = MountOptions::default();
-        let shell = Shell::new(Arc::new(volume), alarm, &options, "device".into());
+        let shell = Shell::new(Arc::new(volume), alarm, Arc::default(), &options, "device".into());
         let caller = Caller { uid: 0, gid: 0, now: NOW };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
-        shell.lose(file.ino, 0..1 << 20);
+        shell.miss(file.ino, 0..1 << 20);
         shell.volume.unlink(ROOT_INO, b"f", &caller).expect("it is removed");
         assert!(shell.overflow.is_any(), "somebody may have it open");
         shell.forget([(file.ino, 1)]);

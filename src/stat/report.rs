@@ -14,6 +14,7 @@ use sfs_core::request::{
 use uuid::Uuid;
 
 use super::errors::{ErrorReport, FailureReport};
+use crate::backing::DirtyBound;
 use crate::transport::Transport;
 
 /// Changes when a name changes its meaning or goes.
@@ -30,6 +31,8 @@ pub struct Report {
     pub mount_point: Option<String>,
     /// How requests come from the kernel; `None` when it is not mounted.
     pub transport: Option<TransportReport>,
+    /// What the kernel may hold of what was written; `None` when it is not mounted.
+    pub cache: Option<CacheReport>,
     /// Nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
@@ -141,6 +144,17 @@ pub struct TransportReport {
     pub references: u64,
 }
 
+/// What the kernel's cache may hold of what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// Bytes, as the kernel says; `None` if it does not.
+    pub dirty_bytes_max: Option<u64>,
+    /// Times that the kernel took a bound.
+    pub bounds_set: u64,
+    /// Times that the kernel took none: its own, 1 % of its dirty threshold, stands.
+    pub bounds_refused: u64,
+}
+
 /// What happened in some time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
@@ -197,6 +211,7 @@ impl Report {
             device: device.to_owned(),
             mount_point: None,
             transport: None,
+            cache: None,
             read_only: true,
             uuid: Uuid::from_bytes(superblock.uuid).to_string(),
             label: superblock.label.as_str().to_owned(),
@@ -216,6 +231,13 @@ impl Report {
     /// One JSON object.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and text are JSON")
+    }
+}
+
+impl From<DirtyBound> for CacheReport {
+    fn from(bound: DirtyBound) -> Self {
+        let DirtyBound { bytes: dirty_bytes_max, set: bounds_set, refused: bounds_refused } = bound;
+        Self { dirty_bytes_max, bounds_set, bounds_refused }
     }
 }
 

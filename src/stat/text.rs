@@ -8,7 +8,7 @@ use std::fmt;
 
 use sfs_mkfs::Human;
 
-use super::report::{Activity, GroupReport, Holds, Report, TransportReport};
+use super::report::{Activity, CacheReport, GroupReport, Holds, Report, TransportReport};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +24,14 @@ impl fmt::Display for Report {
         if let Some(TransportReport { name, reason, references }) = &self.transport {
             let (name, reason) = (plain(name), plain(reason));
             writeln!(f, "  transport   {name}: {reason}; {references} references to inodes")?;
+        }
+        if let Some(CacheReport { dirty_bytes_max, bounds_set, bounds_refused }) = self.cache {
+            let bound = dirty_bytes_max.map_or("unknown".into(), |bytes| Human(bytes).to_string());
+            writeln!(
+                f,
+                "  kernel      holds {bound} dirty at most; set {bounds_set} times, refused \
+                 {bounds_refused} times"
+            )?;
         }
         if let Some(policies) = &self.policies {
             let (placement, victims) = (plain(&policies.placement), plain(&policies.victims));

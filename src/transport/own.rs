@@ -9,6 +9,7 @@ use std::io;
 
 use sfs_fuse::{Config, NoRings, Session};
 
+use super::ATTRIBUTES_ONLY;
 use crate::fuse::{BACKGROUND_MAX, Shell, WRITE_MAX};
 
 pub(crate) struct Serving {
@@ -46,6 +47,11 @@ impl Serving {
     }
 
     pub(super) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
-        self.session.run(|request, room| self.shell.answer(request, room), lost)
+        let (notifier, notices) = (self.session.notifier(), self.shell.notices());
+        super::notifying(
+            &notices,
+            |ino| notifier.invalidate_inode(ino, ATTRIBUTES_ONLY, 0),
+            || self.session.run(|request, room| self.shell.answer(request, room), lost),
+        )
     }
 }

@@ -23,9 +23,10 @@ use fuser::{
 };
 use sfs_fuse::{Create, Extensions, Operation, Read, Release, Request, Setattr, Write};
 
-use crate::fuse::{BACKGROUND_MAX, Outcome, Shell, WRITE_MAX};
+use super::ATTRIBUTES_ONLY;
+use crate::fuse::{BACKGROUND_MAX, Notices, Outcome, Shell, WRITE_MAX};
 
-pub(crate) struct Serving(Session<Methods>);
+pub(crate) struct Serving(Session<Methods>, Arc<Notices>);
 
 impl Serving {
     pub(super) fn open(door: File, mut shell: Shell, threads: usize) -> io::Result<Self> {
@@ -41,13 +42,21 @@ impl Serving {
         config.acl = SessionACL::All;
         config.clone_fd = true;
         config.n_threads = Some(threads);
+        let notices = shell.notices();
         let session = Session::from_fd(Methods(shell), door.into(), SessionACL::All, config)?;
         notifier.get_or_init(|| session.notifier());
-        Ok(Self(session))
+        Ok(Self(session, notices))
     }
 
     pub(super) fn run(self) -> io::Result<()> {
-        self.0.run()
+        let Self(session, notices) = self;
+        let notifier = session.notifier();
+        let send = |ino| match notifier.inval_inode(INodeNo(ino), ATTRIBUTES_ONLY, 0) {
+            // The kernel does not know it any more.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            sent => sent,
+        };
+        super::notifying(&notices, send, || session.run())
     }
 }
 

@@ -259,6 +259,13 @@ pub struct Space {
     pub files: u64,
 }
 
+impl Space {
+    /// Bytes that are still to be had.
+    pub fn free_bytes(&self) -> u64 {
+        self.free_blocks.saturating_mul(BLOCK_SIZE as u64)
+    }
+}
+
 /// What lives in a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentSums {

@@ -44,13 +44,12 @@ impl Volume {
         caller: &Caller,
     ) -> Result<Inode> {
         let handle = self.handles.get(ino);
-        if let Some(size) = changes.size {
-            self.admit_size(ino, size)?;
-        }
+        let admitted = changes.size.map(|size| self.admit_size(ino, size)).transpose()?;
         let _io = handle.io.write();
         if let Some(size) = changes.size {
             self.set_size(&handle, size)?;
         }
+        drop(admitted);
         // What waits goes ahead together with the change, or a later commit would undo it.
         let logic = |txn: &mut Txn<'_>| {
             let mut inode = txn.inode(ino)?;

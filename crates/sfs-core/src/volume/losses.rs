@@ -52,6 +52,11 @@ impl Losses {
         self.damage = Some(damage);
     }
 
+    /// Losses that somebody has been told of.
+    pub(crate) fn told(&self) -> u64 {
+        self.told
+    }
+
     /// The error, if something was lost that nobody has been told of.
     pub(crate) fn tell_news(&mut self) -> Result<()> {
         self.tell(u64::MAX)
@@ -78,6 +83,12 @@ impl AllLosses {
 }
 
 impl Volume {
+    /// Losses of file `ino` that somebody has been told of: of those that come after, who opens the file now is
+    /// to be told, see [`Volume::sync_file_after`].
+    pub fn losses_told(&self, ino: u64) -> u64 {
+        self.handles.find(ino).map_or(0, |handle| handle.data().lost.told())
+    }
+
     /// Takes an obstacle to a batch out of the way: brings the node that is needed into memory. A file
     /// whose place in the tree is damaged must not keep others from becoming durable: what waits of it is
     /// given up, as the kernel does with what it cannot write back, and who syncs it is told.

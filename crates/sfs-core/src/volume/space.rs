@@ -149,11 +149,12 @@ impl Volume {
         }
     }
 
-    /// Whether a file may get the length `size`: what its tree item held takes a block beyond that.
-    pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<()> {
+    /// Whether a file may get the length `size`: what its tree item held takes a block beyond that. As for
+    /// [`Volume::admit`], until it has the length.
+    pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<Option<Admitted<'_>>> {
         let inode = self.attributes(ino)?;
         let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
-        if outgrows { self.admit(1).map(drop) } else { Ok(()) }
+        outgrows.then(|| self.admit(1)).transpose()
     }
 
     /// Segments that a commit leaves Clean which changes `more` leaves, so that there is always room
@@ -201,5 +202,53 @@ pub(super) fn unless_full(outcome: Result<()>) -> Result<()> {
     match outcome {
         Err(Error::NoSpace) => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use sfs_device::RamDevice;
+
+    use super::super::rig::{BLOCKS, create, new_volume, put, write};
+    use super::*;
+
+    /// Room for a block is one file's until the block is dirty: two files that grew at the same time were admitted to
+    /// the same.
+    #[test]
+    fn files_that_grow_at_the_same_time_are_admitted_one_after_the_other() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let small = ["a", "b"].map(|name| create(&volume, name));
+        small.iter().for_each(|ino| write(&volume, *ino, &[1; 100]));
+        let large = create(&volume, "large");
+        volume.sync_all().expect("there is room");
+        // As much is dirty as leaves room for one block.
+        let dirty = (0..BLOCKS).find(|block| {
+            put(&volume, large, *block, 1, 1).expect("there is room");
+            volume.admit_beside(2).is_err()
+        });
+        assert!(dirty.is_some() && volume.admit_beside(1).is_ok());
+        std::thread::scope(|scope| {
+            let first = volume.admit_size(small[0], 5000).expect("there is room");
+            let (say, said) = channel();
+            let (volume, small) = (&volume, &small);
+            let second = scope.spawn(move || {
+                let admitted = volume.admit_size(small[1], 5000);
+                let _ = say.send(());
+                admitted.map(drop)
+            });
+            // Either it waits for the first to grow, or it has been admitted to the first's room.
+            let is_early = said.recv_timeout(Duration::from_millis(200)).is_ok();
+            let handle = volume.handles.get(small[0]);
+            let io = handle.io.write();
+            volume.set_size(&handle, 5000).expect("it was admitted");
+            drop((io, first));
+            let second = second.join().expect("no panic");
+            assert!(!is_early, "while the first had not grown: {second:?}");
+            assert!(matches!(second, Err(Error::NoSpace)), "{second:?}");
+        });
     }
 }

@@ -74,6 +74,21 @@ impl Volume {
         self.sync(Some(ino))
     }
 
+    /// As [`Volume::sync_file`], for one of several who listen, each of whom is told of every loss once: of the
+    /// file's first losses it has been told of `told`. A file is remembered as long as a caller refers to it.
+    pub fn sync_file_after(&self, ino: u64, told: &mut u64) -> Result<()> {
+        self.pace.note_request();
+        if self.options.read_only {
+            return Ok(());
+        }
+        let synced = self.sync_queued(Some(ino));
+        let Some(handle) = self.handles.find(ino) else { return synced };
+        let mut data = handle.data();
+        let news = data.lost.tell(*told);
+        *told = data.lost.count();
+        synced.and(news)
+    }
+
     /// Everything is durable afterwards.
     pub fn sync_all(&self) -> Result<()> {
         self.sync(None)

@@ -167,6 +167,16 @@ impl Volume {
         unless_full(self.commit(&mut log, &Selection::Files([ino].into())))
     }
 
+    /// Before data is put into the buffer: if it runs over, and cannot be written out, there is no room for more.
+    pub(super) fn relieve_if_run_over(&self) -> Result<()> {
+        if self.runs_over() { self.relieve() } else { Ok(()) }
+    }
+
+    /// Whether twice as much is in memory as should be.
+    fn runs_over(&self) -> bool {
+        self.pool.held() >= 2 * self.options.write_buffer
+    }
+
     /// Writes dirty blocks out when they take half of the write buffer, or it is nearly full with what
     /// is under cleaning or on its way to the device; waits for it when it is full.
     pub(super) fn relieve(&self) -> Result<()> {
@@ -181,13 +191,12 @@ impl Volume {
         let count = (budget / WRITE_OUT_SHARE / BLOCK_SIZE).max(1);
         loop {
             let before = self.dirty_blocks.load(Ordering::Relaxed);
-            let runs_over = || self.pool.held() >= 2 * budget;
-            let attempts = if runs_over() { READS_MAX } else { 1 };
+            let attempts = if self.runs_over() { READS_MAX } else { 1 };
             let outcome =
                 self.commit_again_if_unread(&mut log, &Selection::Largest(count), attempts);
             // What is in the buffer has been taken, whatever of others cannot be written: only if it runs
             // over is there something to say.
-            if runs_over() || self.has_failed() {
+            if self.runs_over() || self.has_failed() {
                 outcome?;
             }
             // One write may be longer than what is written out at once.

@@ -54,7 +54,8 @@ enum State {
 }
 
 impl Volume {
-    /// Writes `data` at `offset` of `ino`.
+    /// Writes `data` at `offset` of `ino`. What is refused is not kept; what is kept is not refused, whatever comes
+    /// of making room after it.
     pub fn write(
         &self,
         ino: u64,
@@ -69,6 +70,7 @@ impl Volume {
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_LEN_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
+        self.relieve_if_run_over()?;
         let handle = self.handles.get(ino);
         let admitted = self.admit_write(&handle, offset, end)?;
         if mode.kill_privileges {
@@ -77,14 +79,21 @@ impl Volume {
         let times = (!mode.keep_times).then_some((caller.now, caller.now));
         self.merge(&handle, offset, data, times)?;
         drop(admitted);
-        let ordered = handle.data().ordered.is_some();
-        if ordered && self.is_batch_short() {
-            self.write_ahead(ino)?;
-        }
         self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.clock.note_change();
+        // It is in the buffer. A failure from here on is one of the next write, if it lasts, and of a sync.
+        let _ = self.make_way(&handle, (data.len() as u64).div_ceil(BLOCK_SIZE as u64));
+        Ok(())
+    }
+
+    /// Makes way for the next writes, after one of `blocks`.
+    fn make_way(&self, handle: &Handle, blocks: u64) -> Result<()> {
+        let ordered = handle.data().ordered.is_some();
+        if ordered && self.is_batch_short() {
+            self.write_ahead(handle.ino)?;
+        }
         self.relieve()?;
-        self.pay((data.len() as u64).div_ceil(BLOCK_SIZE as u64))
+        self.pay(blocks)
     }
 
     /// Puts a write into the buffer, together with the old content around it.

@@ -284,6 +284,26 @@ fn a_loss_is_told_though_the_file_was_forgotten() {
     volume.sync_file(bad).unwrap();
 }
 
+/// The first who asked was told, and nobody else who had the file open.
+#[test]
+fn each_who_has_a_file_open_is_told_of_a_loss_once() {
+    let (device, bad, block) = damaged();
+    let volume = open(&device);
+    volume.lookup(ROOT_INO, b"bad").unwrap();
+    let mut listeners = [volume.losses_told(bad); 2];
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    assert!(volume.sync_all().is_err(), "it is lost");
+    // Nobody has asked for this file yet: who opens it now is told, too.
+    let mut third = volume.losses_told(bad);
+    for told in listeners.iter_mut().chain([&mut third]) {
+        let asked = volume.sync_file_after(bad, told);
+        assert!(matches!(asked, Err(Error::Corrupt(_))), "{asked:?}");
+        volume.sync_file_after(bad, told).unwrap();
+    }
+    let mut late = volume.losses_told(bad);
+    volume.sync_file_after(bad, &mut late).unwrap();
+}
+
 /// The cleaner had a file's blocks in hand when the leaf with their mappings could not be read any more,
 /// and kept them in hand for ever: nothing else was cleaned, and who wrote was told of it.
 #[test]

@@ -115,6 +115,33 @@ fn what_was_admitted_can_be_synced() {
 
 /// A full volume can be overwritten under every policy, and does not wear the device out when
 /// nobody uses it any more.
+/// The device fails while room is made in the write buffer: what was in the buffer by then was refused, and there.
+#[test]
+fn a_write_that_is_refused_is_not_kept() {
+    for nth in 1..6 {
+        let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
+        format(&device, 32);
+        let options = Options { write_buffer: 1 << 20, ..Options::default() };
+        let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
+        let file = create(&volume, "f");
+        volume.sync_all().expect("there is room");
+        device.fail_nth(sfs_device::Operation::Write, nth);
+        let mut refused = None;
+        for block in 0..600 {
+            let written = write(&volume, file, block, &[7; 4096]);
+            let size = volume.attributes(file).expect("it is there").size;
+            let is_kept = size > block * 4096;
+            assert_eq!(written.is_ok(), is_kept, "block {block}, write {nth}: {written:?}");
+            if written.is_err() {
+                refused = Some(block);
+                break;
+            }
+        }
+        assert!(refused.is_some(), "write {nth} did not fail");
+        volume.sync_all().expect_err("what is in memory cannot become durable");
+    }
+}
+
 #[test]
 fn every_policy_comes_to_rest() {
     for placement in PLACEMENTS {

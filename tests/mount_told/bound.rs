@@ -1,0 +1,132 @@
+//! The bound on what the kernel holds dirty.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::harness::{Volume, can_mount, sfs_ctl_stat, stderr, wait_until};
+
+const MIB: u64 = 1 << 20;
+
+/// Tasks that write at once, and what each writes.
+const TASKS: usize = 64;
+const TASK_BYTES: u64 = 3 * MIB;
+
+/// A task looks at the bound each time that it has dirtied so much (`ratelimit_pages` of the kernel).
+const TASK_STEP: u64 = 128 << 10;
+
+/// Between two looks at how much was written; so many looks that show nothing new say that all wait.
+const PAUSE: Duration = Duration::from_millis(20);
+const QUIET: u32 = 25;
+
+/// The numbers of the volume at `path`.
+pub(crate) fn numbers(path: &Path) -> Value {
+    let output = sfs_ctl_stat(path, &["--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// The files of the kernel for what it holds of a mount.
+fn files(dir: &Path) -> PathBuf {
+    let number = fs::metadata(dir).expect("it answers").dev();
+    let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let base = Path::new("/sys/class/bdi");
+    let block = base.join(format!("{name}-fuseblk"));
+    if block.exists() { block } else { base.join(name) }
+}
+
+fn read(file: PathBuf) -> u64 {
+    fs::read_to_string(file).expect("the kernel has it").trim().parse().expect("a number")
+}
+
+/// While the daemon is stopped nothing arrives: what tasks could write is what the kernel holds.
+#[test]
+fn mounted_volumes_bound_what_the_kernel_holds_of_many_tasks() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("256M");
+    let mount = volume.mount("writeback=on");
+    let space = numbers(&mount.dir)["space"].clone();
+    let bound = space["free_blocks"].as_u64().expect("a number") * 4096 / 4;
+    // What the kernel asks at the first write it does not ask again.
+    let create = |task: usize| {
+        let mut file = File::create(mount.dir.join(task.to_string())).expect("creating");
+        file.write_all(&[0; 4096]).expect("there is room");
+        file
+    };
+    let files: Vec<File> = (0..TASKS).map(create).collect();
+    let (written, going) = (AtomicU64::new(0), AtomicUsize::new(TASKS));
+    let held = thread::scope(|scope| {
+        mount.signal(Signal::STOP);
+        for (task, mut file) in files.into_iter().enumerate() {
+            let (written, going) = (&written, &going);
+            scope.spawn(move || {
+                let piece = vec![task as u8; 64 << 10];
+                for _ in 0..TASK_BYTES / piece.len() as u64 {
+                    file.write_all(&piece).expect("there is room");
+                    written.fetch_add(piece.len() as u64, Ordering::Relaxed);
+                }
+                going.fetch_sub(1, Ordering::Relaxed);
+                // close(2) writes back.
+                while going.load(Ordering::Relaxed) > 0 {
+                    thread::sleep(PAUSE);
+                }
+            });
+        }
+        let mut before = 0;
+        let mut quiet = 0;
+        while going.load(Ordering::Relaxed) > 0 && quiet < QUIET {
+            thread::sleep(PAUSE);
+            let now = written.load(Ordering::Relaxed);
+            quiet = if now - before < MIB / 4 { quiet + 1 } else { 0 };
+            before = now;
+        }
+        mount.signal(Signal::CONT);
+        before
+    });
+    let limit = bound + bound / 8 + TASKS as u64 * TASK_STEP;
+    assert!(held <= limit, "{} MiB held, {} MiB allowed", held / MIB, limit / MIB);
+    assert!(held >= bound / 4, "{} MiB held of {} MiB: nothing was tried", held / MIB, bound / MIB);
+    mount.unmount();
+}
+
+/// The bound follows the room, and what the kernel says of it is shown.
+#[test]
+fn mounted_volumes_bound_what_the_kernel_holds_by_the_room() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("128M");
+    let mount = volume.mount("writeback=on");
+    let shown = || {
+        let report = numbers(&mount.dir);
+        let free = report["space"]["free_blocks"].as_u64().expect("a number") * 4096;
+        let cache = report["cache"].clone();
+        assert_eq!(cache["bounds_refused"], 0, "{cache}");
+        (free, cache["dirty_bytes_max"].as_u64().expect("root may read it"))
+    };
+    // Set again when the room has halved or doubled.
+    let is_near = |(free, bound): (u64, u64)| bound > free / 10 && bound < free * 6 / 10;
+    wait_until("the bound is set", || is_near(shown()));
+    let (_, before) = shown();
+    // The kernel keeps a share of its dirty threshold, which moves.
+    let kernels = read(files(&mount.dir).join("max_bytes"));
+    assert!(before.abs_diff(kernels) < kernels / 8, "we say {before}, the kernel {kernels}");
+    let path = mount.dir.join("file");
+    let mut file = File::create(&path).expect("creating");
+    file.write_all(&vec![7; 80 * MIB as usize]).expect("there is room");
+    file.sync_all().expect("there is room");
+    wait_until("the bound follows", || shown().1 < before / 2 && is_near(shown()));
+    drop(file);
+    fs::remove_file(&path).expect("deleting");
+    wait_until("the bound follows back", || is_near(shown()) && shown().1 > before / 2);
+    mount.unmount();
+}

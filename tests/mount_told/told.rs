@@ -1,0 +1,188 @@
+//! Whom a full volume is told to when the kernel had taken what does not fit.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Output};
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::bound::numbers;
+use crate::harness::{Mount, Random, Volume, can_mount, sfs_umount_unused, stderr, wait_until};
+use crate::short::fill;
+
+const MIB: usize = 1 << 20;
+
+/// A program that is never told is ended after so long.
+const DD_SECS: &str = "20";
+
+/// Within so long after an answer with attributes the kernel asks again.
+const SOON: Duration = Duration::from_secs(2);
+
+fn run(program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", DD_SECS, program]).args(arguments);
+    command.env("LC_ALL", "C").output().expect("coreutils are there")
+}
+
+fn free_bytes(mount: &Mount) -> u64 {
+    numbers(&mount.dir)["space"]["free_blocks"].as_u64().expect("a number") * 4096
+}
+
+/// The status of `sfs-umount`, and what it said.
+fn unmount(mount: Mount) -> (Option<i32>, String) {
+    let output = sfs_umount_unused(&mount.dir);
+    mount.wait_for_end();
+    (output.status.code(), stderr(&output))
+}
+
+fn is_told<T>(outcome: io::Result<T>) -> bool {
+    match outcome {
+        Ok(_) => false,
+        Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => true,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn mounted_full_volumes_end_dd() {
+    if !can_mount() {
+        return;
+    }
+    for size in ["64M", "256M"] {
+        let volume = Volume::new(size);
+        let mount = volume.mount("");
+        let bound = free_bytes(&mount) / 4;
+        let path = mount.dir.join("zeros");
+        let of = format!("of={}", path.display());
+        // What is zero is no hole, and takes its room.
+        let output = run("dd", &["if=/dev/zero", &of, "bs=64k"]);
+        assert_eq!(output.status.code(), Some(1), "{size}: {}", stderr(&output));
+        assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
+        let claimed = fs::metadata(&path).expect("it is there").len();
+        let (status, said) = unmount(mount);
+        assert_eq!(status, Some(0), "dd was told: {said}");
+        volume.check();
+        let mount = volume.mount("ro");
+        let found = numbers(&mount.dir)["space"].clone();
+        let used = found["total_blocks"].as_u64().expect("a number")
+            - found["free_blocks"].as_u64().expect("a number");
+        let beyond = claimed.saturating_sub(used * 4096);
+        assert!(beyond <= bound, "{size}: {beyond} bytes beyond what fits, {bound} allowed");
+        mount.unmount();
+    }
+}
+
+/// What cp(1) has said to be copied is there; the first that does not fit is told by write(2).
+#[test]
+fn mounted_full_volumes_end_cp() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("64M");
+    let source = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
+    fs::write(source.path(), Random(3).bytes(3 * MIB)).expect("writing");
+    let mount = volume.mount("");
+    let copy = |number: i32| mount.dir.join(number.to_string());
+    let paths = |number| [source.path().to_owned(), copy(number)].map(|p| p.display().to_string());
+    let copied = (0..64).find_map(|number| {
+        let [from, to] = paths(number);
+        let output = run("cp", &[&from, &to]);
+        (!output.status.success()).then(|| (number, stderr(&output)))
+    });
+    let (count, said) = copied.expect("it runs full");
+    assert!(count > 10 && said.contains("error writing"), "{count}: {said}");
+    let (status, said) = unmount(mount);
+    assert_eq!((status, said.as_str()), (Some(0), ""));
+    let mount = volume.mount("ro");
+    for number in 0..count {
+        let [from, to] = [source.path().to_owned(), mount.dir.join(number.to_string())];
+        assert!(fs::read(from).expect("reading") == fs::read(to).expect("reading"), "{number}");
+    }
+    mount.unmount();
+}
+
+/// Writes through `file` until it is told.
+fn overfill(file: &File) {
+    let bytes = Random(4).bytes(64 << 10);
+    let told = (0..2048).find(|at| is_told(file.write_all_at(&bytes, at * bytes.len() as u64)));
+    assert!(told.is_some(), "128 MiB were taken");
+}
+
+#[test]
+fn mounted_full_volumes_tell_each_writer_once() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("64M");
+    let mount = volume.mount("");
+    let path = |name: &str| mount.dir.join(name);
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    let old = options.open(path("old")).expect("creating");
+    old.write_all_at(&[1; MIB], 0).and_then(|()| old.sync_all()).expect("there is room");
+    fs::write(path("spare"), Random(5).bytes(20 * MIB)).expect("there is room");
+    let open = |_| options.open(path("file")).expect("opening");
+    let [one, two] = [(), ()].map(open);
+    overfill(&one);
+    assert!(is_told(two.write_at(b"x", 0)), "it has lost the same");
+    assert!(is_told(two.write_at(b"x", 0)), "there is no room");
+    // Who has lost nothing overwrites, and deletes.
+    old.write_all_at(&[2; MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
+    let later = open(());
+    later.write_all_at(&[3; 4096], 0).expect("overwriting");
+    // An answer without a handle makes what the kernel knows valid for a moment.
+    fs::metadata(path("file")).expect("it is there");
+    let end = Instant::now() + SOON;
+    while !is_told(one.write_at(b"x", 0)) {
+        assert!(Instant::now() < end, "it is not told again");
+        thread::sleep(Duration::from_millis(10));
+    }
+    fs::remove_file(path("spare")).expect("deleting");
+    wait_until("there is room", || !is_told(one.write_at(b"x", 0)));
+    two.write_all_at(b"x", 0).expect("it was told, and there is room");
+    assert!(is_told(one.sync_all()), "fsync(2) says once what was lost");
+    one.sync_all().expect("and not again");
+    drop((one, two, later, old));
+    let (status, said) = unmount(mount);
+    assert_eq!(status, Some(0), "{said}");
+    volume.check();
+}
+
+/// What is written through a mapping is told by msync(2) and fsync(2) only: by sfs-umount to one who calls
+/// neither.
+#[test]
+fn mounted_full_volumes_say_at_the_end_what_nobody_was_told_of() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("64M");
+    let mount = volume.mount("");
+    fill(&mount.dir, 5 * MIB as u64);
+    fs::create_dir(mount.dir.join("dir")).expect("there is room");
+    let path = mount.dir.join("dir/mapped");
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(&path);
+    let file = file.expect("creating");
+    file.set_len(16 * MIB as u64).expect("a hole");
+    let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, 16 * MIB);
+    // SAFETY: a new mapping, whose bytes nobody else has; it is unmapped when they are not used any more.
+    unsafe {
+        let at = mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("mapping");
+        std::slice::from_raw_parts_mut(at.cast::<u8>(), len).fill(7);
+        munmap(at, len).expect("it was mapped");
+    }
+    drop(file);
+    let synced = run("sync", &["--file-system", &mount.dir.display().to_string()]);
+    assert_eq!(synced.status.code(), Some(1), "syncfs(2) says it: {}", stderr(&synced));
+    let (status, said) = unmount(mount);
+    assert_eq!(status, Some(64), "{said}");
+    assert!(said.contains("dir/mapped") && said.contains("is lost"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    volume.check();
+    let mount = volume.mount("");
+    assert_eq!(unmount(mount), (Some(0), String::new()), "nothing was lost this time");
+}
