@@ -31,9 +31,9 @@ Mount options:
   errors=continue|remount-ro  when damage is met, go on, or write nothing any more (continue)
   writeback=on|off      let the kernel gather writes before SFS sees them (on); off, also said
                         nowriteback: a full volume is told at write(2), and holes are reported
-  async_dio=auto|on|off  let libaio and io_uring have several direct requests under way; auto where
-                        the kernel loses nothing: before Linux 7.3, direct writes to a file that
-                        is also read through the page cache can be lost with on (auto)
+  async_dio=auto|on|off  let libaio and io_uring have several direct requests under way (auto: from
+                        Linux 7.3 on); with an older kernel, on may lose direct writes to a file
+                        that is also read through the page cache
   threads=N             threads that serve requests, 1..64 (one for each core, two to 14, and two;
                         with io_uring twice as many)
   allow_other           let other users in, where an ordinary user mounts

@@ -137,7 +137,7 @@ impl Contestant {
         Self { transport: Some(transport), ..Self::of(kind) }
     }
 
-    /// SFS as it loses data before Linux 7.3: to see what it costs not to.
+    /// SFS as it loses data with older kernels: to see what it costs not to.
     const fn asynchronous(transport: &'static str) -> Self {
         Self { option: Some("async_dio=on"), ..Self::over(Kind::Sfs, transport) }
     }
