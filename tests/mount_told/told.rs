@@ -17,7 +17,7 @@ use crate::short::fill;
 const MIB: usize = 1 << 20;
 
 /// A program that is never told is ended after so long.
-const DD_SECS: &str = "20";
+const DD_SECS: &str = "60";
 
 /// Within so long after an answer with attributes the kernel asks again.
 const SOON: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ fn mounted_full_volumes_end_dd() {
     if !can_mount() {
         return;
     }
-    for size in ["64M", "256M"] {
+    for size in ["64M", "128M"] {
         let volume = Volume::new(size);
         let mount = volume.mount("");
         let bound = free_bytes(&mount) / 4;
