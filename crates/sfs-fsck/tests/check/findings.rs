@@ -6,10 +6,10 @@ use std::sync::Arc;
 use sfs_core::format::{
     COUNT_KEPT_MAX, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, FileKind, History,
     Incompatibility, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, Structure,
-    Superblock, Timestamp, UsageEntry, usage_key,
+    Timestamp, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
-use sfs_fsck::{Copy, Finding, FsckError, Options, Repair, Report, check};
+use sfs_fsck::{Finding, FsckError, Options, Repair, Report, check};
 
 use super::forge::{
     DATA, Forge, GONE, HELLO, LINK, NEXT_INO, SUB, Volume, directory, entry_value, file,
