@@ -83,12 +83,17 @@ mod tests {
         let make = || {
             fs::create_dir(&dir).expect("a directory");
             fs::write(dir.join("max_bytes"), "123456789\n").expect("a file");
+            fs::write(dir.join("min_bytes"), "0").expect("a file");
         };
         make();
         let files = Files::open(&dir).expect("it is there");
         assert_eq!(files.dirty_max(), Some(123_456_789));
         files.set_dirty_max(987_654_321, false).expect("it is there");
         assert_eq!(files.dirty_max(), Some(987_654_321));
+        let least = || fs::read_to_string(dir.join("min_bytes")).expect("it is there");
+        assert_eq!(least(), "0");
+        files.set_dirty_max(987_654_321, true).expect("it is there");
+        assert_eq!(least(), bound::BOUND_MIN.to_string());
         fs::remove_dir_all(&dir).expect("removing");
         make();
         files.set_dirty_max(5, true).expect_err("it is gone");
