@@ -5,8 +5,8 @@
 //! no lock, for the kernel may have to wait for answers before it takes it.
 //! Never: knows how a notification is sent.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -24,7 +24,8 @@ pub(crate) struct Notices {
 #[derive(Debug, Default)]
 struct Queue {
     due: BTreeSet<u64>,
-    again: BTreeSet<u64>,
+    /// Those that are sent once more, and when.
+    again: VecDeque<(Instant, BTreeSet<u64>)>,
     is_over: bool,
 }
 
@@ -52,18 +53,30 @@ impl Notices {
     fn next(&self) -> Option<BTreeSet<u64>> {
         let mut queue = self.queue.lock();
         while !queue.is_over {
-            if !queue.due.is_empty() {
-                let due = std::mem::take(&mut queue.due);
-                queue.again.extend(&due);
-                return Some(due);
+            if let Some(inodes) = queue.take_due(Instant::now()) {
+                return Some(inodes);
             }
-            if queue.again.is_empty() {
-                self.bell.wait(&mut queue);
-            } else if self.bell.wait_for(&mut queue, AGAIN).timed_out() {
-                return Some(std::mem::take(&mut queue.again));
+            match queue.again.front().map(|(when, _)| *when) {
+                None => self.bell.wait(&mut queue),
+                Some(when) => drop(self.bell.wait_until(&mut queue, when)),
             }
         }
         None
+    }
+}
+
+impl Queue {
+    /// What is due `now`. What was sent long enough ago goes first, so that nothing new holds it up.
+    fn take_due(&mut self, now: Instant) -> Option<BTreeSet<u64>> {
+        if self.again.front().is_some_and(|(when, _)| *when <= now) {
+            return self.again.pop_front().map(|(_, inodes)| inodes);
+        }
+        if self.due.is_empty() {
+            return None;
+        }
+        let due = std::mem::take(&mut self.due);
+        self.again.push_back((now + AGAIN, due.clone()));
+        Some(due)
     }
 }
 
@@ -88,5 +101,22 @@ mod tests {
             notices.end();
         });
         assert!(sent.recv().is_err(), "and not more often");
+    }
+
+    /// Somebody who looks at one file all the time kept the second notification of all others back.
+    #[test]
+    fn what_is_posted_all_the_time_holds_nothing_up() {
+        let notices = Notices::default();
+        let (send, sent) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| notices.serve(move |ino| send.send(ino).expect("it is received")));
+            notices.post(7);
+            for _ in 0..400 {
+                notices.post(9);
+                thread::sleep(AGAIN / 8);
+            }
+            notices.end();
+        });
+        assert_eq!(sent.into_iter().filter(|ino| *ino == 7).count(), 2);
     }
 }
