@@ -83,8 +83,13 @@ impl Shell {
         self.notices.clone()
     }
 
-    /// Something of file `ino` did not fit: all who may have written it are to be told by their next write(2).
+    /// Something of file `ino` did not fit: all who may have written it are to be told by their next write(2). Without
+    /// the kernel's cache writing back it came from a mapping, and write(2) is answered for itself: the kernel does
+    /// not ask before it, but before reads.
     pub(super) fn tell_writers(&self, ino: u64) {
+        if !self.writeback {
+            return;
+        }
         if self.handles.lose(ino) {
             self.overflow.told(ino);
         }
@@ -219,8 +224,8 @@ mod tests {
         assert_eq!(at(ROOT_INO, 1_700_000_000, 5), 0, "as the kernel has it");
     }
 
-    #[test]
-    fn what_is_deleted_does_not_count_as_lost() {
+    /// A new volume, and the shell of its mount.
+    fn shell(options: &MountOptions) -> Shell {
         let device = Arc::new(RamDevice::new(1 << 14));
         let superblock = Superblock {
             uuid: [7; 16],
@@ -235,8 +240,27 @@ mod tests {
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
         let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
         let alarm = Arc::new(Alarm::default());
-        let options = MountOptions::default();
-        let shell = Shell::new(Arc::new(volume), alarm, Arc::default(), &options, "device".into());
+        Shell::new(Arc::new(volume), alarm, Arc::default(), options, "device".into())
+    }
+
+    /// Without the kernel's cache writing back, write(2) is answered for itself. GETATTR with a handle then comes
+    /// from a read at the end of the file, or from lseek(2).
+    #[test]
+    fn who_reads_is_told_nothing_of_what_a_mapping_has_lost() {
+        for writeback in [true, false] {
+            let shell = shell(&MountOptions { writeback, ..MountOptions::default() });
+            let caller = Caller { uid: 0, gid: 0, now: NOW };
+            let file =
+                shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+            let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
+            shell.tell_writers(file.ino);
+            assert_eq!(shell.is_refused(file.ino, handle), writeback);
+        }
+    }
+
+    #[test]
+    fn what_is_deleted_does_not_count_as_lost() {
+        let shell = shell(&MountOptions::default());
         let caller = Caller { uid: 0, gid: 0, now: NOW };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         shell.miss(file.ino, 0..1 << 20);
