@@ -183,6 +183,26 @@ fn a_failure_is_forgotten_when_nothing_is_wrong() {
     volume.lookup(ROOT_INO, b"synced").expect("what was synced");
 }
 
+/// The note is there when fsync(2) has answered, however it came: the power may go right after.
+#[test]
+fn a_failure_is_in_the_superblock_before_fsync_answers() {
+    for through_handle in [false, true] {
+        let device = Arc::new(FaultyDevice::new(with_file().snapshot()));
+        let volume = open(&device);
+        let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
+        create(&volume, "lost");
+        device.fail_nth(Operation::Write, 1);
+        let synced = match through_handle {
+            false => volume.sync_file(file),
+            true => volume.sync_file_after(file, &mut 0),
+        };
+        synced.expect_err("the device fails");
+        let there = dump(&device.inner().snapshot(), &Subject::Superblock).expect("superblocks");
+        let kind = &there["superblock"]["failure"]["kind"];
+        assert_eq!(kind, "write", "through a handle: {through_handle}");
+    }
+}
+
 /// Whatever was written of it when the power goes.
 #[test]
 fn an_interrupted_forgetting_leaves_a_sound_volume() {
