@@ -266,10 +266,6 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
     mounted.end();
     background.stop();
     *is_over.lock() = true;
-    let lost = overflow.missing(&volume, dir);
-    if !lost.untold.is_empty() {
-        tracing::error!("{name}: {lost}");
-    }
     let closed = volume.close().map_err(|error| {
         let failure = match volume.is_closed() {
             true => format!(
@@ -282,6 +278,11 @@ fn serve(request: &Request, path: &Path, dir: &Path, herald: &mut Herald) -> Res
         tracing::error!("{failure}");
         Failure::mount(failure)
     });
+    // What is lost has its names looked for in all of the tree: nothing that can be saved waits for that.
+    let lost = overflow.missing(&volume, dir);
+    if !lost.untold.is_empty() {
+        tracing::error!("{name}: {lost}");
+    }
     if let Some(control) = control {
         control.end(&closed, lost);
     }
