@@ -77,7 +77,10 @@ impl Shell {
     /// The features that the kernel has, too. An older one goes without what it does not know.
     pub(crate) fn agree(&mut self, flags: InitFlags) {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
-        self.answers_writes = self.writeback && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP);
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        self.answers_writes = self.writeback
+            && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP)
+            && room::is_coherent(&release);
     }
 
     /// The answer to `request`; what is read may be put into `room`, if there is any.

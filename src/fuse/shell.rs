@@ -35,7 +35,8 @@ pub(crate) struct Shell {
     pub(super) alarm: Arc<Alarm>,
     pub(super) writeback: bool,
     pub(crate) async_dio: AsyncDio,
-    /// A file that is opened for writing can be told to pass the kernel's cache by, and be mapped even so.
+    /// A file that is opened for writing can be told to pass the kernel's cache by, be mapped even so, and be read
+    /// through the cache by others.
     pub(super) answers_writes: bool,
     pub(super) backing: Arc<Backing>,
     pub(super) sync: Sync,
