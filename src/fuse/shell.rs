@@ -84,13 +84,8 @@ impl Shell {
         self.notices.clone()
     }
 
-    /// Something of file `ino` did not fit: all who may have written it are to be told by their next write(2). Without
-    /// the kernel's cache writing back it came from a mapping, and write(2) is answered for itself: the kernel does
-    /// not ask before it, but before reads.
+    /// Something of file `ino` did not fit: all who may have written it are to be told by their next write(2).
     pub(super) fn tell_writers(&self, ino: u64) {
-        if !self.writeback {
-            return;
-        }
         if self.handles.lose(ino) {
             self.overflow.told(ino);
         }
@@ -100,14 +95,20 @@ impl Shell {
     /// Attributes of `ino` go to the kernel. With them it would not ask before the next write(2), of which somebody
     /// may have to be told something.
     pub(super) fn shown(&self, ino: u64) {
-        if self.handles.have_news(ino) {
+        if self.asks_before_writes() && self.handles.have_news(ino) {
             self.notices.post(ino);
         }
     }
 
+    /// Whether the kernel asks with a handle before a write(2). Where its cache does not write back, write(2) is
+    /// answered for itself, and what asks so is a read at the end of the file, or lseek(2).
+    fn asks_before_writes(&self) -> bool {
+        self.writeback
+    }
+
     /// Whether a write(2) through `handle` is refused: once for each loss, and as long as there is no room.
     pub(super) fn is_refused(&self, ino: u64, handle: u64) -> bool {
-        if !self.handles.have_news(ino) {
+        if !self.asks_before_writes() || !self.handles.have_news(ino) {
             return false;
         }
         let told = self.handles.ask(ino, handle, !self.is_short_of_room());
@@ -244,8 +245,6 @@ mod tests {
         Shell::new(Arc::new(volume), alarm, Arc::default(), options, "device".into())
     }
 
-    /// Without the kernel's cache writing back, write(2) is answered for itself. GETATTR with a handle then comes
-    /// from a read at the end of the file, or from lseek(2).
     #[test]
     fn who_reads_is_told_nothing_of_what_a_mapping_has_lost() {
         for writeback in [true, false] {

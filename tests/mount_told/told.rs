@@ -1,8 +1,9 @@
 //! Whom a full volume is told to when the kernel had taken what does not fit.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::ptr;
 use std::thread;
@@ -152,6 +153,44 @@ fn mounted_full_volumes_tell_each_writer_once() {
     volume.check();
 }
 
+/// Writes more than there is room for through a mapping of a new file, which is open for reading and writing.
+fn lose_through_a_mapping(path: &Path) -> File {
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.expect("creating");
+    file.set_len(16 * MIB as u64).expect("a hole");
+    let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, 16 * MIB);
+    // SAFETY: a new mapping, whose bytes nobody else has; it is unmapped when they are not used any more.
+    unsafe {
+        let at = mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("mapping");
+        std::slice::from_raw_parts_mut(at.cast::<u8>(), len).fill(7);
+        munmap(at, len).expect("it was mapped");
+    }
+    file
+}
+
+/// Without writeback the kernel asks with the handle before it reads at the end of a file.
+#[test]
+fn mounted_full_volumes_can_be_read_without_writeback() {
+    if !can_mount() {
+        return;
+    }
+    let volume = Volume::new("64M");
+    let mount = volume.mount("writeback=off");
+    fill(&mount.dir, 5 * MIB as u64);
+    let mut file = lose_through_a_mapping(&mount.dir.join("mapped"));
+    let begun = Instant::now();
+    while begun.elapsed() < SOON / 2 {
+        let end = file.seek(SeekFrom::End(0)).expect("it has an end");
+        let read = file.read_at(&mut [0; 100], end - 10).expect("it can be read");
+        assert_eq!((end, read), (16 * MIB as u64, 10));
+    }
+    drop(file);
+    let (status, said) = unmount(mount);
+    assert_eq!(status, Some(64), "{said}");
+    volume.check();
+}
+
 /// What is written through a mapping is told by msync(2) and fsync(2) only: by sfs-umount to one who calls
 /// neither.
 #[test]
@@ -163,19 +202,7 @@ fn mounted_full_volumes_say_at_the_end_what_nobody_was_told_of() {
     let mount = volume.mount("");
     fill(&mount.dir, 5 * MIB as u64);
     fs::create_dir(mount.dir.join("dir")).expect("there is room");
-    let path = mount.dir.join("dir/mapped");
-    let mut options = File::options();
-    let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-    let file = file.expect("creating");
-    file.set_len(16 * MIB as u64).expect("a hole");
-    let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, 16 * MIB);
-    // SAFETY: a new mapping, whose bytes nobody else has; it is unmapped when they are not used any more.
-    unsafe {
-        let at = mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("mapping");
-        std::slice::from_raw_parts_mut(at.cast::<u8>(), len).fill(7);
-        munmap(at, len).expect("it was mapped");
-    }
-    drop(file);
+    drop(lose_through_a_mapping(&mount.dir.join("dir/mapped")));
     let synced = run("sync", &["--file-system", &mount.dir.display().to_string()]);
     assert_eq!(synced.status.code(), Some(1), "syncfs(2) says it: {}", stderr(&synced));
     let (status, said) = unmount(mount);
