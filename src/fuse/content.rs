@@ -46,7 +46,7 @@ impl Shell {
         let is_direct = self.answers_writes
             && may_write(open_flags)
             && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)
-            && self.is_short_of_room();
+            && self.room().is_short();
         flags.set(OpenedFlags::DIRECT_IO, is_direct);
         let damage_told = self.volume.losses_told(ino);
         Opened { handle: self.handles.opened(ino, open_flags, damage_told), flags }

@@ -41,7 +41,13 @@ pub(super) struct Room {
 impl Room {
     /// Whether write(2) has to be answered by us, lest the kernel takes what does not fit.
     pub(super) fn is_short(self) -> bool {
-        self.free < ROOM_MIN.min(self.total / ROOM_SHARE) || self.free < 2 * self.held_max
+        self.is_full() || self.free < 2 * self.held_max
+    }
+
+    /// Whether there is no room for who has been told so. What the kernel may hold does not count: of a small volume
+    /// it may be more than there ever is.
+    pub(super) fn is_full(self) -> bool {
+        self.free < ROOM_MIN.min(self.total / ROOM_SHARE)
     }
 }
 
@@ -82,5 +88,13 @@ mod tests {
         // What the kernel may hold, twice.
         assert!(is_short(199, 10_000, 100) && !is_short(200, 10_000, 100));
         assert!(is_short(0, 0, 4) && is_short(0, 10_000, 0));
+    }
+
+    /// An ordinary user's mount of a small volume on a large machine: the kernel may hold more than the volume has.
+    #[test]
+    fn an_empty_volume_is_not_full() {
+        let room = |free| Room { free: free * MIB, total: 64 * MIB, held_max: 44 * MIB };
+        assert!(room(60).is_short() && !room(60).is_full());
+        assert!(!room(8).is_full() && room(7).is_full());
     }
 }

@@ -111,7 +111,7 @@ impl Shell {
         if !self.asks_before_writes() || !self.handles.have_news(ino) {
             return false;
         }
-        let told = self.handles.ask(ino, handle, !self.is_short_of_room());
+        let told = self.handles.ask(ino, handle, !self.room().is_full());
         if told == Told::Loss {
             self.overflow.told(ino);
         }
@@ -143,11 +143,11 @@ impl Shell {
         errno::of(error)
     }
 
-    /// Whether what the kernel may take does not fit for sure.
-    pub(super) fn is_short_of_room(&self) -> bool {
+    /// The room that there is.
+    pub(super) fn room(&self) -> Room {
         let space = self.volume.space();
         let total = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
-        Room { free: space.free_bytes(), total, held_max: self.backing.held_max() }.is_short()
+        Room { free: space.free_bytes(), total, held_max: self.backing.held_max() }
     }
 
     /// Somebody has shut the volume down.
@@ -255,6 +255,7 @@ mod tests {
             let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
             shell.tell_writers(file.ino);
             assert_eq!(shell.is_refused(file.ino, handle), writeback);
+            assert!(!shell.is_refused(file.ino, handle), "nothing is on the volume");
         }
     }
 
