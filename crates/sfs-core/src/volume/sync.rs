@@ -81,7 +81,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
-        let synced = self.sync_queued(Some(ino));
+        let synced = self.with_failure_written(self.sync_queued(Some(ino)));
         let Some(handle) = self.handles.find(ino) else { return synced };
         let mut data = handle.data();
         let news = data.lost.tell(*told);

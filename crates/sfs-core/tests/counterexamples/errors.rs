@@ -244,6 +244,18 @@ fn a_write_that_fails_is_in_the_superblock_once() {
     }
 }
 
+#[test]
+fn a_failure_is_in_the_superblock_before_a_handle_that_syncs_is_answered() {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
+    format(&device, 32);
+    let volume = open(&device);
+    let file = create(&volume, "file");
+    device.fail_nth(Operation::Write, 1);
+    assert!(matches!(volume.sync_file_after(file, &mut 0), Err(Error::Device(_))));
+    let noted = failure(&*device).expect("the failure");
+    assert_eq!((noted.kind, noted.secs), (ErrorKind::Write, NOW.secs));
+}
+
 /// A flush that fails may have lost what others had written, and the device need not fail the next one: then
 /// a sync would have promised what is not there.
 #[test]
