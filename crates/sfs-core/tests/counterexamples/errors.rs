@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    ErrorCount, ErrorKind, Failure, ItemKind, Label, Occurrence, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock,
-    Timestamp,
+    ErrorCount, ErrorKind, Failure, ItemKind, Label, Occurrence, ROOT_INO, SUPERBLOCK_ADDRESS,
+    Superblock, Timestamp,
 };
 use sfs_core::request::{ErrorReaction, Options};
 use sfs_core::{Error, Volume};
