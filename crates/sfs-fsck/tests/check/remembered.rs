@@ -60,6 +60,18 @@ fn with_rotten_data() -> Arc<RamDevice> {
     device
 }
 
+/// A mount of it fails, and writes nothing: `sfs-fsck -a` said that it was clean.
+#[test]
+fn a_destroyed_root_is_not_passed_over() {
+    let device = with_file();
+    assert!(is_unmounted(&*device).expect("a volume"));
+    let root = newest(&*device)["root"]["address"].as_u64().expect("an address");
+    device.write(root, &[&[Block([0xee; 4096])]], Stream::default()).expect("RAM");
+    let mounted = Volume::open(device.clone(), Options::default(), NOW).map(drop);
+    assert!(matches!(mounted, Err(Error::Corrupt(_))), "{mounted:?}");
+    assert!(!is_unmounted(&*device).expect("a volume"));
+}
+
 /// Writes the device to a file, and gives what `sfs-fsck` says to it.
 struct Image(tempfile::TempDir);
 
