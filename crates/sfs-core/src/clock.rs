@@ -4,6 +4,8 @@
 //! Promises: it never goes back; a tick has as many blocks as the superblock says.
 //! Never: asks what time it is.
 
+use crate::format::COUNT_KEPT_MAX;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteClock {
     blocks: u64,
@@ -37,9 +39,10 @@ impl WriteClock {
         self.blocks = self.blocks.saturating_add(count);
     }
 
-    /// It is `now` at least.
+    /// It is `now` at least. What no volume comes to is forged, and would be no sound count in a checkpoint.
     pub(crate) fn catch_up(&mut self, now: u32) {
-        self.blocks = self.blocks.max(u64::from(now) << self.shift);
+        let blocks = u64::from(now).saturating_mul(1 << self.shift);
+        self.blocks = self.blocks.max(blocks.min(COUNT_KEPT_MAX / 2));
     }
 }
 
@@ -57,6 +60,16 @@ mod tests {
             assert_eq!(layout.segment_count, segments);
             let clock = WriteClock::new(Superblock::new(layout).tick_shift, 0);
             assert_eq!(clock.after(size), ticks);
+        }
+    }
+
+    /// With a forged tick, one forged time made a checkpoint that no mount takes.
+    #[test]
+    fn whatever_a_chunk_says_the_count_can_be_kept() {
+        for (shift, now) in [(29, u32::MAX), (32, 1 << 30), (61, 1), (63, u32::MAX)] {
+            let mut clock = WriteClock::new(shift, 7);
+            clock.catch_up(now);
+            assert!((7..COUNT_KEPT_MAX).contains(&clock.blocks()), "{shift}");
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Remembered, Timestamp};
+use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Key, ROOT_INO, Remembered, Timestamp};
 use sfs_device::Device;
 
 use crate::check::Examined;
@@ -62,7 +62,8 @@ impl Repaired {
 }
 
 /// Whether the volume on `device` was unmounted, remembers no errors, and nothing is wrong with what can be
-/// seen in constant time: superblocks and checkpoints.
+/// seen in constant time: superblocks, checkpoints, and the nodes that lead to the root directory, without
+/// which a mount fails and has nowhere to remember why.
 ///
 /// # Errors
 ///
@@ -73,7 +74,11 @@ pub fn is_unmounted(device: &dyn Device) -> Result<bool, FsckError> {
     let record = volume.checkpoint(&mut findings);
     let is_sound = findings.errors() == 0 && !mends_superblock(&findings);
     let is_well = |record: CheckpointRecord| {
-        record.unmounted && Remembered::of(&volume.superblock, &record).is_empty()
+        record.unmounted
+            && Remembered::of(&volume.superblock, &record).is_empty()
+            && View::new(&volume, Some((record.root(), record.root_level)))
+                .get(&Key::inode(ROOT_INO))
+                .is_some()
     };
     Ok(is_sound && record.is_some_and(is_well))
 }

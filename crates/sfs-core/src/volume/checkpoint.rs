@@ -66,8 +66,10 @@ impl Volume {
                 Err(Ok(())) => continue,
                 Err(Err(error)) => error,
             };
-            // What has been built has taken effect in memory: it must reach the log.
-            self.write_ahead_of(log, &ahead)?;
+            // What has been built has taken effect in memory: it must reach the log, unless nothing may.
+            if !self.has_failed() {
+                self.write_ahead_of(log, &ahead)?;
+            }
             self.note_blocked(&error);
             return Err(error);
         };
@@ -221,6 +223,7 @@ impl Volume {
 
     /// Writes a checkpoint's record to its slot, durably.
     pub(super) fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+        self.may_write_out()?;
         let address = self.superblock.layout.slots[(record.number % 2) as usize];
         let bytes = record.encode(self.superblock.volume(), address);
         let mut blocks =

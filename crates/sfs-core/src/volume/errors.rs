@@ -155,8 +155,10 @@ impl Volume {
         let failure = state.remembered.failure;
         drop(state);
         let change = |superblock: &mut crate::format::Superblock| superblock.failure = failure;
-        // Nothing can be done about it: it was the attempt to say that something has failed.
-        let _ = self.superblocks.lock().change(&*self.device, change);
+        let noted = self.superblocks.lock().change(&*self.device, change);
+        if let Err(Error::Device(error)) = noted {
+            self.fail(error);
+        }
     }
 }
 

@@ -167,10 +167,16 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`], or those of the device: the next mount may find the new name, or the old one.
+    /// [`Error::ReadOnly`], or those of the device: the next mount may find the new name, or the old one. A
+    /// device that fails ends writing: a flush may have lost what others had written.
     pub fn set_label(&self, label: Label) -> Result<()> {
         self.writable()?;
-        self.superblocks.lock().change(&*self.device, |superblock| superblock.label = label)
+        let named =
+            self.superblocks.lock().change(&*self.device, |superblock| superblock.label = label);
+        self.with_failure_written(named.map_err(|error| match error {
+            Error::Device(error) => self.fail(error),
+            other => other,
+        }))
     }
 
     /// Returns the format version that this mount has upgraded the volume from, if it has.
@@ -255,18 +261,22 @@ mod tests {
         for (failing, kept) in [(1, [None, Some("old")]), (2, [Some("new"), None])] {
             let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
             let volume = new_volume(device.clone());
-            volume.set_label(label("old")).expect("it is changed");
+            let name = |text| {
+                let named = |superblock: &mut Superblock| superblock.label = label(text);
+                volume.superblocks.lock().change(&*device, named)
+            };
+            name("old").expect("it is changed");
             device.fail_nth(Operation::Write, failing);
-            assert!(volume.set_label(label("new")).is_err());
+            assert!(name("new").is_err());
             // What failed is torn, and so is what the next change begins with.
             let torn = if failing == 1 { SUPERBLOCK_ADDRESS } else { BLOCKS - 1 };
             tear(&*device, torn);
             let kept = kept.map(|text| text.map(label));
             assert_eq!(copies(&*device), kept);
             device.fail_nth(Operation::Write, 1);
-            assert!(volume.set_label(label("newer")).is_err());
+            assert!(name("newer").is_err());
             assert_eq!(copies(&*device), kept, "the copy that is whole was not touched");
-            volume.set_label(label("last")).expect("it is changed");
+            name("last").expect("it is changed");
             assert_eq!(copies(&*device), [Some(label("last")); 2]);
             drop(volume);
             assert_eq!(open(&device).expect("it opens").label(), label("last"));

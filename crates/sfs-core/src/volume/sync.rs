@@ -186,6 +186,8 @@ impl Volume {
     /// Writes a batch. Where its delta says of data beside the log what must not be seen without it, that
     /// data is durable first.
     pub(super) fn write_built(&self, log: &mut Log, built: &Built) -> Result<()> {
+        // Damage that was met while this was built may have ended writing.
+        self.may_write_out()?;
         let data = &built.data;
         let wrote = |outcome: std::result::Result<(), DeviceError>| {
             outcome.map_err(|error| self.fail(error))
@@ -207,6 +209,7 @@ impl Volume {
 
     /// Writes chunks in order.
     pub(super) fn write_chunks(&self, log: &mut Log, chunks: &[Arc<Chunk>]) -> Result<()> {
+        self.may_write_out()?;
         for chunk in chunks {
             let outcome = self.device.write(chunk.address, &chunk.parts(), chunk.stream());
             outcome.map_err(|error| self.fail(error))?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{ErrorKind, ItemKind, ROOT_INO, Timestamp};
-use sfs_core::request::{Options, Work};
+use sfs_core::format::{ErrorKind, ItemKind, ROOT_INO, SUPERBLOCK_ADDRESS, Timestamp};
+use sfs_core::request::{ErrorReaction, Options, Work};
 use sfs_core::{Error, Volume};
-use sfs_device::{Block, Device, FaultyDevice, RamDevice, Stream};
+use sfs_device::{Block, Device, Event, FaultyDevice, Keep, RamDevice, RecordingDevice, Stream};
 
 use crate::rig::{NOW, blocks_for, caller, create, format, open, read, set_size, write};
 
@@ -116,6 +116,31 @@ fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
     assert_eq!(size(&volume, "new"), Some(8192));
     assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
     assert_eq!(read(&volume, bad, 0, 4096), [7; 4096], "what is not damaged is there");
+}
+
+/// The commit that met the damage itself gave the damaged file up, and wrote all else.
+#[test]
+fn with_errors_remount_ro_a_commit_that_meets_damage_writes_nothing() {
+    let (inner, bad, block) = damaged();
+    let device = Arc::new(RecordingDevice::new(inner.snapshot(), Keep::Contents));
+    let options = Options { on_error: ErrorReaction::RemountReadOnly, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    volume.lookup(ROOT_INO, b"bad").unwrap();
+    write(&volume, bad, block, &[9; 4096]).unwrap();
+    let new = create(&volume, "new");
+    write(&volume, new, 0, &[3; 8192]).unwrap();
+    device.take_events();
+    assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
+    assert!(volume.has_failed());
+    let written = |event: &Event| match event {
+        Event::Write { extent, .. } => Some(extent.address),
+        _ => None,
+    };
+    let written: Vec<u64> = device.events().iter().filter_map(written).collect();
+    let copies = [SUPERBLOCK_ADDRESS, volume.superblock().layout.backup];
+    assert_eq!(written, copies, "nothing but the note");
+    drop(volume);
+    assert_eq!(size(&open(&device), "new"), None, "it was not durable");
 }
 
 /// A leaf that the device does not read is tried again; then it is as good as damaged.

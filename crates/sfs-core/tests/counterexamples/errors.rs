@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    ErrorCount, ErrorKind, Failure, ItemKind, Occurrence, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock,
-    Timestamp,
+    ErrorCount, ErrorKind, Failure, ItemKind, Label, Occurrence, ROOT_INO, SUPERBLOCK_ADDRESS,
+    Superblock, Timestamp,
 };
 use sfs_core::request::{ErrorReaction, Options};
 use sfs_core::{Error, Volume};
@@ -192,6 +192,13 @@ fn is_leaf_of(bytes: &[u8], is_it: impl Fn(u64, u8) -> bool) -> bool {
     bytes.starts_with(MAGIC) && bytes[LEVEL_AT] == 0 && is_it(ino, bytes[KEY_AT + 8])
 }
 
+/// Destroys the leaves of the usage table.
+fn destroy_usage(device: &dyn Device) {
+    let is_usage =
+        |bytes: &[u8]| is_leaf_of(bytes, |ino, kind| ino == 0 && kind == ItemKind::Usage as u8);
+    find(device, is_usage).into_iter().for_each(|leaf| destroy(device, leaf));
+}
+
 /// Where no checkpoint can be written, the superblock says why.
 #[test]
 fn damage_that_keeps_checkpoints_from_being_written_is_in_the_superblock() {
@@ -201,11 +208,7 @@ fn damage_that_keeps_checkpoints_from_being_written_is_in_the_superblock() {
     for number in 0..count {
         volume.lookup(ROOT_INO, format!("file {number}").as_bytes()).unwrap();
     }
-    let is_usage =
-        |bytes: &[u8]| is_leaf_of(bytes, |ino, kind| ino == 0 && kind == ItemKind::Usage as u8);
-    for leaf in find(&*device, is_usage) {
-        destroy(&*device, leaf);
-    }
+    destroy_usage(&*device);
     assert!(is_corrupt(volume.close()));
     assert!(!volume.is_closed());
     let failure = failure(&*device).expect("the reason");
@@ -239,6 +242,48 @@ fn a_write_that_fails_is_in_the_superblock_once() {
         volume.close().unwrap();
         assert_eq!(failure(&*device), Some(noted));
     }
+}
+
+#[test]
+fn a_failure_is_in_the_superblock_before_a_handle_that_syncs_is_answered() {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
+    format(&device, 32);
+    let volume = open(&device);
+    let file = create(&volume, "file");
+    device.fail_nth(Operation::Write, 1);
+    assert!(matches!(volume.sync_file_after(file, &mut 0), Err(Error::Device(_))));
+    let noted = failure(&*device).expect("the failure");
+    assert_eq!((noted.kind, noted.secs), (ErrorKind::Write, NOW.secs));
+}
+
+/// A flush that fails may have lost what others had written, and the device need not fail the next one: then
+/// a sync would have promised what is not there.
+#[test]
+fn a_superblock_that_cannot_be_flushed_ends_writing() {
+    let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
+    format(&device, 32);
+    let volume = open(&device);
+    create(&volume, "file");
+    device.fail_nth(Operation::Flush, 1);
+    let label = Label::new("new").expect("a label");
+    assert!(matches!(volume.set_label(label), Err(Error::Device(_))));
+    assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
+    assert_eq!(counts(&volume), [(ErrorKind::Flush, 1)]);
+
+    let (inner, _) = many_files();
+    let device = Arc::new(FaultyDevice::new(inner.snapshot()));
+    let options = Options { cache: 1 << 20, ..Options::default() };
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
+    create(&volume, "file");
+    volume.sync_all().unwrap();
+    destroy_usage(&*device);
+    for number in 0..1500 {
+        volume.lookup(ROOT_INO, format!("file {number}").as_bytes()).unwrap();
+    }
+    device.fail_nth(Operation::Flush, 1);
+    assert!(is_corrupt(volume.work(later(60))), "there is no checkpoint");
+    assert!(volume.has_failed(), "the note of it was not flushed");
+    assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
 }
 
 #[test]
