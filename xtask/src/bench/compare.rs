@@ -27,9 +27,9 @@ pub(crate) struct Options {
     /// Samples of each row.
     #[arg(long, default_value_t = 6)]
     rounds: u32,
-    /// Only the rows whose names contain this.
-    #[arg(long)]
-    row: Option<String>,
+    /// Only these rows. Rows on existing files need the one that makes them: `create,rename`.
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
     /// Less of everything: for a look.
     #[arg(long)]
     quick: bool,
@@ -62,7 +62,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for round in 0..options.rounds {
         println!("round {} of {}", round + 1, options.rounds);
         for (index, (row, ..)) in ROWS.iter().enumerate() {
-            if options.row.as_ref().is_some_and(|only| !row.contains(only.as_str())) {
+            if !options.rows.is_empty() && !options.rows.iter().any(|only| only == row) {
                 continue;
             }
             for turn in 0..targets.len() {
