@@ -67,6 +67,11 @@ impl FileData {
         most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
     }
 
+    /// Whether the namespace says something that only makes sense with data of this file, and none has come.
+    pub(crate) fn waits_for_data(&self) -> bool {
+        self.ordered.is_some() && self.dirty.is_empty()
+    }
+
     /// Whether nothing of this has to be remembered, not even that something was lost, when
     /// `next_sequence` is what the next chunk will have. Data that comes after the chunk that said it is
     /// too late to go with it.

@@ -70,8 +70,11 @@ impl Volume {
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_LEN_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
-        self.relieve_if_run_over()?;
         let handle = self.handles.get(ino);
+        // A commit here would make a truncation durable before the data that it waits for.
+        if !handle.data().waits_for_data() {
+            self.relieve_if_run_over()?;
+        }
         let admitted = self.admit_write(&handle, offset, end)?;
         if mode.kill_privileges {
             self.kill_privileges(ino)?;
@@ -368,10 +371,11 @@ fn partial_blocks(inode: &Inode, offset: u64, end: u64) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use sfs_device::RamDevice;
+    use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-    use super::super::rig::{BLOCKS, create, new_volume, write};
+    use super::super::rig::{BLOCKS, NOW, create, new_volume, put, set_size, write};
     use super::*;
+    use crate::request::Options;
 
     /// A writer reads what is inline, waits, and meanwhile the file is cut to nothing and grows again:
     /// it put back what had been cut off.
@@ -389,5 +393,31 @@ mod tests {
             volume.set_size(&handle, size).expect("there is room");
         }
         assert!(!volume.bases_hold(&handle, &bases, &[0]).expect("RAM"));
+    }
+
+    /// The buffer runs over when the new data of a truncated file comes: what was written out to relieve it made
+    /// the truncation durable, and the data came with a later batch.
+    #[test]
+    fn what_relieves_the_buffer_does_not_part_a_truncation_from_its_data() {
+        let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));
+        drop(new_volume(device.clone()));
+        let options = Options { write_buffer: 1 << 20, ..Options::default() };
+        let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
+        let file = create(&volume, "f");
+        put(&volume, file, 0, 2, 1).expect("there is room");
+        volume.sync_all().expect("RAM");
+        let base = device.inner().snapshot();
+        device.take_events();
+
+        let _others = Buffer::new(2 * (1 << 20) / BLOCK_SIZE, &volume.pool);
+        set_size(&volume, file, 0);
+        put(&volume, file, 0, 2, 2).expect("there is room");
+        let events = device.take_events();
+        assert!(events.iter().any(|event| matches!(event, Event::Write { .. })), "it is relieved");
+        for count in 0..=events.len() {
+            let image = Arc::new(image_after(&base, &events[..count]));
+            let volume = Volume::open(image, Options::default(), NOW).expect("it opens");
+            assert_ne!(volume.attributes(file).expect("it is there").size, 0, "after {count}");
+        }
     }
 }
