@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sfs_core::request::Lifetime;
+use sfs_core::request::LifetimeTotals;
 use sfs_core::{Error, Volume};
 
 use crate::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct Answers {
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) backing: Arc<Backing>,
     /// What earlier mounts did.
-    pub(crate) before: Lifetime,
+    pub(crate) before: LifetimeTotals,
     pub(crate) options: MountOptions,
     /// The device: the mount is read-only though that was not asked for.
     pub(crate) is_write_protected: bool,

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use nix::mount::MsFlags;
-use sfs_core::policy::{GROUPS_MAX, PLACEMENTS, VICTIMS};
+use sfs_core::policy::{GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{ErrorReaction, Remainder};
 use sfs_fuse::AsyncDio;
 use sfs_mkfs::parse_size;
@@ -19,7 +19,7 @@ use crate::mountinfo::MountLine;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// For the volume.
-    pub volume: sfs_core::request::Options,
+    pub volume: sfs_core::request::VolumeOptions,
     /// For the kernel.
     pub flags: MsFlags,
     /// The kernel's cache writes back.
@@ -90,7 +90,7 @@ const KERNELS: [&str; 8] = [
 impl Default for MountOptions {
     fn default() -> Self {
         Self {
-            volume: sfs_core::request::Options::default(),
+            volume: sfs_core::request::VolumeOptions::default(),
             flags: MsFlags::MS_NOATIME,
             writeback: true,
             async_dio: AsyncDio::default(),
@@ -135,7 +135,7 @@ impl MountOptions {
                 return Err(unknown(option));
             }
             let kernels = Self {
-                volume: sfs_core::request::Options {
+                volume: sfs_core::request::VolumeOptions {
                     read_only: options.volume.read_only,
                     ..self.volume.clone()
                 },
@@ -185,8 +185,10 @@ impl MountOptions {
                 };
             }
             "errors" => self.volume.on_error = reaction(name, value)?,
-            "policy" => self.volume.placement = one_of(name, value, &PLACEMENTS)?.to_owned(),
-            "victim" => self.volume.victims = Some(one_of(name, value, &VICTIMS)?.to_owned()),
+            "policy" => self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned(),
+            "victim" => {
+                self.volume.victims = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
+            }
             "groups" => {
                 let groups = value.parse().ok().filter(|groups| (1..=GROUPS_MAX).contains(groups));
                 let wrong = || {
@@ -285,7 +287,7 @@ pub(crate) fn flags_after(mount: &MountLine, list: &str) -> MsFlags {
     options.flags
 }
 
-/// Options of a FUSE mount that are between its daemon and the kernel.
+/// VolumeOptions of a FUSE mount that are between its daemon and the kernel.
 fn is_kernels(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     option == REMOUNT || KERNELS.contains(&name)

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
 
 use crate::attributes::now;
@@ -64,7 +64,7 @@ fn of_device(path: &Path) -> Result<Report, Failure> {
         _ => Failure::mount(&error),
     })?;
     let device = Arc::new(device);
-    let options = Options { read_only: true, ..Options::default() };
+    let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, now())
         .map_err(|error| crate::session::explain(&error, path, &device))?;
     Ok(Report::of_device(&volume, &path.to_string_lossy()))

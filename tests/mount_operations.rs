@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 
 use harness::{CACHES, Volume, can_mount};
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 use snapshot::snapshot;
 
 const SIZE: &str = "256M";
@@ -64,14 +64,14 @@ fn expect_errno<T: std::fmt::Debug>(outcome: Result<T, impl Into<io::Error>>, co
 
 /// Whatever places the data, nobody above can tell.
 #[test]
-fn mounted_volumes_do_everything_in_every_placement() {
+fn mounted_volumes_do_everything_in_every_data_layout() {
     if !can_mount() {
         return;
     }
-    for placement in &DataPlacement::ALL[1..] {
-        println!("--placement {}", placement.name());
+    for data_layout in &DataLayout::ALL[1..] {
+        println!("--data_layout {}", data_layout.name());
         for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
-            run(&Volume::placed(SIZE, placement.name()), "writeback", *scenario);
+            run(&Volume::placed(SIZE, data_layout.name()), "writeback", *scenario);
         }
     }
 }

@@ -1,11 +1,12 @@
-//! The policies alone: quantization, the choice of a victim, and the placement of a block.
+//! The policies alone: quantization, the choice of a victim, and the grouping of a block.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use sfs_core::format::{SegmentState, UsageEntry};
 use sfs_core::policy::{
-    Candidate, Distance, PLACEMENTS, Partition, Placement, Sfs, VICTIMS, placement, victims_by,
+    Candidate, Distance, GROUPING_POLICIES, GroupingPolicy, Partition, Sfs, VICTIM_POLICIES,
+    grouping_policy, victim_policy,
 };
 
 const SEGMENTS: u32 = 10_000;
@@ -52,11 +53,11 @@ fn quantization(criterion: &mut Criterion) {
 fn victims(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("victim of 10,000 segments");
     let segments = segments();
-    for name in VICTIMS {
-        let policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+    for name in VICTIM_POLICIES {
+        let policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let worth = |entry: &UsageEntry| policy.worth(entry, SEGMENT_BLOCKS, NOW);
+                let worth = |entry: &UsageEntry| policy.score(entry, SEGMENT_BLOCKS, NOW);
                 black_box(&segments).iter().map(worth).max_by(f64::total_cmp)
             });
         });
@@ -64,12 +65,12 @@ fn victims(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn placements(criterion: &mut Criterion) {
+fn grouping_policies(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a user's block");
     let segments = segments();
-    for name in PLACEMENTS {
-        let mut policy: Box<dyn Placement> =
-            placement(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+    for name in GROUPING_POLICIES {
+        let mut policy: Box<dyn GroupingPolicy> =
+            grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
         policy.begin(&segments, SEGMENT_BLOCKS, 0);
         let mut histories = vec![None; 4096];
         let mut write = 0u32;
@@ -99,5 +100,5 @@ fn placements(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, quantization, victims, placements);
+criterion_group!(benches, quantization, victims, grouping policies);
 criterion_main!(benches);

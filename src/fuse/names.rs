@@ -5,7 +5,7 @@
 //! Never: checks permissions; the kernel has.
 
 use sfs_core::format::FileKind;
-use sfs_core::request::{AttributeChanges, Entry, RenameMode, XattrMode};
+use sfs_core::request::{AttributeChanges, FileEntry, RenameMode, XattrMode};
 use sfs_core::{Error, Result as CoreResult};
 use sfs_fuse::{Answer, Create, Directory, DirectoryEntry, Errno, Read, Request, Setattr};
 
@@ -110,12 +110,12 @@ impl Shell {
     }
 
     /// Answers with a file that has just been made, and is open.
-    fn created(&self, made: &Entry, create: &Create<'_>) -> Answer<Bytes> {
+    fn created(&self, made: &FileEntry, create: &Create<'_>) -> Answer<Bytes> {
         Answer::Created(self.entry(made), self.opened(made.ino, create.open_flags, true))
     }
 
     /// Answers with a file that has just got a name in `parent`.
-    fn named(&self, parent: u64, made: CoreResult<Entry>) -> Served {
+    fn named(&self, parent: u64, made: CoreResult<FileEntry>) -> Served {
         let made = made?;
         self.name_made(parent, made.ino)?;
         Ok(Answer::Entry(self.entry(&made)))
@@ -248,7 +248,7 @@ impl Shell {
                 mode: found.kind.mode_bits(),
                 name: found.name,
             };
-            let file = found.inode.map(|inode| self.entry(&Entry { ino: found.ino, inode }));
+            let file = found.inode.map(|inode| self.entry(&FileEntry { ino: found.ino, inode }));
             add(&shown, file.as_ref())
         })
     }

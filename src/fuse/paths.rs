@@ -79,7 +79,7 @@ mod tests {
     use std::sync::Arc;
 
     use sfs_core::format::{Label, Layout, Superblock, Timestamp};
-    use sfs_core::request::{Caller, Options};
+    use sfs_core::request::{Caller, VolumeOptions};
     use sfs_device::RamDevice;
 
     use super::*;
@@ -95,7 +95,7 @@ mod tests {
         let device = Arc::new(RamDevice::new(1 << 14));
         let root = sfs_core::root_directory(0, 0, NOW);
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
-        Volume::open(device, Options::default(), NOW).expect("it opens")
+        Volume::open(device, VolumeOptions::default(), NOW).expect("it opens")
     }
 
     fn make(volume: &Volume, parent: u64, name: &[u8], mode: u32) -> u64 {

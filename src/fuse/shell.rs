@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::request::{Caller, Entry};
+use sfs_core::request::{Caller, FileEntry};
 use sfs_core::{Error, Result, Volume};
 use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{AsyncDio, Errno, Request};
@@ -119,7 +119,7 @@ impl Shell {
     }
 
     /// A file as the kernel takes it.
-    pub(super) fn entry(&self, found: &Entry) -> sfs_fuse::Entry {
+    pub(super) fn entry(&self, found: &FileEntry) -> sfs_fuse::Entry {
         self.shown(found.ino);
         entry(found)
     }
@@ -185,7 +185,7 @@ pub(super) fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.uid, gid: request.gid, now: attributes::now() }
 }
 
-fn entry(entry: &Entry) -> sfs_fuse::Entry {
+fn entry(entry: &FileEntry) -> sfs_fuse::Entry {
     sfs_fuse::Entry {
         node: entry.ino,
         generation: generation(entry),
@@ -197,7 +197,7 @@ fn entry(entry: &Entry) -> sfs_fuse::Entry {
 
 /// Tells apart files that have had one number: what was made just before a crash may be gone, and its
 /// number is given to the next. Who has kept a handle of the one must not be led to the other.
-fn generation(Entry { ino, inode }: &Entry) -> u64 {
+fn generation(FileEntry { ino, inode }: &FileEntry) -> u64 {
     // The kernel knows the root before it asks, and keeps 32 bits.
     let Timestamp { secs, nanos } = inode.btime;
     if *ino == ROOT_INO { 0 } else { u64::from(secs as u32 ^ nanos) }
@@ -206,7 +206,7 @@ fn generation(Entry { ino, inode }: &Entry) -> u64 {
 #[cfg(test)]
 mod tests {
     use sfs_core::format::{Inode, Label, Layout, Superblock};
-    use sfs_core::request::Options;
+    use sfs_core::request::VolumeOptions;
     use sfs_device::RamDevice;
 
     use super::*;
@@ -218,7 +218,7 @@ mod tests {
         let root = sfs_core::root_directory(0, 0, Timestamp { secs: 7, nanos: 8 });
         let at = |ino, secs, nanos| {
             let btime = Timestamp { secs, nanos };
-            generation(&Entry { ino, inode: Inode { btime, ..root } })
+            generation(&FileEntry { ino, inode: Inode { btime, ..root } })
         };
         assert_ne!(at(20, 1_700_000_000, 5), at(20, 1_700_000_000, 6));
         assert_ne!(at(20, 1_700_000_000, 5), at(20, 1_700_000_001, 5));
@@ -234,13 +234,13 @@ mod tests {
             label: Label::NONE,
             layout: Layout::new(1 << 14, 256, 0).expect("it fits"),
             hash_key: [1, 2],
-            placement: Default::default(),
+            data_layout: Default::default(),
             created: NOW,
             ..Superblock::new(Layout::new(1 << 14, 256, 0).expect("it fits"))
         };
         let root = sfs_core::root_directory(0, 0, NOW);
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
-        let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
+        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
         let alarm = Arc::new(Alarm::default());
         Shell::new(Arc::new(volume), alarm, Arc::default(), options, "device".into())
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
 use sfs_core::request::{
-    Counters, ErrorReaction, GroupStatus, Lifetime, SegmentCounts, Space, Status,
+    Counters, ErrorReaction, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status,
 };
 use uuid::Uuid;
 
@@ -101,7 +101,7 @@ pub struct SegmentsReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoliciesReport {
     /// Which blocks belong together.
-    pub placement: String,
+    pub grouping: String,
     /// Which segment is cleaned next.
     pub victims: String,
 }
@@ -119,7 +119,7 @@ pub struct GroupReport {
     pub open_segments: u32,
     /// Blocks in them that live.
     pub live_blocks: u64,
-    /// The group's centre, if the placement has centres: for `sfs` a hotness.
+    /// The group's centre, if the grouping has centres: for `sfs` a hotness.
     pub centre: Option<f64>,
 }
 
@@ -168,20 +168,20 @@ impl Report {
     /// Of a volume that is mounted; `before` is what earlier mounts did.
     pub(crate) fn of_mounted(
         volume: &Volume,
-        before: &Lifetime,
+        before: &LifetimeTotals,
         device: &str,
         (transport, reason): &(Transport, String),
     ) -> Self {
         let status = volume.status();
         let now = status.counters;
-        let life = Lifetime {
+        let life = LifetimeTotals {
             mount_count: before.mount_count,
             user_bytes_written: before.user_bytes_written + now.user_bytes_written,
             device_bytes_written: before.device_bytes_written + now.device_bytes_written,
         };
         let mount = Some(Activity::of_mount(&now));
-        let (placement, victims) = (status.placement.to_owned(), status.victims.to_owned());
-        let policies = Some(PoliciesReport { placement, victims });
+        let (grouping, victims) = (status.grouping.to_owned(), status.victims.to_owned());
+        let policies = Some(PoliciesReport { grouping, victims });
         let on_error = match status.on_error {
             ErrorReaction::Continue => "continue",
             ErrorReaction::RemountReadOnly => "remount-ro",
@@ -204,7 +204,7 @@ impl Report {
         Self::new(volume, &volume.status(), &volume.lifetime_before(), device)
     }
 
-    fn new(volume: &Volume, status: &Status, life: &Lifetime, device: &str) -> Self {
+    fn new(volume: &Volume, status: &Status, life: &LifetimeTotals, device: &str) -> Self {
         let superblock = volume.superblock();
         Self {
             version: VERSION,
@@ -304,8 +304,8 @@ impl Activity {
         )
     }
 
-    fn of_life(life: &Lifetime) -> Self {
-        let Lifetime { mount_count, user_bytes_written, device_bytes_written } = *life;
+    fn of_life(life: &LifetimeTotals) -> Self {
+        let LifetimeTotals { mount_count, user_bytes_written, device_bytes_written } = *life;
         Self::new(&[("mounts", mount_count)], user_bytes_written, device_bytes_written)
     }
 

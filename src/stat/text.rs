@@ -34,8 +34,8 @@ impl fmt::Display for Report {
             )?;
         }
         if let Some(policies) = &self.policies {
-            let (placement, victims) = (plain(&policies.placement), plain(&policies.victims));
-            writeln!(f, "  policies    {placement} places, {victims} chooses what is cleaned")?;
+            let (grouping, victims) = (plain(&policies.grouping), plain(&policies.victims));
+            writeln!(f, "  policies    {grouping} places, {victims} chooses what is cleaned")?;
         }
         self.fmt_errors(f)?;
         for group in &self.groups {

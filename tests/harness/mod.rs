@@ -76,9 +76,9 @@ impl Volume {
         Self::within(scratch(), size)
     }
 
-    /// As [`Volume::new`], with its data placed as `placement` says.
-    pub(crate) fn placed(size: &str, placement: &str) -> Self {
-        Self::made(scratch(), &["--size", size, "--placement", placement])
+    /// As [`Volume::new`], with its data placed as `data_layout` says.
+    pub(crate) fn placed(size: &str, data_layout: &str) -> Self {
+        Self::made(scratch(), &["--size", size, "--layout", data_layout])
     }
 
     /// As [`Volume::new`], on a disk: what is in the image takes no memory.

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     /// Bytes that each load writes, in sizes of the volume.
     #[arg(long, default_value_t = 4)]
     times: u64,
-    /// Placement policy.
+    /// Grouping policy.
     #[arg(long, default_value = "sfs")]
     policy: String,
     /// The loads, one after the other: zipf:THETA or uniform.
@@ -271,7 +271,7 @@ impl<'a> Volume<'a> {
         let sizes = written as f64 / (self.blocks * BLOCK_LEN) as f64;
         let flags = [
             ("--workload", load.to_owned()),
-            ("--placement", options.policy.clone()),
+            ("--policy", options.policy.clone()),
             ("--writing", "largest".into()),
             ("--buffer-blocks", WRITE_BUFFER_BLOCKS.to_string()),
             ("--segments", segments.to_string()),

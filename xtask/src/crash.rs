@@ -11,7 +11,7 @@ use crate::{
 /// States that `cargo xtask test` looks at: about a minute's worth.
 pub(crate) const STATES_SHORT: u64 = 30_000;
 
-/// The same for each placement beside the log.
+/// The same for each data layout beside the log.
 pub(crate) const STATES_OVERWRITING: u64 = 10_000;
 
 /// States for a night.
@@ -23,16 +23,16 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<Outcome
     cargo(workspace).args(build).args(arguments).run().map(|()| Outcome::passed())
 }
 
-/// Placements beside the log.
+/// Data layouts beside the log.
 pub(crate) const OVERWRITING: [&str; 4] =
     ["greedy-space", "clock-space", "clock-space-exact", "block-group"];
 
-/// So many states where data goes as `placement` says, with a fixed seed; in the build that the mutation check needs anyway, in which no
+/// So many states where data goes as `data_layout` says, with a fixed seed; in the build that the mutation check needs anyway, in which no
 /// mutant is alive.
-pub(crate) fn budget(workspace: &Workspace, placement: &str, states: u64) -> Result<Outcome> {
+pub(crate) fn budget(workspace: &Workspace, data_layout: &str, states: u64) -> Result<Outcome> {
     let build = ["run", "--quiet", "--profile", "sim", "--package", "sfs-sim"];
     let cmd = cargo(workspace).args(build).args(["--features", "mutants", "--"]);
-    cmd.args(["--placement", placement, "--seed", "1", "--states", &states.to_string()])
+    cmd.args(["--layout", data_layout, "--seed", "1", "--states", &states.to_string()])
         .run()
         .map(|()| Outcome::passed())
 }

@@ -43,12 +43,12 @@ pub(crate) struct Subject {
     /// Instead of the one that serves best.
     transport: Option<&'static str>,
     /// Instead of the log.
-    placement: Option<&'static str>,
+    data_layout: Option<&'static str>,
 }
 
 impl From<Kind> for Subject {
     fn from(kind: Kind) -> Self {
-        Self { kind, transport: None, placement: None }
+        Self { kind, transport: None, data_layout: None }
     }
 }
 
@@ -58,22 +58,22 @@ impl Subject {
         Self { transport: Some(transport), ..Kind::Sfs.into() }
     }
 
-    /// SFS, its data placed by `placement`.
-    pub(crate) fn placing(placement: &'static str) -> Self {
-        Self { placement: Some(placement), ..Kind::Sfs.into() }
+    /// SFS, its data placed by `data_layout`.
+    pub(crate) fn placing(data_layout: &'static str) -> Self {
+        Self { data_layout: Some(data_layout), ..Kind::Sfs.into() }
     }
 
     pub(crate) fn name(&self) -> String {
         let over = self.transport.map(|transport| format!(" over {transport}"));
-        let placing = self.placement.map(|placement| format!(", {placement}"));
+        let placing = self.data_layout.map(|data_layout| format!(", {data_layout}"));
         [Some(self.kind.name().to_owned()), over, placing].into_iter().flatten().collect()
     }
 
     /// The environment with which a command replays what was tried.
     pub(crate) fn environment(&self) -> String {
         let transport = self.transport.map(|transport| format!("SFS_TRANSPORT={transport} "));
-        let placement = self.placement.map(|placement| format!("SFS_PLACEMENT={placement} "));
-        [transport, placement].into_iter().flatten().collect()
+        let data_layout = self.data_layout.map(|data_layout| format!("SFS_LAYOUT={data_layout} "));
+        [transport, data_layout].into_iter().flatten().collect()
     }
 
     /// Compiles what is ours.
@@ -82,8 +82,8 @@ impl Subject {
         if let Some(transport) = self.transport {
             programs = programs.over(transport);
         }
-        if let Some(placement) = self.placement {
-            programs = programs.placing(placement);
+        if let Some(data_layout) = self.data_layout {
+            programs = programs.placing(data_layout);
         }
         Ok(programs)
     }

@@ -25,7 +25,7 @@ const DEVICE_LEN: u64 = 1 << 30;
 
 /// Operations of a run for a commit.
 pub(crate) const OPS_SHORT: u64 = 20_000;
-/// The same for each other transport and placement.
+/// The same for each other transport and data layout.
 pub(crate) const OPS_OTHERS: u64 = 5_000;
 /// Operations of a run for a night.
 pub(crate) const OPS_LONG: u64 = 100_000;

@@ -83,15 +83,15 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         let states = if long { crash::STATES_LONG } else { crash::STATES_SHORT };
         crash::budget(workspace, "log", states)
     });
-    for placement in crash::OVERWRITING {
-        tally.step(&format!("{placement}: model"), || {
+    for data_layout in crash::OVERWRITING {
+        tally.step(&format!("{data_layout}: model"), || {
             // Of the workspace, as above.
             let model = ["test", "--workspace", "--test", "model"];
-            cargo::test(cargo(workspace).args(model).env("SFS_PLACEMENT", placement))
+            cargo::test(cargo(workspace).args(model).env("SFS_LAYOUT", data_layout))
         });
-        tally.step(&format!("{placement}: crash states"), || {
+        tally.step(&format!("{data_layout}: crash states"), || {
             let states = if long { crash::STATES_LONG } else { crash::STATES_OVERWRITING };
-            crash::budget(workspace, placement, states)
+            crash::budget(workspace, data_layout, states)
         });
     }
     tally.step("mutation check", || crash::mutants(workspace));

@@ -27,7 +27,7 @@ pub(crate) enum Profile {
 pub(crate) struct Programs {
     dir: PathBuf,
     transport: Option<String>,
-    placement: Option<String>,
+    data_layout: Option<String>,
     /// After `-o`, each.
     options: Vec<&'static str>,
 }
@@ -39,7 +39,7 @@ impl Programs {
 
     /// The programs of another build, in `dir`.
     pub(crate) fn of_build(dir: PathBuf) -> Self {
-        Self { dir, transport: None, placement: None, options: Vec::new() }
+        Self { dir, transport: None, data_layout: None, options: Vec::new() }
     }
 
     /// What mounts does it with `transport`, not with the one that `SFS_TRANSPORT` names.
@@ -47,9 +47,9 @@ impl Programs {
         Self { transport: Some(transport.to_owned()), ..self }
     }
 
-    /// Volumes are made with `placement`, not with the one that `SFS_PLACEMENT` names.
-    pub(crate) fn placing(self, placement: &str) -> Self {
-        Self { placement: Some(placement.to_owned()), ..self }
+    /// Volumes are made with `data_layout`, not with the one that `SFS_LAYOUT` names.
+    pub(crate) fn placing(self, data_layout: &str) -> Self {
+        Self { data_layout: Some(data_layout.to_owned()), ..self }
     }
 
     /// `sfs-mount` mounts with `options`, too.
@@ -57,10 +57,10 @@ impl Programs {
         Self { options: options.into_iter().collect(), ..self }
     }
 
-    /// `sfs-mkfs`, with the placement that is to be used.
+    /// `sfs-mkfs`, with the data layout that is to be used.
     pub(crate) fn mkfs_cmd(&self) -> Cmd {
-        let placement = self.placement.iter().flat_map(|placement| ["--placement", placement]);
-        self.cmd("sfs-mkfs").args(placement)
+        let data_layout = self.data_layout.iter().flat_map(|data_layout| ["--layout", data_layout]);
+        self.cmd("sfs-mkfs").args(data_layout)
     }
 
     /// `sfs-mount` or the null filesystem, with the transport that is to be used.
@@ -101,7 +101,7 @@ impl Workspace {
         Ok(Programs {
             dir: self.target.join(dir),
             transport: env::var("SFS_TRANSPORT").ok(),
-            placement: env::var("SFS_PLACEMENT").ok(),
+            data_layout: env::var("SFS_LAYOUT").ok(),
             options: Vec::new(),
         })
     }

@@ -3,7 +3,7 @@
 //! Owns: everything that one lock guards while an operation takes effect.
 //! Promises: a set of changes takes effect whole or not at all; what changed is remembered until a
 //! delta or checkpoint has said it.
-//! Never: waits for the device; a node that is not in memory is reported as [`Missing`].
+//! Never: waits for the device; a node that is not in memory is reported as [`NodeNotCached`].
 
 use rustc_hash::FxHashMap;
 
@@ -13,8 +13,8 @@ use crate::format::{
 };
 use crate::mutant::{Mutant, mutated};
 use crate::owners::{Owner, owners};
-use crate::policy::{self, Placement, VictimSelection};
-use crate::tree::{Missing, Tree};
+use crate::policy::{self, GroupingPolicy, VictimPolicy};
+use crate::tree::{NodeNotCached, Tree};
 use crate::usage::UsageTable;
 
 /// How often the policies look at all segments: so many times while a segment is written.
@@ -25,32 +25,32 @@ const UNMAP_LEN: usize = Change::HEADER_LEN + 16;
 
 /// Why an operation could not be done right away.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum MetadataError {
     /// A node is needed; load it and try again.
-    Missing(Missing),
+    NodeNotCached(NodeNotCached),
     /// It cannot be done.
     Error(crate::Error),
 }
 
-impl From<Missing> for Fault {
-    fn from(missing: Missing) -> Self {
-        Self::Missing(missing)
+impl From<NodeNotCached> for MetadataError {
+    fn from(missing: NodeNotCached) -> Self {
+        Self::NodeNotCached(missing)
     }
 }
 
-impl From<crate::Error> for Fault {
+impl From<crate::Error> for MetadataError {
     fn from(error: crate::Error) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<DecodeError> for Fault {
+impl From<DecodeError> for MetadataError {
     fn from(error: DecodeError) -> Self {
         Self::Error(error.into())
     }
 }
 
-impl From<Corruption> for Fault {
+impl From<Corruption> for MetadataError {
     fn from(corruption: Corruption) -> Self {
         Self::Error(corruption.into())
     }
@@ -82,8 +82,8 @@ pub(crate) struct Meta {
     pub(crate) tree: Tree,
     pub(crate) usage: UsageTable,
     pub(crate) next_ino: u64,
-    pub(crate) placement: Box<dyn Placement>,
-    pub(crate) victims: Box<dyn VictimSelection>,
+    pub(crate) grouping: Box<dyn GroupingPolicy>,
+    pub(crate) victims: Box<dyn VictimPolicy>,
     /// What of the tree may be unknown.
     pub(crate) tolerance: Tolerance,
     /// Nodes that the last checkpoint wrote.
@@ -103,13 +103,13 @@ impl Meta {
         tree: Tree,
         usage: UsageTable,
         next_ino: u64,
-        (placement, victims): (Box<dyn Placement>, Box<dyn VictimSelection>),
+        (grouping, victims): (Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>),
     ) -> Self {
         Self {
             tree,
             usage,
             next_ino,
-            placement,
+            grouping,
             victims,
             tolerance: Tolerance::Exact,
             nodes_written: 0,
@@ -136,7 +136,7 @@ impl Meta {
     }
 
     /// Carries out a transaction whose chunk will have sequence number `sequence` or a later one.
-    pub(crate) fn apply(&mut self, effects: Effects, sequence: u64) -> Result<(), Missing> {
+    pub(crate) fn apply(&mut self, effects: Effects, sequence: u64) -> Result<(), NodeNotCached> {
         for (key, _) in effects.items.iter().chain(&effects.runs) {
             self.tree.prepare(key)?;
         }
@@ -260,7 +260,7 @@ impl Meta {
     }
 
     /// The mappings of a run; it is prepared afterwards.
-    pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, Fault> {
+    pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, MetadataError> {
         match self.tree.get(key)? {
             Some(value) => Ok(MappingRun::decode(value, key, self.tolerance)?),
             None => Ok(MappingRun::default()),
@@ -268,7 +268,11 @@ impl Meta {
     }
 
     /// As [`owners`], for those that may be moved: their whole runs are sound.
-    pub(crate) fn owners(&self, address: u64, named: (u64, u32)) -> Result<Vec<Owner>, Fault> {
+    pub(crate) fn owners(
+        &self,
+        address: u64,
+        named: (u64, u32),
+    ) -> Result<Vec<Owner>, MetadataError> {
         let owners = owners(&self.tree, self.tolerance, address, named)?;
         for owner in &owners {
             self.run(&run_key(owner.ino, owner.block))?;
@@ -278,7 +282,7 @@ impl Meta {
 
     /// Where block `block` of `ino` is.
     #[cfg(test)]
-    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, MetadataError> {
         find_mapping(&self.tree, self.tolerance, ino, block)
     }
 
@@ -286,7 +290,7 @@ impl Meta {
     pub(crate) fn let_go(&mut self, mapping: &Mapping, sequence: u64) {
         let now = self.usage.clock.now();
         self.note_death(mapping, now);
-        self.placement.note_write(Some(mapping.history), None, now);
+        self.grouping.note_write(Some(mapping.history), None, now);
         self.usage.remove(mapping, sequence);
     }
 
@@ -294,7 +298,7 @@ impl Meta {
     fn note_mapped(&mut self, old: Option<&Mapping>, mapping: &Mapping) {
         // A block that the cleaner moves keeps its history.
         if old.is_some_and(|old| old.history == mapping.history) {
-            self.placement.note_move(mapping.history, self.usage.clock.now());
+            self.grouping.note_move(mapping.history, self.usage.clock.now());
             return;
         }
         let now = mapping.history.modified;
@@ -302,7 +306,7 @@ impl Meta {
             self.note_death(old, now);
         }
         let before = old.map(|old| old.history);
-        self.placement.note_write(before, Some(mapping.history), now);
+        self.grouping.note_write(before, Some(mapping.history), now);
     }
 
     fn note_death(&mut self, mapping: &Mapping, now: u32) {
@@ -327,7 +331,7 @@ impl Meta {
         if due {
             self.looked = Some(written);
             let (entries, now) = (self.usage.entries(), self.usage.clock.now());
-            self.placement.begin(entries, segment_blocks, now);
+            self.grouping.begin(entries, segment_blocks, now);
             self.victims.begin(entries, segment_blocks, now);
         }
     }
@@ -335,7 +339,7 @@ impl Meta {
     /// The best segment to clean by `policy` among those that are `fit`.
     pub(crate) fn choose_victim(
         &self,
-        policy: &dyn VictimSelection,
+        policy: &dyn VictimPolicy,
         segment_blocks: u32,
         fit: impl Fn(u32) -> bool,
     ) -> Option<u32> {
@@ -346,7 +350,7 @@ impl Meta {
     /// `segment` is going to be cleaned.
     pub(crate) fn note_cleaning(&mut self, segment: u32) {
         let now = self.usage.clock.now();
-        self.placement.note_cleaning(self.usage.entry(segment), now);
+        self.grouping.note_cleaning(self.usage.entry(segment), now);
     }
 
     /// What the policies want to find again.
@@ -357,9 +361,9 @@ impl Meta {
             assert!(state.len() <= len_max, "{name} keeps {} bytes", state.len());
             PolicyRecord { name: name.to_owned(), state }
         };
-        let (placement, victims) = (&self.placement, &self.victims);
+        let (grouping, victims) = (&self.grouping, &self.victims);
         let records = [
-            record(placement.name(), placement.state_len_max(), &|state| placement.save(state)),
+            record(grouping.name(), grouping.state_len_max(), &|state| grouping.save(state)),
             record(victims.name(), victims.state_len_max(), &|state| victims.save(state)),
         ];
         records.into_iter().filter(|record| !record.state.is_empty()).collect()
@@ -368,8 +372,8 @@ impl Meta {
     /// What they wanted to find again.
     pub(crate) fn restore_policies(&mut self, records: &[PolicyRecord]) {
         for PolicyRecord { name, state } in records {
-            if name == self.placement.name() {
-                self.placement.restore(state);
+            if name == self.grouping.name() {
+                self.grouping.restore(state);
             } else if name == self.victims.name() {
                 self.victims.restore(state);
             }
@@ -413,7 +417,7 @@ pub(crate) fn find_mapping(
     tolerance: Tolerance,
     ino: u64,
     block: u32,
-) -> Result<Option<Mapping>, Fault> {
+) -> Result<Option<Mapping>, MetadataError> {
     let key = run_key(ino, block);
     match tree.get(&key)? {
         Some(value) => Ok(MappingRun::find(value, &key, block, tolerance)?),

@@ -8,7 +8,7 @@
 //! blocks that may have several get an encoding of their own.
 
 use crate::format::{Mapping, Tolerance};
-use crate::meta::{Fault, find_mapping};
+use crate::meta::{MetadataError, find_mapping};
 use crate::tree::Tree;
 
 /// A mapping that refers to a block.
@@ -29,7 +29,7 @@ pub(crate) fn owners(
     tolerance: Tolerance,
     address: u64,
     (ino, block): (u64, u32),
-) -> Result<Vec<Owner>, Fault> {
+) -> Result<Vec<Owner>, MetadataError> {
     let mapping = find_mapping(tree, tolerance, ino, block)?;
     let owner = mapping.filter(|mapping| mapping.address == address);
     Ok(owner.map(|mapping| Owner { ino, block, mapping }).into_iter().collect())

@@ -20,7 +20,7 @@ use clock::{Clock, Relation};
 use greedy::Greedy;
 use group::Group;
 
-use crate::format::{DataPlacement, Layout, SegmentState, UsageEntry};
+use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 use crate::mutant::{Mutant, mutated};
 
 /// What a scheme chooses from.
@@ -95,14 +95,14 @@ pub(crate) struct Places {
 
 impl Places {
     /// No block is taken; nothing for a volume whose data goes to the log.
-    pub(crate) fn new(placement: DataPlacement, layout: Layout) -> Option<Self> {
+    pub(crate) fn new(data_layout: DataLayout, layout: Layout) -> Option<Self> {
         let Layout { segment_count, segment_blocks, .. } = layout;
-        let scheme: Box<dyn Scheme> = match placement {
-            DataPlacement::Log => return None,
-            DataPlacement::GreedySpace => Box::new(Greedy::new(segment_count)),
-            DataPlacement::ClockSpace => Box::new(Clock::new(Relation::Table)),
-            DataPlacement::ClockSpaceExact => Box::new(Clock::new(Relation::Exact)),
-            DataPlacement::BlockGroup => Box::new(Group),
+        let scheme: Box<dyn Scheme> = match data_layout {
+            DataLayout::Log => return None,
+            DataLayout::GreedySpace => Box::new(Greedy::new(segment_count)),
+            DataLayout::ClockSpace => Box::new(Clock::new(Relation::Table)),
+            DataLayout::ClockSpaceExact => Box::new(Clock::new(Relation::Exact)),
+            DataLayout::BlockGroup => Box::new(Group),
         };
         let bitmap = Bitmap::new(segment_count, segment_blocks);
         let freed = VecDeque::new();

@@ -24,7 +24,9 @@ mod victims;
 pub use dac::Dac;
 pub use index::Index;
 pub use lifetime::Lifetime;
-pub use names::{PLACEMENTS, VICTIMS, default_victims, placement, victims_by};
+pub use names::{
+    GROUPING_POLICIES, VICTIM_POLICIES, default_victim_policy, grouping_policy, victim_policy,
+};
 pub use one::One;
 pub use quantization::{Partition, Quantization};
 pub use separate::SeparateCleaning;
@@ -34,7 +36,7 @@ pub use victims::{CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy};
 
 use crate::format::{History, POLICY_STATE_LEN_MAX, SegmentState, UsageEntry};
 
-/// Most groups that a placement policy may have.
+/// Most groups that a grouping policy may have.
 pub const GROUPS_MAX: u8 = 8;
 
 /// A block that is about to be written.
@@ -77,7 +79,7 @@ impl<P: Kept> Bounded for P {
 }
 
 /// Says which blocks belong into the same segment.
-pub trait Placement: Bounded + Send + Sync {
+pub trait GroupingPolicy: Bounded + Send + Sync {
     /// Its name in options, and in checkpoints.
     fn name(&self) -> &'static str;
 
@@ -120,7 +122,7 @@ pub trait Placement: Bounded + Send + Sync {
 }
 
 /// Says which segment is cleaned next.
-pub trait VictimSelection: Bounded + Send + Sync {
+pub trait VictimPolicy: Bounded + Send + Sync {
     /// Its name in options, and in checkpoints.
     fn name(&self) -> &'static str;
 
@@ -129,7 +131,7 @@ pub trait VictimSelection: Bounded + Send + Sync {
 
     /// The worth of cleaning a Sealed segment of `segment_blocks`; the largest is cleaned first,
     /// none whose worth is not above zero.
-    fn worth(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64;
+    fn score(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64;
 
     /// A block of `segment` has been overwritten or deleted (not moved by the cleaner); `segment`
     /// is what it was before.
@@ -150,7 +152,7 @@ pub fn tick_blocks_log2(blocks: u64) -> u32 {
 
 /// The Sealed segment that is most worth cleaning, of those that are `fit`; the first of equals.
 pub(crate) fn best_victim(
-    policy: &dyn VictimSelection,
+    policy: &dyn VictimPolicy,
     entries: &[UsageEntry],
     segment_blocks: u32,
     now: u32,
@@ -161,7 +163,7 @@ pub(crate) fn best_victim(
         if entry.state != SegmentState::Sealed {
             continue;
         }
-        let worth = policy.worth(entry, segment_blocks, now);
+        let worth = policy.score(entry, segment_blocks, now);
         if worth > 0.0 && best.is_none_or(|(most, _)| worth > most) && fit(segment) {
             best = Some((worth, segment));
         }

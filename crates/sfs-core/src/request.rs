@@ -14,7 +14,7 @@ use crate::format::{FileKind, Inode, Remembered, Timestamp};
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct VolumeOptions {
     /// Never write to the device.
     pub read_only: bool,
     /// Budget of the write buffer, in bytes.
@@ -27,12 +27,12 @@ pub struct Options {
     pub checkpoint_interval: Duration,
     /// Discard segments that have become Clean.
     pub discard: bool,
-    /// Placement policy: one of [`crate::policy::PLACEMENTS`].
-    pub placement: String,
-    /// Groups of the placement, where they can be chosen.
+    /// GroupingPolicy policy: one of [`crate::policy::GROUPING_POLICIES`].
+    pub grouping: String,
+    /// Groups of the grouping, where they can be chosen.
     pub groups: Option<u8>,
-    /// Victim selection: one of [`crate::policy::VICTIMS`]; `None` for the one that goes with the
-    /// placement.
+    /// Victim selection: one of [`crate::policy::VICTIM_POLICIES`]; `None` for the one that goes with the
+    /// grouping.
     pub victims: Option<String>,
     /// What becomes of blocks that do not fill a segment of their group when they have to be
     /// written.
@@ -73,7 +73,7 @@ pub enum Remainder {
     Mixed,
 }
 
-impl Default for Options {
+impl Default for VolumeOptions {
     fn default() -> Self {
         Self {
             read_only: false,
@@ -82,7 +82,7 @@ impl Default for Options {
             commit_interval: Duration::from_secs(5),
             checkpoint_interval: Duration::from_secs(30),
             discard: true,
-            placement: "sfs".into(),
+            grouping: "sfs".into(),
             groups: None,
             victims: None,
             remainder: Remainder::Pure,
@@ -106,7 +106,7 @@ pub struct Caller {
 
 /// A file and its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FileEntry {
     /// Inode number.
     pub ino: u64,
     /// Attributes.
@@ -329,8 +329,8 @@ pub struct Counters {
 /// A volume as it is now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
-    /// Name of the placement policy.
-    pub placement: &'static str,
+    /// Name of the grouping policy.
+    pub grouping: &'static str,
     /// Name of the policy that chooses victims.
     pub victims: &'static str,
     /// How full it is.
@@ -381,13 +381,13 @@ pub struct GroupStatus {
     pub open_segments: u32,
     /// Blocks in them that live.
     pub live_blocks: u64,
-    /// Where its centre is, if the placement has centres (see [`crate::policy::Placement::centres`]).
+    /// Where its centre is, if the grouping has centres (see [`crate::policy::GroupingPolicy::centres`]).
     pub centre: Option<f64>,
 }
 
 /// What happened to a volume in all its mounts, as far as its checkpoints say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct LifetimeTotals {
     /// Times it was mounted for writing.
     pub mount_count: u64,
     /// Bytes that users wrote.

@@ -1,7 +1,7 @@
 //! The metadata map: a copy-on-write B+tree of 4 KiB nodes, in memory.
 //!
 //! Owns: the nodes in memory, which of them are dirty, and the addresses that they leave behind.
-//! Promises: an operation that answers [`Missing`] has changed nothing; nodes from a device,
+//! Promises: an operation that answers [`NodeNotCached`] has changed nothing; nodes from a device,
 //! however they were forged, cannot make it panic or loop.
 //! Never: reads or writes a device, or knows what an item means.
 
@@ -29,7 +29,7 @@ use residents::Residents;
 /// A node that is needed and not in memory. The caller reads it without holding a lock, verifies
 /// it with [`VerifiedNode::decode`], gives it with [`Tree::insert`], and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct NodeNotCached {
     /// Where it is, and its checksum.
     pub pointer: NodePointer,
     /// The level that it must have: 0 for a leaf.
@@ -39,7 +39,7 @@ pub struct Missing {
     pub keys: Option<Keys>,
 }
 
-impl Missing {
+impl NodeNotCached {
     /// The first key after those that may be there.
     fn end(&self) -> Option<Key> {
         self.keys.and_then(|keys| keys.end)
@@ -88,7 +88,7 @@ impl Tree {
     /// # Panics
     ///
     /// If `node` was not decoded for `missing`.
-    pub fn insert(&mut self, missing: &Missing, node: VerifiedNode) {
+    pub fn insert(&mut self, missing: &NodeNotCached, node: VerifiedNode) {
         let (pointer, node) = node.into_parts();
         assert!(pointer == missing.pointer, "a node is given for {missing:?}, not {pointer:?}");
         assert!(node.level == missing.level, "a node of another level is given for {missing:?}");
@@ -96,15 +96,15 @@ impl Tree {
     }
 
     /// The value of the item `key`.
-    pub fn get(&self, key: &Key) -> Result<Option<&[u8]>, Missing> {
+    pub fn get(&self, key: &Key) -> Result<Option<&[u8]>, NodeNotCached> {
         let leaf = self.leaf_of(key)?;
         Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
     }
 
     /// Says whether everything that `put`, `remove` and `get_mut` of `key` need is in memory. If
-    /// so, they cannot answer [`Missing`] before the next [`Tree::prune`], [`Tree::evict`] or
+    /// so, they cannot answer [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or
     /// [`Tree::insert`], whatever else is put and removed.
-    pub fn prepare(&self, key: &Key) -> Result<(), Missing> {
+    pub fn prepare(&self, key: &Key) -> Result<(), NodeNotCached> {
         self.leaf_of(key).map(|_| ())
     }
 
@@ -144,7 +144,7 @@ impl Tree {
         self.residents.evict(budget, self.root.address);
     }
 
-    fn leaf_of(&self, key: &Key) -> Result<&Node, Missing> {
+    fn leaf_of(&self, key: &Key) -> Result<&Node, NodeNotCached> {
         self.descend(|node| node.route(key)).map(|(leaf, _)| leaf)
     }
 
@@ -153,7 +153,7 @@ impl Tree {
     fn descend(
         &self,
         mut choose: impl FnMut(&Node) -> usize,
-    ) -> Result<(&Node, Option<Key>), Missing> {
+    ) -> Result<(&Node, Option<Key>), NodeNotCached> {
         let mut way = self.way_to_root();
         loop {
             let node = self.residents.follow(&way)?;

@@ -58,11 +58,11 @@ use sfs_device::Device;
 
 use crate::buffer::Pool;
 use crate::counters::AtomicCounters;
-use crate::format::{DataPlacement, Layout, Superblock};
+use crate::format::{DataLayout, Layout, Superblock};
 use crate::log::Log;
 use crate::meta::Meta;
-use crate::policy::{self, One, Placement, VictimSelection};
-use crate::request::{Counters, Options};
+use crate::policy::{self, GroupingPolicy, One, VictimPolicy};
+use crate::request::{Counters, VolumeOptions};
 use crate::{Error, Result};
 use cleaner::{Cleaner, Unfit};
 use directory::NameHasher;
@@ -84,7 +84,7 @@ pub struct Volume {
     /// The superblock as it was when the volume was opened: what cannot change while it is open.
     superblock: Superblock,
     superblocks: Mutex<Superblocks>,
-    options: Options,
+    options: VolumeOptions,
     engine: Box<dyn Engine>,
     hasher: NameHasher,
 
@@ -137,28 +137,28 @@ pub struct Volume {
 
 /// The policies that `options` name.
 fn policies(
-    options: &Options,
+    options: &VolumeOptions,
     superblock: &Superblock,
-) -> Result<(Box<dyn Placement>, Box<dyn VictimSelection>)> {
+) -> Result<(Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>)> {
     let Layout { segment_count, segment_blocks, .. } = superblock.layout;
     let blocks = u64::from(segment_count) * u64::from(segment_blocks);
     // Data that does not go to the log needs no groups there.
-    let name = match superblock.placement {
-        DataPlacement::Log => &*options.placement,
+    let name = match superblock.data_layout {
+        DataLayout::Log => &*options.grouping,
         _ => One.name(),
     };
     let groups = options.groups;
-    let placement = policy::placement(name, groups, segment_count, segment_blocks, blocks);
-    let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victims(name));
-    let victims = policy::victims_by(victims, segment_count, segment_blocks, blocks);
-    placement.zip(victims).ok_or(Error::Invalid)
+    let grouping = policy::grouping_policy(name, groups, segment_count, segment_blocks, blocks);
+    let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victim_policy(name));
+    let victims = policy::victim_policy(victims, segment_count, segment_blocks, blocks);
+    grouping.zip(victims).ok_or(Error::Invalid)
 }
 
 impl Volume {
     fn assemble(
         device: Arc<dyn Device>,
         superblocks: Superblocks,
-        options: Options,
+        options: VolumeOptions,
         log: Log,
         mut meta: Meta,
     ) -> Self {
@@ -169,7 +169,7 @@ impl Volume {
         let pool = Pool::new(if options.read_only { 0 } else { options.write_buffer });
         Self {
             device,
-            engine: engine(superblock.placement),
+            engine: engine(superblock.data_layout),
             hasher: NameHasher::new(superblock.hash_key),
             superblock,
             superblocks: Mutex::new(superblocks),

@@ -10,7 +10,7 @@ use sfs_core::format::{
     Key, MappingRun, NodeHeader, NodePointer, Superblock, Tolerance, UsageEntry, VALUE_LEN_MAX,
     codec, summary_blocks,
 };
-use sfs_core::tree::{Missing, VerifiedNode};
+use sfs_core::tree::{NodeNotCached, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
 const VOLUME: u64 = 7;
@@ -143,7 +143,7 @@ proptest! {
         let header = NodeHeader { level, item_count: count };
         let checksum = header.seal(&mut bytes, VOLUME, AT, 1);
         let pointer = NodePointer { address: AT, checksum };
-        let missing = Missing { pointer, level, keys: None };
+        let missing = NodeNotCached { pointer, level, keys: None };
         if let Ok(node) = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact) {
             prop_assert_eq!(node.level(), level);
             let keys: Vec<Key> = node.items().map(|(key, _)| key).collect();

@@ -146,7 +146,7 @@ fn golden_superblock() -> Superblock {
         label: Label::new("golden").expect("a label"),
         layout: layout(),
         hash_key: [0x1122, 0x3344],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: Timestamp { secs: -2, nanos: 999_999_999 },
         ..Superblock::new(layout())
     }
@@ -197,7 +197,7 @@ fn superblock_of_version_1() {
     );
 }
 
-/// An SFS that knows nothing of placements sees features, and refuses the volume.
+/// An SFS that knows nothing of data layouts sees features, and refuses the volume.
 #[test]
 fn superblock_of_placed_data() {
     let superblock = Superblock {
@@ -205,7 +205,7 @@ fn superblock_of_placed_data() {
         label: Label::NONE,
         layout: layout(),
         hash_key: [0, 0],
-        placement: DataPlacement::BlockGroup,
+        data_layout: DataLayout::BlockGroup,
         features: Features { incompatible: 2, ..Features::default() },
         created: Timestamp::default(),
         ..Superblock::new(layout())
@@ -516,7 +516,7 @@ fn enumerations() {
         SegmentState::Placed,
     ];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5, 6]);
-    assert_eq!(DataPlacement::ALL.map(|placement| placement as u32), [0, 1, 2, 3, 4]);
+    assert_eq!(DataLayout::ALL.map(|data_layout| data_layout as u32), [0, 1, 2, 3, 4]);
     assert_eq!(
         (FORMAT_VERSION, SUPERBLOCK_ADDRESS, LOCATOR_ADDRESS, CHECKPOINT_SLOT_BLOCKS),
         (2, 4, 5, 16)

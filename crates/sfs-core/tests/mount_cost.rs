@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp, USAGE_PER_ITEM};
-use sfs_core::request::{Caller, Options, WriteMode};
+use sfs_core::request::{Caller, VolumeOptions, WriteMode};
 use sfs_core::{Volume, make, root_directory};
 use sfs_device::{Keep, RamDevice, RecordingDevice};
 
@@ -22,12 +22,12 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: NOW,
         ..Superblock::new(layout)
     };
     make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
-    let open = || Volume::open(device.clone(), Options::default(), NOW).expect("it opens");
+    let open = || Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
     let volume = open();
     let caller = Caller { uid: 0, gid: 0, now: NOW };
     for i in 0..100 {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use sfs_core::format::{History, SegmentState, UsageEntry};
 use sfs_core::policy::{
-    Candidate, PLACEMENTS, Placement, VICTIMS, VictimSelection, placement, victims_by,
+    Candidate, GROUPING_POLICIES, GroupingPolicy, VICTIM_POLICIES, VictimPolicy, grouping_policy,
+    victim_policy,
 };
 
 const SEGMENTS: u32 = 300;
@@ -54,10 +55,11 @@ fn memory_that_is_taken_is_counted() {
 }
 
 #[test]
-fn placement_policies_do_not_allocate() {
-    for name in PLACEMENTS {
-        let mut policy = placement(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
-        let policy: &mut dyn Placement = policy.as_mut();
+fn grouping_policies_do_not_allocate() {
+    for name in GROUPING_POLICIES {
+        let mut policy =
+            grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        let policy: &mut dyn GroupingPolicy = policy.as_mut();
         let mut histories: Vec<Option<(History, u8)>> = vec![None; FILE_BLOCKS as usize];
         let mut state = Vec::with_capacity(1 << 20);
         for write in 0..WRITES {
@@ -108,16 +110,16 @@ fn placement_policies_do_not_allocate() {
 
 #[test]
 fn victim_policies_do_not_allocate() {
-    for name in VICTIMS {
-        let mut policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
-        let policy: &mut dyn VictimSelection = policy.as_mut();
+    for name in VICTIM_POLICIES {
+        let mut policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        let policy: &mut dyn VictimPolicy = policy.as_mut();
         let mut state = Vec::with_capacity(1 << 20);
         for round in 0..100 {
             let (table, now) = (segments(4, round), round * 200);
             without_memory(name, "before a choice", || policy.begin(&table, SEGMENT_BLOCKS, now));
             for entry in &table {
                 without_memory(name, "a segment's worth", || {
-                    policy.worth(entry, SEGMENT_BLOCKS, now)
+                    policy.score(entry, SEGMENT_BLOCKS, now)
                 });
                 without_memory(name, "a death", || policy.note_death(entry, now));
             }

@@ -6,7 +6,7 @@ use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, FIRST_INO, FileKind, History, Inode, Key, Label,
     Layout, MappingRun, ROOT_INO, SegmentState, Superblock, Timestamp, UsageEntry, run_key,
 };
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_core::{Basis, Error, Moved, Rebuild, Volume};
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, image_after};
 
@@ -19,7 +19,7 @@ fn superblock() -> Superblock {
         label: Label::NONE,
         layout: Layout::new(BLOCKS, 64, 0).expect("it fits"),
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: NOW,
         ..Superblock::new(Layout::new(BLOCKS, 64, 0).expect("it fits"))
     }
@@ -76,7 +76,7 @@ fn rebuild(device: Arc<dyn Device>, files: u64) -> sfs_core::Result<()> {
 fn what_was_put_is_there_and_counted() {
     let device = volume();
     rebuild(device.clone(), 40_000).expect("there is room");
-    let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
+    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
     assert_eq!(volume.audit().expect("it counts"), []);
     for ino in [FIRST_INO, FIRST_INO + 17_777, FIRST_INO + 39_999] {
         assert_eq!(volume.attributes(ino).expect("it is there").mode, file(0).mode);
@@ -96,7 +96,7 @@ fn until_the_end_the_old_volume_is_there() {
     assert!(writes > 3, "several pieces: {writes}");
     for len in 0..events.len() {
         let image = Arc::new(image_after(&old, &events[..len]));
-        let volume = Volume::open(image, Options::default(), NOW).expect("it opens");
+        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
         // The record is the last write; a flush follows it.
         let committed = len == events.len() - 1;
         assert_eq!(volume.attributes(FIRST_INO).is_ok(), committed, "{len} of {}", events.len());

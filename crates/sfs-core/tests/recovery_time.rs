@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
-use sfs_core::request::{Caller, Entry, Options, WriteMode};
+use sfs_core::request::{Caller, FileEntry, VolumeOptions, WriteMode};
 use sfs_core::{Volume, make, root_directory};
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 
@@ -49,7 +49,7 @@ fn log_mib() -> u64 {
 }
 
 fn open(device: &Arc<RamDevice>) -> Volume {
-    Volume::open(device.clone(), Options::default(), NOW).expect("it opens")
+    Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens")
 }
 
 /// Blocks of a device that has room for the log three times over: nothing is cleaned.
@@ -73,7 +73,7 @@ impl Scene {
             label: Label::NONE,
             layout: Layout::new(device_blocks(), 2048, 0).expect("it fits"),
             hash_key: [1, 2],
-            placement: Default::default(),
+            data_layout: Default::default(),
             created: NOW,
             ..Superblock::new(Layout::new(device_blocks(), 2048, 0).expect("it fits"))
         };
@@ -90,7 +90,7 @@ impl Scene {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    fn create(&self, name: &[u8]) -> Entry {
+    fn create(&self, name: &[u8]) -> FileEntry {
         self.volume.make_node(ROOT_INO, name, 0o100_644, 0, &caller()).expect("a file")
     }
 
@@ -172,7 +172,7 @@ fn received() -> RamDevice {
 /// Mounts what a crash has left after `load`; time and memory are as promised.
 fn recover(load: &str) {
     let device = Arc::new(received());
-    let Options { cache, write_buffer, .. } = Options::default();
+    let VolumeOptions { cache, write_buffer, .. } = VolumeOptions::default();
     let memory_before = memory("VmRSS:");
     let (since, before) = (Instant::now(), time_on_processor());
     let volume = open(&device);

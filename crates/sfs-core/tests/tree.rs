@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sfs_core::format::{ItemKind, Key, NodeHeader, NodePointer, Tolerance, VALUE_LEN_MAX};
-use sfs_core::tree::{Missing, Tree, VerifiedNode};
+use sfs_core::tree::{NodeNotCached, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
 const VOLUME: u64 = 7;
@@ -32,7 +32,7 @@ impl Flash {
         Self { blocks: HashMap::new(), free: Vec::new(), end: 100, loads: 0 }
     }
 
-    fn load(&mut self, tree: &mut Tree, missing: Missing) {
+    fn load(&mut self, tree: &mut Tree, missing: NodeNotCached) {
         self.loads += 1;
         assert!(self.loads < 1_000_000, "the tree asks for ever for {missing:?}");
         let block = self.blocks.get(&missing.pointer.address).expect("a node that was let go");
@@ -42,7 +42,11 @@ impl Flash {
     }
 
     /// Does `act` until nothing is missing.
-    fn run<T>(&mut self, tree: &mut Tree, act: impl Fn(&mut Tree) -> Result<T, Missing>) -> T {
+    fn run<T>(
+        &mut self,
+        tree: &mut Tree,
+        act: impl Fn(&mut Tree) -> Result<T, NodeNotCached>,
+    ) -> T {
         loop {
             let before = (tree.dirty_count(), tree.node_count(), tree.height());
             match act(tree) {
@@ -82,7 +86,7 @@ impl Flash {
 
     fn reachable(&self, root: NodePointer, level: u8) -> BTreeSet<u64> {
         let mut found = BTreeSet::new();
-        let mut todo = vec![Missing { pointer: root, level, keys: None }];
+        let mut todo = vec![NodeNotCached { pointer: root, level, keys: None }];
         while let Some(missing) = todo.pop() {
             let address = missing.pointer.address;
             let node =
@@ -216,7 +220,7 @@ impl Trial {
         let block = Arc::clone(&self.flash.blocks[&address]);
         let pointer = NodePointer { address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).unwrap();
-        let missing = Missing { pointer, level: header.level, keys: None };
+        let missing = NodeNotCached { pointer, level: header.level, keys: None };
         let node = VerifiedNode::decode(&*block, VOLUME, &missing, Tolerance::Exact).unwrap();
         let is_live = !self.tree.old_addresses().any(|old| old == address);
         let touched = self.flash.run(&mut self.tree, |tree| tree.touch(&node, address));
@@ -370,7 +374,7 @@ fn a_late_node_does_no_harm() {
     let mut trial = Trial::new();
     trial.put(1, value(40, 1));
     let (pointer, level) = trial.write_out();
-    let late = Missing { pointer, level, keys: None };
+    let late = NodeNotCached { pointer, level, keys: None };
     let node = VerifiedNode::decode(
         &*trial.flash.blocks[&pointer.address],
         VOLUME,

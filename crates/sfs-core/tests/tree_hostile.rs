@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sfs_core::format::{
     Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure, Tolerance,
 };
-use sfs_core::tree::{Missing, Tree, VerifiedNode};
+use sfs_core::tree::{NodeNotCached, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
 const VOLUME: u64 = 7;
@@ -95,7 +95,7 @@ fn any_forgery() -> impl Strategy<Value = Forgery> {
 }
 
 /// A sound tree of three levels.
-fn sound_tree() -> (Blocks, Missing) {
+fn sound_tree() -> (Blocks, NodeNotCached) {
     let mut tree = Tree::new();
     for n in 0..7000 {
         tree.put(&key(n * 5 % 35_000), &[n as u8; 60]).unwrap();
@@ -108,11 +108,11 @@ fn sound_tree() -> (Blocks, Missing) {
     assert_eq!(written.level, 2);
     let owned = |(pointer, block): (NodePointer, Block)| (pointer.address, Box::new(block));
     let blocks = written.pointers.into_iter().zip(written.blocks).map(owned).collect();
-    (blocks, Missing { pointer: written.root, level: written.level, keys: None })
+    (blocks, NodeNotCached { pointer: written.root, level: written.level, keys: None })
 }
 
 /// Spoils the nodes at and below `missing`, children first, and seals them again.
-fn forge(blocks: &mut Blocks, missing: Missing, forgeries: &[Forgery]) -> Missing {
+fn forge(blocks: &mut Blocks, missing: NodeNotCached, forgeries: &[Forgery]) -> NodeNotCached {
     let address = missing.pointer.address;
     let node =
         VerifiedNode::decode(&*blocks[&address], VOLUME, &missing, Tolerance::Exact).unwrap();
@@ -139,14 +139,14 @@ fn forge(blocks: &mut Blocks, missing: Missing, forgeries: &[Forgery]) -> Missin
         }
     }
     let checksum = header.seal(bytes, VOLUME, address, CHECKPOINT);
-    Missing { pointer: NodePointer { address, checksum }, ..missing }
+    NodeNotCached { pointer: NodePointer { address, checksum }, ..missing }
 }
 
 /// Does `act` until it has what it needs or finds a node that is not sound.
 fn run<T>(
     tree: &mut Tree,
     blocks: &Blocks,
-    act: impl Fn(&mut Tree) -> Result<T, Missing>,
+    act: impl Fn(&mut Tree) -> Result<T, NodeNotCached>,
 ) -> Result<T, Corruption> {
     for _ in 0..20 {
         let missing = match act(tree) {
@@ -208,7 +208,7 @@ fn touch_all(tree: &mut Tree, blocks: &Blocks) {
         let pointer =
             NodePointer { address: *address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
-        let missing = Missing { pointer, level: header.level, keys: None };
+        let missing = NodeNotCached { pointer, level: header.level, keys: None };
         if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact) {
             let _ = run(tree, blocks, |tree| tree.touch(&node, *address));
         }
@@ -261,7 +261,7 @@ proptest! {
     ) {
         let bytes: &mut [u8; BLOCK_SIZE] = bytes.as_mut_slice().try_into().unwrap();
         let checksum = NodeHeader { level, item_count }.seal(bytes, VOLUME, 9, CHECKPOINT);
-        let missing = Missing { pointer: NodePointer { address: 9, checksum }, level, keys: None };
+        let missing = NodeNotCached { pointer: NodePointer { address: 9, checksum }, level, keys: None };
         let _ = VerifiedNode::decode(Block(*bytes), VOLUME, &missing, Tolerance::Exact);
     }
 }
@@ -276,7 +276,7 @@ fn a_child_of_another_level_is_refused() {
     // The root and its child are in memory; a pointer that takes the child for the root is not
     // answered with it, and neither is one that takes the root for its own child.
     let mut tree = Tree::open(inner.pointer, 2);
-    let wanted = Missing { pointer: inner.pointer, level: 2, keys: None };
+    let wanted = NodeNotCached { pointer: inner.pointer, level: 2, keys: None };
     let sound =
         VerifiedNode::decode(&*blocks[&inner.pointer.address], VOLUME, &inner, Tolerance::Exact)
             .unwrap();
@@ -292,12 +292,13 @@ fn a_child_of_another_level_is_refused() {
 fn a_root_where_no_device_has_blocks_stays_missing() {
     let pointer = NodePointer { address: u64::MAX, checksum: 0 };
     let mut tree = Tree::open(pointer, 0);
-    let missing = Missing { pointer, level: 0, keys: None };
+    let missing = NodeNotCached { pointer, level: 0, keys: None };
     assert_eq!(tree.put(&key(1), b"x"), Err(missing));
     let mut bytes = [0; BLOCK_SIZE];
     let header = NodeHeader { level: 0, item_count: 0 };
     let checksum = header.seal(&mut bytes, VOLUME, u64::MAX, CHECKPOINT);
-    let missing = Missing { pointer: NodePointer { checksum, ..pointer }, level: 0, keys: None };
+    let missing =
+        NodeNotCached { pointer: NodePointer { checksum, ..pointer }, level: 0, keys: None };
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact);
     assert_eq!(refused.err().map(|corruption| corruption.kind), Some(CorruptionKind::Address));
     assert_eq!(tree.write_out(VOLUME, 2, || panic!("nothing is dirty")).root, pointer);
@@ -310,7 +311,8 @@ fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
     bytes[NodeHeader::LEN..NodeHeader::LEN + items.len()].copy_from_slice(&items);
     let header = NodeHeader { level, item_count: count };
     let checksum = header.seal(&mut bytes, VOLUME, 9, CHECKPOINT);
-    let missing = Missing { pointer: NodePointer { address: 9, checksum }, level, keys: None };
+    let missing =
+        NodeNotCached { pointer: NodePointer { address: 9, checksum }, level, keys: None };
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact).err()?;
     assert_eq!((refused.at, refused.structure), (9, Structure::Node));
     Some(refused.kind)
@@ -333,7 +335,7 @@ fn kinds_of_a_later_program_pass_where_they_are_tolerated() {
         bytes[NodeHeader::LEN..NodeHeader::LEN + item.len()].copy_from_slice(&item);
         let checksum = NodeHeader { level: 0, item_count: 1 }.seal(&mut bytes, VOLUME, 99, 1);
         let missing =
-            Missing { pointer: NodePointer { address: 99, checksum }, level: 0, keys: None };
+            NodeNotCached { pointer: NodePointer { address: 99, checksum }, level: 0, keys: None };
         VerifiedNode::decode(Block(bytes), VOLUME, &missing, tolerance).is_ok()
     };
     for kind in 0..=255 {

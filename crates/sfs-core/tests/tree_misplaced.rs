@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sfs_core::format::{
     Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Tolerance,
 };
-use sfs_core::tree::{Missing, Tree, VerifiedNode};
+use sfs_core::tree::{NodeNotCached, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
 
 const VOLUME: u64 = 7;
@@ -64,7 +64,7 @@ impl Flash {
     fn run<T>(
         &mut self,
         tree: &mut Tree,
-        act: impl Fn(&mut Tree) -> Result<T, Missing>,
+        act: impl Fn(&mut Tree) -> Result<T, NodeNotCached>,
     ) -> Result<T, Corruption> {
         loop {
             let missing = match act(tree) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
-use sfs_core::request::{Caller, Options, RenameMode, WriteMode};
+use sfs_core::request::{Caller, RenameMode, VolumeOptions, WriteMode};
 use sfs_core::{Volume, make, root_directory};
 use sfs_device::{Keep, RamDevice, RecordingDevice};
 
@@ -23,7 +23,7 @@ fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: NOW,
         ..Superblock::new(layout)
     };
@@ -32,7 +32,7 @@ fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {
 }
 
 fn open(device: &Arc<Recorder>) -> Volume {
-    Volume::open(device.clone(), Options::default(), NOW).expect("the volume opens")
+    Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("the volume opens")
 }
 
 fn content(volume: &Volume, name: &[u8]) -> Vec<u8> {

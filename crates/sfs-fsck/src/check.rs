@@ -86,8 +86,8 @@ impl<'a> Examined<'a> {
         let next_ino = rolled.next_ino;
         let expected = Expected { next_ino, node_count: usage.node_count(), data };
         let survey = Survey::take(&view, expected, listener)?;
-        let placement = view.volume.superblock.placement;
-        survey.counts.check(placement, &record, &usage, &mut usage_findings);
+        let data_layout = view.volume.superblock.data_layout;
+        survey.counts.check(data_layout, &record, &usage, &mut usage_findings);
         for segment in survey.references.segments().filter(|at| rolled.released.contains(at)) {
             let at = segment.into();
             let corruption = Corruption::new(Structure::Usage, at, CorruptionKind::Count);

@@ -96,7 +96,7 @@ fn show_superblock(superblock: &Superblock) -> Value {
         "segment_count": layout.segment_count,
         "slots": layout.slots,
         "backup": layout.backup,
-        "placement": superblock.placement.name(),
+        "layout": superblock.data_layout.name(),
         "tick_shift": superblock.tick_shift,
         "created": item::time(superblock.created),
         "failure": superblock.failure.map(remembered::failure_to_json),

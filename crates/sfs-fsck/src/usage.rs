@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataPlacement, DecodeError, ItemKind, Key,
+    CheckpointRecord, Corruption, CorruptionKind, DataLayout, DecodeError, ItemKind, Key,
     MappingRun, SegmentState, Structure, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 
@@ -102,7 +102,7 @@ impl Counts {
     /// Compares the table with what was counted of the same tree.
     pub(crate) fn check(
         &self,
-        placement: DataPlacement,
+        data_layout: DataLayout,
         record: &CheckpointRecord,
         usage: &Usage,
         findings: &mut Findings,
@@ -139,7 +139,7 @@ impl Counts {
                 }
                 SegmentState::Bad => counted.live_blocks == 0 && !heads.contains(&segment),
                 SegmentState::Placed => {
-                    placement != DataPlacement::Log
+                    data_layout != DataLayout::Log
                         && !heads.contains(&segment)
                         && counted.placed_blocks == counted.live_blocks
                 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ROOT_INO};
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 use sfs_fsck::{FsckError, Loss, Repair, Repaired, repair};
 
@@ -93,7 +93,7 @@ fn try_damage(
             found.unwrap_or_else(|| panic!("{name} ({ino}) is gone: {:?}", repaired.losses));
         assert!(found == content && found_mode == mode, "{name}: {:?}", repaired.losses);
     }
-    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("it mounts");
+    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it mounts");
     assert_eq!(volume.audit().expect("it counts"), []);
     write_more(&volume).expect("it can be written");
     volume.close().expect("it closes");

@@ -17,7 +17,7 @@ fn volume(device: &Arc<RamDevice>) -> Volume {
         label: Label::NONE,
         layout: Layout::new(8192, 128, 0).expect("it fits"),
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: NOW,
         ..Superblock::new(Layout::new(8192, 128, 0).expect("it fits"))
     };

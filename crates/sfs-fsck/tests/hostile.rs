@@ -17,7 +17,7 @@ use sfs_core::Volume;
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, NodePointer, ROOT_INO, Superblock,
 };
-use sfs_core::request::{Options, Work};
+use sfs_core::request::{VolumeOptions, Work};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, RamDevice, Stream};
 use sfs_fsck::{Repair, check, repair};
 
@@ -262,7 +262,7 @@ impl Forger<'_> {
 /// Mounts the image and uses it; every error is fine.
 fn use_image(image: &RamDevice) {
     let device = Arc::new(Guard::new(image.snapshot()));
-    let Ok(volume) = Volume::open(device, Options::default(), NOW) else { return };
+    let Ok(volume) = Volume::open(device, VolumeOptions::default(), NOW) else { return };
     let mut rest = vec![ROOT_INO];
     let mut seen = 0;
     while let Some(ino) = rest.pop() {
@@ -311,7 +311,7 @@ fn repair_image(image: &RamDevice) {
     assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
     let again = repair(&device, &options, go_on).expect("a second look");
     assert_eq!(again.before.errors(), 0, "again: {:?}", again.before.findings.kept());
-    let volume = Volume::open(device, Options::default(), NOW).expect("it mounts");
+    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts");
     assert_eq!(volume.audit().expect("it counts"), []);
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkHeader, ChunkSummary, CorruptionKind,
-    DataPlacement, DeltaForm, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
+    DataLayout, DeltaForm, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
     SegmentState, Structure, SummaryEntry, Superblock, Timestamp, UsageEntry,
 };
-use sfs_core::request::{Caller, Options, WriteMode};
+use sfs_core::request::{Caller, VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume, make, root_directory};
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 use sfs_fsck::{Finding, Loss, Repair, repair};
@@ -36,7 +36,7 @@ impl Forge {
             label: Label::NONE,
             layout: Layout::new(40 * SEGMENT_BLOCKS, SEGMENT_BLOCKS, 0).expect("it fits"),
             hash_key: [1, 2],
-            placement: DataPlacement::GreedySpace,
+            data_layout: DataLayout::GreedySpace,
             created: NOW,
             ..Superblock::new(Layout::new(40 * SEGMENT_BLOCKS, SEGMENT_BLOCKS, 0).expect("it fits"))
         };
@@ -56,7 +56,7 @@ impl Forge {
     }
 
     fn open(&self) -> sfs_core::Result<Volume> {
-        Volume::open(self.device.clone(), Options::default(), NOW)
+        Volume::open(self.device.clone(), VolumeOptions::default(), NOW)
     }
 
     /// Where the newest checkpoint is, and what it says.

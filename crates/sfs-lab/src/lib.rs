@@ -1,4 +1,4 @@
-//! The policy laboratory: the placement and victim policies of SFS without FUSE and without a
+//! The policy laboratory: the grouping and victim policies of SFS without FUSE and without a
 //! device, over generators and block traces.
 //!
 //! `docs/lab.md` shows what it says.

@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run one workload with one placement and one victim selection.
+    /// Run one workload with one grouping and one victim selection.
     Simulate(simulate::Arguments),
     /// Replay a block trace on the model of a flash device, and show the figures of the trace.
     Replay(replay::Arguments),

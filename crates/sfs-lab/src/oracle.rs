@@ -1,4 +1,4 @@
-//! A placement and a victim selection that know when every block will be written next.
+//! A grouping and a victim selection that know when every block will be written next.
 //!
 //! Owns: the future.
 //! Promises: what dies at about the same time goes to the same group, and a victim's worth is taken
@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::UsageEntry;
-use sfs_core::policy::{Candidate, GROUPS_MAX, Kept, Placement, VictimSelection};
+use sfs_core::policy::{Candidate, GROUPS_MAX, GroupingPolicy, Kept, VictimPolicy};
 
 use crate::workload::Operation;
 
@@ -56,7 +56,7 @@ impl Future {
     }
 }
 
-/// The placement.
+/// The grouping.
 pub struct FutureKnowledge {
     future: Arc<Future>,
     /// Remaining ticks of life below which a block belongs to each group.
@@ -82,7 +82,7 @@ impl Kept for FutureKnowledge {
     const STATE_LEN_MAX: usize = 0;
 }
 
-impl Placement for FutureKnowledge {
+impl GroupingPolicy for FutureKnowledge {
     fn name(&self) -> &'static str {
         "future-knowledge"
     }
@@ -108,12 +108,12 @@ impl Kept for FutureIndex {
     const STATE_LEN_MAX: usize = 0;
 }
 
-impl VictimSelection for FutureIndex {
+impl VictimPolicy for FutureIndex {
     fn name(&self) -> &'static str {
         "future-index"
     }
 
-    fn worth(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
+    fn score(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
         if segment.live_blocks == 0 {
             return f64::INFINITY;
         }

@@ -15,8 +15,8 @@ use crate::simulation::{Buffering, Counters, HISTOGRAM_BINS, Space};
 pub struct Outcome {
     /// Name of the workload.
     pub workload: String,
-    /// Name of the placement.
-    pub placement: &'static str,
+    /// Name of the grouping.
+    pub grouping: &'static str,
     /// Name of the victim selection.
     pub victims: &'static str,
     /// Groups asked for.
@@ -53,13 +53,13 @@ impl Outcome {
     pub(crate) fn new(
         experiment: &Experiment<'_>,
         space: Space,
-        (placement, victims): (&'static str, &'static str),
+        (grouping, victims): (&'static str, &'static str),
         counters: Counters,
         nanoseconds_per_write: f64,
     ) -> Self {
         Self {
             workload: experiment.workload.clone(),
-            placement,
+            grouping,
             victims,
             groups: experiment.groups,
             seed: experiment.seed,
@@ -85,7 +85,7 @@ impl Outcome {
         let mut line = |args: std::fmt::Arguments<'_>| {
             text.write_fmt(args).and_then(|()| text.write_char('\n')).expect("memory");
         };
-        line(format_args!("{}: {} with {}", self.workload, self.placement, self.victims));
+        line(format_args!("{}: {} with {}", self.workload, self.grouping, self.victims));
         line(format_args!(
             "  {} blocks in {} segments of {}, {} in reserve, buffer of {} segments",
             space.blocks,
@@ -120,7 +120,7 @@ impl Outcome {
     }
 
     /// The heading of [`Outcome::csv`].
-    pub const CSV_HEADING: &str = "workload,placement,victims,groups,utilization,segments,\
+    pub const CSV_HEADING: &str = "workload,grouping,victims,groups,utilization,segments,\
         segment_blocks,buffer_segments,writing,seed,amplification_log,amplification_user,amplification_device,\
         coalesced,write_cost,victim_utilization,nanoseconds_per_write";
 
@@ -129,7 +129,7 @@ impl Outcome {
         format!(
             "{},{},{},{},{},{},{},{},{},{},{:.4},{:.4},{:.4},{:.4},{:.3},{:.4},{:.0}",
             self.workload,
-            self.placement,
+            self.grouping,
             self.victims,
             self.groups.map_or(String::new(), |groups| groups.to_string()),
             self.utilization,

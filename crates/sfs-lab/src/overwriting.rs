@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
-use sfs_core::request::{Caller, Options, Work, WriteMode};
+use sfs_core::request::{Caller, VolumeOptions, Work, WriteMode};
 use sfs_core::{Volume, root_directory};
 use sfs_ssd::{Config, Counters, Pace, Queue, Ssd, SsdDevice};
 
@@ -122,7 +122,7 @@ pub fn pages(folder: &Path) -> Result<Vec<u32>> {
 /// the time of the device.
 pub fn sfs(
     config: &Config,
-    options: Options,
+    options: VolumeOptions,
     segment_blocks: u64,
     pages: &[u32],
 ) -> Result<Overwriting> {
@@ -134,7 +134,7 @@ pub fn sfs(
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: now(&device),
         ..Superblock::new(layout)
     };
@@ -223,7 +223,8 @@ mod tests {
         let mut random = Random::new(1);
         // Twice as much as is free, so that segments come back.
         let pages: Vec<u32> = (0..120_000).map(|_| random.below(2_000)).collect();
-        let outcome = sfs(&profile.config(), Options::default(), 1024, &pages).expect("an outcome");
+        let outcome =
+            sfs(&profile.config(), VolumeOptions::default(), 1024, &pages).expect("an outcome");
         assert_eq!(outcome.user_bytes, 120_000 * 4096);
         assert!(outcome.log_amplification() > 0.5, "{outcome:?}");
         assert!(outcome.flash_amplification < 1.02, "{outcome:?}");

@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::simulation::{Buffering, Simulation, Space, SpaceRequest};
 use crate::workload::{Operation, Source};
 
-/// Name of the placement that only the laboratory has.
+/// Name of the grouping that only the laboratory has.
 pub const ORACLE: &str = "future-knowledge";
 
 /// Name of the victim selection that goes with it.
@@ -41,11 +41,11 @@ pub struct Experiment<'a> {
     pub metadata: Metadata,
     /// The write buffer.
     pub buffering: Buffering,
-    /// Name of the placement.
-    pub placement: String,
-    /// Name of the victim selection; the placement's own if there is none.
+    /// Name of the grouping.
+    pub grouping: String,
+    /// Name of the victim selection; the grouping's own if there is none.
     pub victims: Option<String>,
-    /// Number of groups; the placement's own if there is none.
+    /// Number of groups; the grouping's own if there is none.
     pub groups: Option<u8>,
     /// Writes before measuring, in sizes of the users' space.
     pub warm_up: f64,
@@ -124,7 +124,7 @@ impl<'a> Experiment<'a> {
         let mut recorded = Vec::new();
         let mut future = None;
         let mut tick_log2 = policy::tick_blocks_log2(size);
-        let placement: Box<dyn policy::Placement> = if self.placement == ORACLE {
+        let grouping: Box<dyn policy::GroupingPolicy> = if self.grouping == ORACLE {
             recorded.extend((0..space.blocks).map(Operation::write));
             recorded.extend((0..total).map(|_| draw()));
             tick_log2 = 0;
@@ -133,21 +133,21 @@ impl<'a> Experiment<'a> {
             Box::new(FutureKnowledge::new(known, space.blocks, space.segment_blocks))
         } else {
             let (segments, segment_blocks) = (space.segments, space.segment_blocks);
-            policy::placement(&self.placement, self.groups, segments, segment_blocks, size)
-                .with_context(|| format!("no placement {}", self.placement))?
+            policy::grouping_policy(&self.grouping, self.groups, segments, segment_blocks, size)
+                .with_context(|| format!("no grouping {}", self.grouping))?
         };
-        let victims: Box<dyn policy::VictimSelection> = match &self.victims {
+        let victims: Box<dyn policy::VictimPolicy> = match &self.victims {
             None if future.is_some() => Box::new(FutureIndex),
             Some(name) if future.is_some() && name == ORACLE_VICTIMS => Box::new(FutureIndex),
             name => {
-                let default = || policy::default_victims(&self.placement);
+                let default = || policy::default_victim_policy(&self.grouping);
                 let name = name.as_deref().unwrap_or_else(default);
-                policy::victims_by(name, space.segments, space.segment_blocks, size)
+                policy::victim_policy(name, space.segments, space.segment_blocks, size)
                     .with_context(|| format!("no victim selection {name}"))?
             }
         };
-        let names = (placement.name(), victims.name());
-        let mut simulation = Simulation::new(&space, self.buffering, placement, victims, tick_log2);
+        let names = (grouping.name(), victims.name());
+        let mut simulation = Simulation::new(&space, self.buffering, grouping, victims, tick_log2);
         simulation.know(future);
         for block in 0..space.blocks {
             simulation.operate(Operation::write(block));

@@ -13,7 +13,7 @@ mod space;
 use std::sync::Arc;
 
 use sfs_core::format::History;
-use sfs_core::policy::{Candidate, Placement, VictimSelection};
+use sfs_core::policy::{Candidate, GroupingPolicy, VictimPolicy};
 
 pub use counters::{Counters, HISTOGRAM_BINS};
 pub use space::{Space, SpaceRequest};
@@ -50,9 +50,9 @@ impl std::fmt::Display for Writing {
 }
 
 impl Writing {
-    /// As the placement of this name is meant to be written.
-    pub fn of(placement: &str) -> Self {
-        match placement {
+    /// As the grouping of this name is meant to be written.
+    pub fn of(grouping: &str) -> Self {
+        match grouping {
             "sfs" | "sfs-log" | "sfs-equal-width" | "sfs-equal-count" => Self::Deferred,
             _ => Self::Heads,
         }
@@ -103,8 +103,8 @@ impl Buffering {
 
 /// A volume in a laboratory.
 pub struct Simulation {
-    placement: Box<dyn Placement>,
-    victims: Box<dyn VictimSelection>,
+    grouping: Box<dyn GroupingPolicy>,
+    victims: Box<dyn VictimPolicy>,
     log: Log,
     buffer: Buffer,
     buffering: Buffering,
@@ -121,12 +121,12 @@ impl Simulation {
     pub fn new(
         space: &Space,
         buffering: Buffering,
-        placement: Box<dyn Placement>,
-        victims: Box<dyn VictimSelection>,
+        grouping: Box<dyn GroupingPolicy>,
+        victims: Box<dyn VictimPolicy>,
         tick_log2: u32,
     ) -> Self {
         Self {
-            placement,
+            grouping,
             victims,
             log: Log::new(space),
             buffer: Buffer::new(space.blocks),
@@ -189,7 +189,7 @@ impl Simulation {
         let Some(before) = self.log.history(block) else { return };
         self.log.kill(block, &mut *self.victims, now);
         self.log.forget(block);
-        self.placement.note_write(Some(before), None, now);
+        self.grouping.note_write(Some(before), None, now);
     }
 
     fn candidate(
@@ -213,7 +213,7 @@ impl Simulation {
     /// The group of a block that is about to be written.
     fn group(&self, block: u32, cleaning: bool) -> u8 {
         let (history, group) = (self.log.history(block), self.log.group(block));
-        self.placement.group(&self.candidate(block, history, group, cleaning), self.now())
+        self.grouping.group(&self.candidate(block, history, group, cleaning), self.now())
     }
 
     /// A user's block goes to the log.
@@ -236,9 +236,9 @@ impl Simulation {
         self.log.kill(block, &mut *self.victims, now);
         let after = match &self.future {
             Some(future) => History::plain(1, future.death(block, now)),
-            None => self.placement.history(before, now),
+            None => self.grouping.history(before, now),
         };
-        self.placement.note_write(before, Some(after), now);
+        self.grouping.note_write(before, Some(after), now);
         self.counters.user_blocks += 1;
         self.append(block, after, head, group);
     }
@@ -246,7 +246,7 @@ impl Simulation {
     /// The cleaner's block goes to the log.
     fn write_cleaned_to(&mut self, block: u32, history: History, head: u8, group: u8) {
         let now = self.now();
-        self.placement.note_move(history, now);
+        self.grouping.note_move(history, now);
         self.counters.moved_blocks += 1;
         self.append(block, history, head, group);
     }
@@ -265,7 +265,7 @@ impl Simulation {
     fn begin_writing(&mut self) {
         let now = self.now();
         let (entries, segment_blocks) = (self.log.entries(), self.log.segment_blocks());
-        self.placement.begin(entries, segment_blocks, now);
+        self.grouping.begin(entries, segment_blocks, now);
         self.victims.begin(entries, segment_blocks, now);
     }
 }

@@ -16,7 +16,7 @@ const SMALL: SpaceRequest = SpaceRequest {
 
 fn outcome(
     workload: &str,
-    placement: &str,
+    grouping: &str,
     victims: Option<&str>,
     change: impl FnOnce(&mut Experiment<'_>),
 ) -> Outcome {
@@ -30,7 +30,7 @@ fn outcome(
         dummy: 0.0,
         metadata: Metadata::NONE,
         buffering: Buffering::NONE,
-        placement: placement.into(),
+        grouping: grouping.into(),
         victims: victims.map(str::to_owned),
         groups: None,
         warm_up: 3.0,
@@ -95,11 +95,11 @@ fn knowing_the_future_is_best() {
     for workload in ["zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc", "uniform"] {
         for segments in [0, 4] {
             let run =
-                |placement| outcome(workload, placement, None, |e| e.buffering.segments = segments);
+                |grouping| outcome(workload, grouping, None, |e| e.buffering.segments = segments);
             let oracle = run(ORACLE).amplification_log;
-            for placement in ["lifetime", "sepbit"] {
-                let other = run(placement).amplification_log;
-                assert!(oracle < other, "{workload}, {segments}: {oracle}, {placement} {other}");
+            for grouping in ["lifetime", "sepbit"] {
+                let other = run(grouping).amplification_log;
+                assert!(oracle < other, "{workload}, {segments}: {oracle}, {grouping} {other}");
             }
         }
     }
@@ -108,8 +108,8 @@ fn knowing_the_future_is_best() {
 /// Log write amplification at 85%, without a buffer: what docs/lab.md says, with a little room for a seed.
 #[test]
 fn lifetime_moves_no_more_than_it_did() {
-    let of = |workload, placement, victims| {
-        outcome(workload, placement, victims, |experiment| {
+    let of = |workload, grouping, victims| {
+        outcome(workload, grouping, victims, |experiment| {
             let space =
                 SpaceRequest { live_segments: 512, segment_blocks: 256, reserve: 0.02, ..SMALL };
             (experiment.space, experiment.measure) = (space, 5.0);
@@ -141,8 +141,8 @@ fn lifetime_sees_what_comes_once_a_round() {
         return eprintln!("skipped: {} is not there", trace.display());
     }
     let trace = trace.display();
-    let of = |placement, victims| {
-        outcome(&format!("trace:{trace}"), placement, Some(victims), |experiment| {
+    let of = |grouping, victims| {
+        outcome(&format!("trace:{trace}"), grouping, Some(victims), |experiment| {
             experiment.space = SpaceRequest { live_segments: 512, reserve: 0.02, ..SMALL };
         })
         .amplification_log
@@ -188,8 +188,8 @@ fn dummies_are_never_written_again() {
 
 #[test]
 fn every_way_of_writing_runs_with_every_policy() {
-    for placement in sfs_core::policy::PLACEMENTS {
-        for victims in sfs_core::policy::VICTIMS {
+    for grouping in sfs_core::policy::GROUPING_POLICIES {
+        for victims in sfs_core::policy::VICTIM_POLICIES {
             for (writing, remainder) in [
                 (Writing::Heads, Remainder::Pure),
                 (Writing::Deferred, Remainder::Pure),
@@ -198,7 +198,7 @@ fn every_way_of_writing_runs_with_every_policy() {
                 (Writing::Coldest, Remainder::Pure),
             ] {
                 let sync_interval = Some(500);
-                let outcome = outcome("zipf:0.99", placement, Some(victims), |experiment| {
+                let outcome = outcome("zipf:0.99", grouping, Some(victims), |experiment| {
                     experiment.buffering =
                         Buffering { segments: 4, blocks: None, writing, remainder, sync_interval };
                     experiment.warm_up = 0.5;

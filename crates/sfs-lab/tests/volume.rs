@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
-use sfs_core::request::{Caller, Counters, Options, WriteMode};
+use sfs_core::request::{Caller, Counters, VolumeOptions, WriteMode};
 use sfs_core::{Volume, make, root_directory};
 use sfs_device::{BLOCK_SIZE, RamDevice};
 use sfs_lab::run::{Experiment, Metadata};
@@ -43,7 +43,7 @@ struct Measured {
 
 impl Loaded {
     /// A file that takes 85% of what there is.
-    fn fill(placement: &str) -> Self {
+    fn fill(grouping: &str) -> Self {
         let device = Arc::new(RamDevice::new(u64::from((SEGMENTS + 1) * SEGMENT_BLOCKS)));
         let layout =
             Layout::new(u64::from((SEGMENTS + 1) * SEGMENT_BLOCKS), SEGMENT_BLOCKS.into(), 0);
@@ -52,15 +52,15 @@ impl Loaded {
             label: Label::NONE,
             layout: layout.expect("it fits"),
             hash_key: [1, 2],
-            placement: Default::default(),
+            data_layout: Default::default(),
             created: NOW,
             ..Superblock::new(layout.expect("it fits"))
         };
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("RAM");
-        let options = Options {
-            placement: placement.into(),
+        let options = VolumeOptions {
+            grouping: grouping.into(),
             write_buffer: BUFFER_BLOCKS as usize * BLOCK_SIZE,
-            ..Options::default()
+            ..VolumeOptions::default()
         };
         let volume = Volume::open(device, options, NOW).expect("it opens");
         let made = volume.make_node(ROOT_INO, b"file", 0o100_644, 0, &CALLER);
@@ -110,9 +110,9 @@ impl Measured {
 }
 
 /// Blocks of data for each that the user wrote: of the volume, and as the laboratory has it.
-fn both(workload: &str, placement: &str) -> (f64, f64) {
+fn both(workload: &str, grouping: &str) -> (f64, f64) {
     let source = Source::open(workload).expect("a workload");
-    let loaded = Loaded::fill(placement);
+    let loaded = Loaded::fill(grouping);
     let measured = loaded.load(&source);
     let data = measured.blocks(|c| c.data_bytes + c.cleaning_bytes);
     let summaries = measured.blocks(|c| c.summary_bytes);
@@ -141,7 +141,7 @@ fn both(workload: &str, placement: &str) -> (f64, f64) {
             writing: Writing::Largest,
             ..Buffering::NONE
         },
-        placement: placement.into(),
+        grouping: grouping.into(),
         victims: None,
         groups: None,
         warm_up: f64::from(SIZES.0),
@@ -154,14 +154,14 @@ fn both(workload: &str, placement: &str) -> (f64, f64) {
 
 #[test]
 fn a_full_volume_moves_what_its_policy_has_to() {
-    for (workload, placement) in
+    for (workload, grouping) in
         [("zipf:0.99", "sfs"), ("zipf:0.99", "lifetime"), ("uniform", "sfs")]
     {
-        let (volume, predicted) = both(workload, placement);
-        println!("{workload}, {placement}: {volume:.3}, predicted {predicted:.3}");
+        let (volume, predicted) = both(workload, grouping);
+        println!("{workload}, {grouping}: {volume:.3}, predicted {predicted:.3}");
         assert!(
             volume < predicted * 1.1,
-            "{workload}, {placement}: {volume}, predicted {predicted}"
+            "{workload}, {grouping}: {volume}, predicted {predicted}"
         );
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use sfs_core::format::{DataPlacement, Timestamp};
+use sfs_core::format::{DataLayout, Timestamp};
 use sfs_device::{
     Access, BLOCK_SIZE, Device, DeviceError, FileDevice, Geometry, OpenError, OpenErrorKind,
 };
@@ -40,7 +40,7 @@ pub struct Made {
     /// Number of segments.
     pub segment_count: u32,
     /// Where file data goes.
-    pub placement: &'static str,
+    pub data_layout: &'static str,
     /// Bytes in all segments.
     pub capacity: u64,
     /// Nothing was written.
@@ -59,7 +59,7 @@ impl Made {
             label: plan.superblock.label.as_str().to_owned(),
             segment_size: plan.segment_size(),
             segment_count,
-            placement: plan.superblock.placement.name(),
+            data_layout: plan.superblock.data_layout.name(),
             capacity: plan.segment_size() * u64::from(segment_count),
             dry_run,
             measured: None,
@@ -84,8 +84,8 @@ impl fmt::Display for Made {
             writeln!(f, "  label     {}", self.label)?;
         }
         writeln!(f, "  segments  {} of {}", self.segment_count, Human(self.segment_size))?;
-        if self.placement != DataPlacement::Log.name() {
-            writeln!(f, "  placement {}", self.placement)?;
+        if self.data_layout != DataLayout::Log.name() {
+            writeln!(f, "  layout    {}", self.data_layout)?;
         }
         write!(f, "  capacity  {}", Human(self.capacity))
     }
@@ -232,7 +232,7 @@ fn identity(options: &Options) -> Identity {
         label: options.label,
         hash_key: [random().0 ^ random().1, random().0 ^ random().1],
         now: Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() },
-        placement: options.placement,
+        data_layout: options.data_layout,
         owner,
     }
 }

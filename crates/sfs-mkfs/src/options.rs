@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use sfs_core::format::{DataPlacement, Label};
+use sfs_core::format::{DataLayout, Label};
 use uuid::Uuid;
 
 use crate::size::parse_size;
@@ -55,8 +55,8 @@ pub struct Options {
     /// without checksums, and put new blocks into the emptiest segment (greedy-space), the next under a
     /// threshold by the FAST 2009 table or by its relation (clock-space, clock-space-exact), or near their
     /// inode (block-group) [default: log]
-    #[arg(long, default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataPlacement::ALL.map(DataPlacement::name)).map(|name| placement(&name)))]
-    pub placement: DataPlacement,
+    #[arg(long = "layout", alias = "placement", value_name = "LAYOUT", default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataLayout::ALL.map(DataLayout::name)).map(|name| data_layout(&name)))]
+    pub data_layout: DataLayout,
 
     /// Make an image file of this size: 512M, 4G
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -85,8 +85,8 @@ pub enum SegmentSize {
     Bytes(u64),
 }
 
-fn placement(name: &str) -> DataPlacement {
-    DataPlacement::by_name(name).expect("clap has looked")
+fn data_layout(name: &str) -> DataLayout {
+    DataLayout::by_name(name).expect("clap has looked")
 }
 
 fn parse_label(text: &str) -> Result<Label, &'static str> {

@@ -4,7 +4,7 @@
 //! Promises: pure; the same arguments give the same superblock.
 //! Never: touches a device.
 
-use sfs_core::format::{DataPlacement, Inode, Label, Layout, LayoutError, Superblock, Timestamp};
+use sfs_core::format::{DataLayout, Inode, Label, Layout, LayoutError, Superblock, Timestamp};
 use sfs_device::{BLOCK_SIZE, Geometry};
 
 /// Segment size where nothing speaks for another, in bytes.
@@ -29,7 +29,7 @@ pub struct Identity {
     /// The time.
     pub now: Timestamp,
     /// Where file data goes.
-    pub placement: DataPlacement,
+    pub data_layout: DataLayout,
     /// Owner of the root directory: user and group.
     pub owner: (u32, u32),
 }
@@ -61,7 +61,7 @@ impl Plan {
             label: identity.label,
             layout,
             hash_key: identity.hash_key,
-            placement: identity.placement,
+            data_layout: identity.data_layout,
             created: identity.now,
             ..Superblock::new(layout)
         };

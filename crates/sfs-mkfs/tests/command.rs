@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use sfs_core::format::{DataPlacement, Superblock};
+use sfs_core::format::{DataLayout, Superblock};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -167,26 +167,26 @@ fn a_dry_run_writes_nothing() {
     assert!(!path.exists());
     let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
     assert_eq!(made["segment_size"], 256 << 10);
-    assert_eq!(made["placement"], "log");
+    assert_eq!(made["layout"], "log");
     assert_eq!(made["dry_run"], true);
 }
 
 #[test]
-fn the_placement_is_laid_down_in_the_superblock() {
+fn the_data_layout_is_laid_down_in_the_superblock() {
     let directory = directory();
-    for placement in DataPlacement::ALL {
-        let path = directory.path().join(placement.name());
-        let output = mkfs(&["--placement", placement.name(), "--size", "16M"], &path);
+    for data_layout in DataLayout::ALL {
+        let path = directory.path().join(data_layout.name());
+        let output = mkfs(&["--layout", data_layout.name(), "--size", "16M"], &path);
         assert_eq!((code(&output), stderr(&output).as_str()), (0, ""));
-        assert!(stdout(&output).contains(placement.name()), "{}", stdout(&output));
+        assert!(stdout(&output).contains(data_layout.name()), "{}", stdout(&output));
         let mut block = [0; 4096];
         let file = File::open(&path).expect("the image");
         file.read_exact_at(&mut block, 4 * 4096).expect("a superblock");
         let superblock = Superblock::decode(&block, 4).expect("a sound one");
-        assert_eq!(superblock.placement, placement);
+        assert_eq!(superblock.data_layout, data_layout);
     }
     let path = directory.path().join("none");
-    let output = mkfs(&["--placement", "ext2", "--size", "16M"], &path);
+    let output = mkfs(&["--layout", "ext2", "--size", "16M"], &path);
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("greedy-space"), "{}", stderr(&output));
     assert!(!path.exists());

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::crash::{Crash, epochs, states_of};
@@ -26,7 +26,7 @@ pub enum Case {
     /// A short sequence, by its number ([`ace::sequence`]).
     Sequence {
         /// Where data goes.
-        placement: DataPlacement,
+        data_layout: DataLayout,
         /// What tears and policies are drawn from.
         seed: u64,
         /// Which.
@@ -35,7 +35,7 @@ pub enum Case {
     /// A long random one.
     World {
         /// Where data goes.
-        placement: DataPlacement,
+        data_layout: DataLayout,
         /// What everything is drawn from.
         seed: u64,
         /// The steps that are taken, by their numbers; shrinking leaves some out.
@@ -59,13 +59,13 @@ const UPGRADE_SHARE: u64 = 8;
 const MILLIS: u64 = 1000;
 
 /// The volumes that sequences begin with, closed, and what is on them, in the order of
-/// [`DataPlacement::ALL`].
-static BEGINNINGS: LazyLock<[(Image, Reference); DataPlacement::ALL.len()]> =
-    LazyLock::new(|| DataPlacement::ALL.map(begin));
+/// [`DataLayout::ALL`].
+static BEGINNINGS: LazyLock<[(Image, Reference); DataLayout::ALL.len()]> =
+    LazyLock::new(|| DataLayout::ALL.map(begin));
 
-fn begin(placement: DataPlacement) -> (Image, Reference) {
+fn begin(data_layout: DataLayout) -> (Image, Reference) {
     let options = tight_with(0);
-    let image = fresh(placement, SEQUENCE_SEGMENTS);
+    let image = fresh(data_layout, SEQUENCE_SEGMENTS);
     let mut life = Life::begin(image, options, Reference::new(), 0);
     ace::beginning().iter().for_each(|operation| life.step(operation));
     life.pair.volume().close().expect("it closes");
@@ -74,10 +74,10 @@ fn begin(placement: DataPlacement) -> (Image, Reference) {
 }
 
 /// An empty volume of so many segments.
-pub fn fresh(placement: DataPlacement, segments: u64) -> Image {
+pub fn fresh(data_layout: DataLayout, segments: u64) -> Image {
     let image = Image::new(block_count(segments));
     let device = std::sync::Arc::new(image);
-    format_as(device.clone(), SEGMENT_BLOCKS, placement);
+    format_as(device.clone(), SEGMENT_BLOCKS, data_layout);
     std::sync::Arc::into_inner(device).expect("making lets go of the device")
 }
 
@@ -94,8 +94,10 @@ impl Case {
     /// When the volume answers what the reference does not.
     pub fn record(&self) -> History {
         match self {
-            Self::Sequence { placement, seed, index } => record_sequence(*placement, *seed, *index),
-            Self::World { placement, seed, steps } => world::record(*placement, *seed, steps),
+            Self::Sequence { data_layout, seed, index } => {
+                record_sequence(*data_layout, *seed, *index)
+            }
+            Self::World { data_layout, seed, steps } => world::record(*data_layout, *seed, steps),
         }
     }
 
@@ -124,9 +126,9 @@ impl Case {
     }
 
     /// Where data goes.
-    pub fn placement(&self) -> DataPlacement {
+    pub fn data_layout(&self) -> DataLayout {
         match self {
-            Self::Sequence { placement, .. } | Self::World { placement, .. } => *placement,
+            Self::Sequence { data_layout, .. } | Self::World { data_layout, .. } => *data_layout,
         }
     }
 
@@ -137,13 +139,13 @@ impl Case {
                 let line = |(recipe, persist): ace::Step| format!("{recipe:?}, then {persist:?}");
                 ace::sequence(*index).into_iter().map(line).collect()
             }
-            Self::World { placement, seed, steps } => world::describe(*placement, *seed, steps),
+            Self::World { data_layout, seed, steps } => world::describe(*data_layout, *seed, steps),
         }
     }
 }
 
-fn record_sequence(placement: DataPlacement, seed: u64, index: u64) -> History {
-    let place = DataPlacement::ALL.iter().position(|other| *other == placement);
+fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> History {
+    let place = DataLayout::ALL.iter().position(|other| *other == data_layout);
     let (image, reference) = &BEGINNINGS[place.expect("all are there")];
     let seed = seed ^ index;
     let image = image.clone();
@@ -186,8 +188,8 @@ fn close_files(life: &mut Life) {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.placement() != DataPlacement::Log {
-            write!(f, "{}:", self.placement().name())?;
+        if self.data_layout() != DataLayout::Log {
+            write!(f, "{}:", self.data_layout().name())?;
         }
         match self {
             Self::Sequence { seed, index, .. } => write!(f, "sequence:{seed}:{index}"),
@@ -211,7 +213,7 @@ pub struct BadName;
 impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "not a case: [PLACEMENT:]sequence:SEED:INDEX or [PLACEMENT:]world:SEED:FIRST-LAST,...",
+            "not a case: [LAYOUT:]sequence:SEED:INDEX or [LAYOUT:]world:SEED:FIRST-LAST,...",
         )
     }
 }
@@ -223,19 +225,19 @@ impl FromStr for Case {
 
     fn from_str(text: &str) -> Result<Self, BadName> {
         let named = text.split_once(':').ok_or(BadName)?;
-        let (placement, text) = match DataPlacement::by_name(named.0) {
-            Some(placement) => (placement, named.1),
-            None => (DataPlacement::Log, text),
+        let (data_layout, text) = match DataLayout::by_name(named.0) {
+            Some(data_layout) => (data_layout, named.1),
+            None => (DataLayout::Log, text),
         };
         let mut parts = text.split(':');
         let mut part = || parts.next().ok_or(BadName);
         let (kind, seed, rest) = (part()?, number(part()?)?, part()?);
         match kind {
             "sequence" => match number(rest)? {
-                index if index < ace::SEQUENCES => Ok(Self::Sequence { placement, seed, index }),
+                index if index < ace::SEQUENCES => Ok(Self::Sequence { data_layout, seed, index }),
                 _ => Err(BadName),
             },
-            "world" => Ok(Self::World { placement, seed, steps: parse_steps(rest)? }),
+            "world" => Ok(Self::World { data_layout, seed, steps: parse_steps(rest)? }),
             _ => Err(BadName),
         }
     }
@@ -262,13 +264,13 @@ mod tests {
     #[test]
     fn a_name_gives_its_case() {
         let cases = [
-            Case::Sequence { placement: DataPlacement::Log, seed: 7, index: 12 },
+            Case::Sequence { data_layout: DataLayout::Log, seed: 7, index: 12 },
             Case::World {
-                placement: DataPlacement::GreedySpace,
+                data_layout: DataLayout::GreedySpace,
                 seed: 1 << 60,
                 steps: vec![0, 1, 2, 9, 11, 12],
             },
-            Case::World { placement: DataPlacement::Log, seed: 3, steps: vec![] },
+            Case::World { data_layout: DataLayout::Log, seed: 3, steps: vec![] },
         ];
         for case in cases {
             assert_eq!(case.to_string().parse(), Ok(case));

@@ -10,8 +10,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use sfs_core::Error;
-use sfs_core::format::{DataPlacement, FileKind, ROOT_INO};
-use sfs_core::request::{Options, WriteMode};
+use sfs_core::format::{DataLayout, FileKind, ROOT_INO};
+use sfs_core::request::{VolumeOptions, WriteMode};
 use sfs_device::Event;
 use sfs_fsck::{Finding, FsckError};
 
@@ -118,18 +118,18 @@ impl fmt::Display for Violation {
 ///
 /// What the contract forbids.
 pub fn check(
-    placement: DataPlacement,
+    data_layout: DataLayout,
     history: &History,
     crash: &Crash,
     image: Image,
     random: &mut Random,
 ) -> Result<u64, Violation> {
-    let life = recover(placement, history, crash, image, random)?;
+    let life = recover(data_layout, history, crash, image, random)?;
     let second = write_on(life, random)?;
     for _ in 0..RECRASHES {
         let crash = crash_of(&second, random);
         let image = image_of(&second, &crash);
-        recover(placement, &second, &crash, image, random)
+        recover(data_layout, &second, &crash, image, random)
             .map_err(|violation| Violation::Again(Box::new(violation)))?;
     }
     Ok(1 + RECRASHES as u64)
@@ -137,7 +137,7 @@ pub fn check(
 
 /// Checks and mounts an image, and compares it with what it may be.
 fn recover(
-    placement: DataPlacement,
+    data_layout: DataLayout,
     history: &History,
     crash: &Crash,
     image: Image,
@@ -151,7 +151,7 @@ fn recover(
         return Err(Violation::Label(found.label.as_str().to_owned()));
     }
     let states = find_namespace(history, crash, &of_reference(found))?;
-    let tears = placement != DataPlacement::Log && tears_data(history, crash);
+    let tears = data_layout != DataLayout::Log && tears_data(history, crash);
     for (ino, node) in &found.nodes {
         if node.kind() == FileKind::Regular {
             check_content(history, crash, tears, *ino, node)?;
@@ -185,7 +185,7 @@ fn check_upgrade(history: &History, image: &Image) -> Result<(), Violation> {
 }
 
 /// Every life has another policy.
-fn options(random: &mut Random) -> Options {
+fn options(random: &mut Random) -> VolumeOptions {
     tight_with(random.draw())
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::case::Case;
@@ -108,7 +108,7 @@ pub fn run(
         }
         let image = crash.image(&durable.1, &history.events);
         let mut random = Random::new(case.seed() ^ (state_no as u64) << 32);
-        let checked = catch(|| check(case.placement(), &history, crash, image, &mut random));
+        let checked = catch(|| check(case.data_layout(), &history, crash, image, &mut random));
         let looked = match checked.map_err(panicked(Some(state_no)))? {
             Ok(looked) => looked,
             Err(violation) => return Err(fail(Some(state_no), violation)),
@@ -125,7 +125,7 @@ pub fn run(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Where data goes in every case.
-    pub placement: DataPlacement,
+    pub data_layout: DataLayout,
     /// What everything is drawn from.
     pub seed: u64,
     /// States after which it is enough.
@@ -153,12 +153,12 @@ const WORLD_SHARE: u64 = 16;
 impl Plan {
     /// The case with this number; `None` when there are no more.
     fn case(&self, number: u64) -> Option<Case> {
-        let placement = self.placement;
+        let data_layout = self.data_layout;
         let world = |no: u64| {
             let seed = Random::new(self.seed.wrapping_mul(0x1_0000_0001) ^ no).draw();
-            Some(Case::World { placement, seed, steps: (0..world::STEPS).collect() })
+            Some(Case::World { data_layout, seed, steps: (0..world::STEPS).collect() })
         };
-        let sequence = |index| Some(Case::Sequence { placement, seed: self.seed, index });
+        let sequence = |index| Some(Case::Sequence { data_layout, seed: self.seed, index });
         let after = number.checked_sub(ace::SINGLES);
         match (self.mode, after) {
             (Mode::Worlds, _) => world(number),
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn every_sequence_has_its_turn_once() {
         let plan = Plan {
-            placement: DataPlacement::Log,
+            data_layout: DataLayout::Log,
             seed: 5,
             states: 0,
             mode: Mode::Sequences,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use sfs_core::Error;
 use sfs_core::format::Label;
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::{Event, Keep, RecordingDevice};
 
 use crate::crash::Crash;
@@ -106,7 +106,7 @@ impl Life {
     /// # Panics
     ///
     /// If it cannot be mounted.
-    pub fn begin(base: Image, options: Options, reference: Reference, millis: u64) -> Self {
+    pub fn begin(base: Image, options: VolumeOptions, reference: Reference, millis: u64) -> Self {
         Self::open(base, options, millis, |_| reference).expect("it opens")
     }
 
@@ -115,13 +115,13 @@ impl Life {
     /// # Errors
     ///
     /// Those of a mount.
-    pub fn recover(base: Image, options: Options, millis: u64) -> Result<Self, Error> {
+    pub fn recover(base: Image, options: VolumeOptions, millis: u64) -> Result<Self, Error> {
         Self::open(base, options, millis, |volume| capture(volume, true))
     }
 
     fn open(
         base: Image,
-        options: Options,
+        options: VolumeOptions,
         millis: u64,
         reference: impl FnOnce(&sfs_core::Volume) -> Reference,
     ) -> Result<Self, Error> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 use sfs_sim::case::Case;
 use sfs_sim::explore::{Counts, Failure, Mode, Plan, Tally, explore, run};
 use sfs_sim::shrink::shrink;
@@ -32,9 +32,9 @@ struct Arguments {
     #[arg(long, value_enum, default_value_t = Cases::All)]
     cases: Cases,
     /// Where data goes: log, greedy-space, clock-space, clock-space-exact or block-group.
-    #[arg(long, default_value = "log", value_parser = parse_placement)]
-    placement: DataPlacement,
-    /// Replays a case instead: `sequence:SEED:INDEX` or `world:SEED:STEPS`, after `PLACEMENT:` unless it is
+    #[arg(long = "layout", alias = "placement", default_value = "log", value_parser = parse_data_layout)]
+    data_layout: DataLayout,
+    /// Replays a case instead: `sequence:SEED:INDEX` or `world:SEED:STEPS`, after `LAYOUT:` unless it is
     /// the log.
     #[arg(long)]
     replay: Option<Case>,
@@ -53,8 +53,8 @@ enum Cases {
     Worlds,
 }
 
-fn parse_placement(name: &str) -> Result<DataPlacement, String> {
-    DataPlacement::by_name(name).ok_or_else(|| "there is no such placement".to_owned())
+fn parse_data_layout(name: &str) -> Result<DataLayout, String> {
+    DataLayout::by_name(name).ok_or_else(|| "there is no such data layout".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -85,10 +85,11 @@ fn explore_all(arguments: &Arguments) -> ExitCode {
         Cases::Sequences => Mode::Sequences,
         Cases::Worlds => Mode::Worlds,
     };
-    let Arguments { placement, seed, states, jobs, .. } = *arguments;
+    let Arguments { data_layout, seed, states, jobs, .. } = *arguments;
     let since = Instant::now();
     let bar = bar(states);
-    let outcome = explore(&Plan { placement, seed, states, mode, jobs }, &|looked| bar.inc(looked));
+    let outcome =
+        explore(&Plan { data_layout, seed, states, mode, jobs }, &|looked| bar.inc(looked));
     bar.finish_and_clear();
     match outcome {
         Ok(tally) => {

@@ -4,7 +4,7 @@
 //! Promises: what it gives violates the contract, too, though perhaps in another way; it ends.
 //! Never: takes longer than so many states.
 
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::case::Case;
@@ -17,8 +17,8 @@ const STATES_MAX: u64 = 30_000;
 pub fn shrink(failure: Failure) -> Failure {
     let mut search = Search { left: STATES_MAX, best: failure };
     match search.best.case.clone() {
-        Case::Sequence { placement, seed, index } => search.shorten(placement, seed, index),
-        Case::World { placement, seed, steps } => search.drop_steps(placement, seed, steps),
+        Case::Sequence { data_layout, seed, index } => search.shorten(data_layout, seed, index),
+        Case::World { data_layout, seed, steps } => search.drop_steps(data_layout, seed, steps),
     }
     search.best
 }
@@ -41,28 +41,28 @@ impl Search {
     }
 
     /// Either operation alone.
-    fn shorten(&mut self, placement: DataPlacement, seed: u64, index: u64) {
+    fn shorten(&mut self, data_layout: DataLayout, seed: u64, index: u64) {
         let steps = ace::sequence(index);
         let simpler = (0..ace::SINGLES).filter(|single| {
             let (recipe, _) = ace::sequence(*single)[0];
             steps.len() > 1 && steps.iter().any(|(of, _)| *of == recipe)
         });
         for index in simpler {
-            if self.fails(&Case::Sequence { placement, seed, index }) {
+            if self.fails(&Case::Sequence { data_layout, seed, index }) {
                 return;
             }
         }
     }
 
     /// Leaves out runs of steps, long ones first (delta debugging).
-    fn drop_steps(&mut self, placement: DataPlacement, seed: u64, mut steps: Vec<u32>) {
+    fn drop_steps(&mut self, data_layout: DataLayout, seed: u64, mut steps: Vec<u32>) {
         let mut len = steps.len().div_ceil(2);
         while len > 0 && self.left > 0 {
             let mut at = 0;
             while at < steps.len() && self.left > 0 {
                 let mut fewer = steps.clone();
                 fewer.drain(at..(at + len).min(steps.len()));
-                match self.fails(&Case::World { placement, seed, steps: fewer.clone() }) {
+                match self.fails(&Case::World { data_layout, seed, steps: fewer.clone() }) {
                     true => steps = fewer,
                     false => at += len,
                 }

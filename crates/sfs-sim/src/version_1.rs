@@ -87,8 +87,8 @@ fn read(image: &Image, at: u64) -> Copy {
         return Copy::Damaged;
     }
     let version = number(bytes, 12, 4) as u32;
-    let placement = number(bytes, 180, 4);
-    let features = if placement == 0 { 0 } else { 2 };
+    let data_layout = number(bytes, 180, 4);
+    let features = if data_layout == 0 { 0 } else { 2 };
     let label = &bytes[40..104];
     let len = label.iter().position(|byte| *byte == 0).unwrap_or(label.len());
     let text = str::from_utf8(&label[..len]);
@@ -96,7 +96,7 @@ fn read(image: &Image, at: u64) -> Copy {
         && label[len..].iter().all(|byte| *byte == 0);
     match version {
         2.. => Copy::Newer(version),
-        1 if placement <= 4
+        1 if data_layout <= 4
             && number(bytes, 16, 8) == features
             && number(bytes, 176, 4) < 1_000_000_000
             && is_label

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use sfs_core::format::{DataPlacement, FIRST_INO, FileKind, ROOT_INO};
-use sfs_core::request::{Options, WriteMode};
+use sfs_core::format::{DataLayout, FIRST_INO, FileKind, ROOT_INO};
+use sfs_core::request::{VolumeOptions, WriteMode};
 
 use crate::case::fresh;
 use crate::crash::Crash;
@@ -46,22 +46,22 @@ const SYNC_ODDS: u64 = 4;
 const WORK_ODDS: u64 = 2;
 
 /// The budgets of a world: one write buffer in eight is hardly more than a block a group.
-fn options(random: &mut Random) -> Options {
-    Options { write_buffer: random.pick(&[64, 128, 256]) << 10, ..tight_with(random.draw()) }
+fn options(random: &mut Random) -> VolumeOptions {
+    VolumeOptions { write_buffer: random.pick(&[64, 128, 256]) << 10, ..tight_with(random.draw()) }
 }
 
 /// The life of world `seed`, with these of its steps.
-pub(crate) fn record(placement: DataPlacement, seed: u64, steps: &[u32]) -> History {
-    let (mut life, limits) = begin(placement, seed);
+pub(crate) fn record(data_layout: DataLayout, seed: u64, steps: &[u32]) -> History {
+    let (mut life, limits) = begin(data_layout, seed);
     steps.iter().for_each(|step| take(&mut life, &limits, seed, *step, |_| {}));
     life.end()
 }
 
 /// The operations of the steps, up to one that panics: it is the last.
-pub(crate) fn describe(placement: DataPlacement, seed: u64, steps: &[u32]) -> Vec<String> {
+pub(crate) fn describe(data_layout: DataLayout, seed: u64, steps: &[u32]) -> Vec<String> {
     let mut lines = Vec::new();
     let lived = catch(|| {
-        let (mut life, limits) = begin(placement, seed);
+        let (mut life, limits) = begin(data_layout, seed);
         for step in steps {
             take(&mut life, &limits, seed, *step, |operation| {
                 lines.push(format!("{step}: {:.160}", format!("{operation:?}")));
@@ -73,9 +73,9 @@ pub(crate) fn describe(placement: DataPlacement, seed: u64, steps: &[u32]) -> Ve
 }
 
 /// A new volume, filled.
-fn begin(placement: DataPlacement, seed: u64) -> (Life, Limits) {
+fn begin(data_layout: DataLayout, seed: u64) -> (Life, Limits) {
     let mut random = Random::new(seed);
-    let image = fresh(placement, 32 + random.below(6));
+    let image = fresh(data_layout, 32 + random.below(6));
     if seed.is_multiple_of(UPGRADE_SHARE) {
         version_1::downgrade(&image);
     }
@@ -149,16 +149,16 @@ mod tests {
     #[test]
     fn worlds_write_no_file_that_was_let_go() {
         let steps: Vec<u32> = (0..STEPS).collect();
-        record(DataPlacement::Log, 16_386_432_822_165_503_073, &steps);
+        record(DataLayout::Log, 16_386_432_822_165_503_073, &steps);
     }
 
     /// What the worlds are for happens in them: the median of each is at what files are given, and
     /// no more than a tenth of its steps leave it much emptier.
     #[test]
     fn worlds_are_nearly_full_and_cleaned_all_the_time() {
-        let placement = DataPlacement::Log;
+        let data_layout = DataLayout::Log;
         for seed in 0..8 {
-            let (mut life, limits) = begin(placement, seed);
+            let (mut life, limits) = begin(data_layout, seed);
             let mut full: Vec<u64> = Vec::new();
             for step in 0..STEPS {
                 take(&mut life, &limits, seed, step, |_| {});

@@ -1,13 +1,13 @@
 //! Sentences 2 to 4 of the durability contract (docs/SEMANTICS.md), over every crash of short
 //! sequences and of a few random worlds. `cargo xtask crash` goes on from here.
 
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 use sfs_sim::case::Case;
 use sfs_sim::explore::{Failure, Mode, Plan, explore, run};
 
 /// Explores, and says how to replay what is wrong.
-fn clean(placement: DataPlacement, mode: Mode, states: u64) {
-    let plan = Plan { placement, seed: 1, states, mode, jobs: 2 };
+fn clean(data_layout: DataLayout, mode: Mode, states: u64) {
+    let plan = Plan { data_layout, seed: 1, states, mode, jobs: 2 };
     if let Err(Failure { case, state, violation }) = explore(&plan, &|_| {}) {
         let state = state.map(|state| format!(" --state {state}")).unwrap_or_default();
         panic!("{violation}\nreplay: cargo xtask crash --replay {case}{state}");
@@ -26,21 +26,21 @@ fn clean(placement: DataPlacement, mode: Mode, states: u64) {
 /// the new data had been closed before."
 #[test]
 fn what_a_crash_leaves_of_short_sequences_is_a_prefix() {
-    clean(DataPlacement::Log, Mode::All, 6000);
+    clean(DataLayout::Log, Mode::All, 6000);
 }
 
 /// The same, on volumes that are nearly full and cleaned all the time.
 #[test]
 fn what_a_crash_leaves_of_random_worlds_is_a_prefix() {
-    clean(DataPlacement::Log, Mode::Worlds, 2000);
+    clean(DataLayout::Log, Mode::Worlds, 2000);
 }
 
 /// The same where data is overwritten in place, with the promises that `docs/SEMANTICS.md` makes there.
 #[test]
 fn what_a_crash_leaves_of_overwritten_data() {
-    for placement in &DataPlacement::ALL[1..] {
-        clean(*placement, Mode::All, 1500);
-        clean(*placement, Mode::Worlds, 1000);
+    for data_layout in &DataLayout::ALL[1..] {
+        clean(*data_layout, Mode::All, 1500);
+        clean(*data_layout, Mode::Worlds, 1000);
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use sfs_core::format::DataPlacement;
+use sfs_core::format::DataLayout;
 use sfs_core::mutant::{Mutant, release};
 use sfs_sim::case::Case;
 use sfs_sim::explore::{Failure, Mode, Plan, explore, run};
@@ -19,17 +19,17 @@ use sfs_sim::shrink::shrink;
 const STATES_MAX: u64 = 30_000;
 
 /// Where data goes in the cases that must find `mutant`.
-fn placement_of(mutant: Option<Mutant>) -> DataPlacement {
+fn data_layout_of(mutant: Option<Mutant>) -> DataLayout {
     match mutant {
-        Some(Mutant::FreedReused | Mutant::PlacedUnflushed) => DataPlacement::GreedySpace,
-        _ => DataPlacement::Log,
+        Some(Mutant::FreedReused | Mutant::PlacedUnflushed) => DataLayout::GreedySpace,
+        _ => DataLayout::Log,
     }
 }
 
 /// Explores with `mutant` alive; the states that it took, and what was wrong.
 fn hunt(mutant: Option<Mutant>, mode: Mode, states: u64) -> (u64, Option<Failure>) {
     let seen = AtomicU64::new(0);
-    let plan = Plan { placement: placement_of(mutant), seed: 1, states, mode, jobs: 1 };
+    let plan = Plan { data_layout: data_layout_of(mutant), seed: 1, states, mode, jobs: 1 };
     release(mutant);
     let outcome = explore(&plan, &|looked| {
         seen.fetch_add(looked, Ordering::Relaxed);

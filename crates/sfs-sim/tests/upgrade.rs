@@ -9,7 +9,7 @@ use sfs_core::Volume;
 use sfs_core::format::{
     FileKind, LOCATOR_ADDRESS, Label, ROOT_INO, SUPERBLOCK_ADDRESS, Superblock,
 };
-use sfs_core::request::{Caller, Options, WriteMode};
+use sfs_core::request::{Caller, VolumeOptions, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RecordingDevice, Stream};
 use sfs_sim::crash::{Crash, Fate, apply, epochs, states_of};
 use sfs_sim::image::Image;
@@ -137,7 +137,7 @@ fn check(image: &Image) {
 }
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Volume {
-    let options = Options { read_only, ..tight() };
+    let options = VolumeOptions { read_only, ..tight() };
     Volume::open(device, options, after(0)).expect("it mounts")
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bincode::{Decode, Encode};
 
 use super::{
-    COUNT_KEPT_MAX, ChunkSummary, Class, Corruption, CorruptionKind, DataPlacement, DecodeError,
+    COUNT_KEPT_MAX, ChunkSummary, Class, Corruption, CorruptionKind, DataLayout, DecodeError,
     Incompatibility, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
 };
 
@@ -100,7 +100,7 @@ impl Change {
             // The usage table knows.
             Self::Release { .. } => true,
             Self::Map { .. } => {
-                superblock.placement != DataPlacement::Log
+                superblock.data_layout != DataLayout::Log
                     && self.mapped_segment(&superblock.layout).is_some()
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{DataPlacement, Encoding};
+use super::{DataLayout, Encoding};
 
 /// The feature words of a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,10 +28,10 @@ impl Features {
     /// Bits of [`Features::incompatible`] that this program knows.
     pub const INCOMPATIBLE_KNOWN: u64 = Self::PLACED;
 
-    /// Returns the incompatible features that a volume with this placement of data has.
-    pub(super) fn of(placement: DataPlacement) -> u64 {
-        match placement {
-            DataPlacement::Log => 0,
+    /// Returns the incompatible features that a volume with this data layout has.
+    pub(super) fn of(data_layout: DataLayout) -> u64 {
+        match data_layout {
+            DataLayout::Log => 0,
             _ => Self::PLACED,
         }
     }

@@ -1,4 +1,4 @@
-//! What is remembered of a block's writes: 48 bits, which a placement policy fills and reads.
+//! What is remembered of a block's writes: 48 bits, which a data layout policy fills and reads.
 
 /// Set in [`History::writes`] if the rest is a digest instead of a count.
 const DIGEST: u16 = 1 << 15;

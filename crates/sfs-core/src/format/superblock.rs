@@ -13,7 +13,7 @@ use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
-    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, Corruption, CorruptionKind, DataPlacement, ErrorKind,
+    CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, Corruption, CorruptionKind, DataLayout, ErrorKind,
     FORMAT_VERSION, Failure, Features, Incompatibility, SUPERBLOCK_ADDRESS, Structure, Timestamp,
 };
 
@@ -177,7 +177,7 @@ pub struct Superblock {
     /// Key of the hash of names, so that nobody can choose names that collide.
     pub hash_key: [u64; 2],
     /// Where file data goes.
-    pub placement: DataPlacement,
+    pub data_layout: DataLayout,
     /// When the volume was made.
     pub created: Timestamp,
     /// Blocks in a tick of the write clock, log2: below 64.
@@ -206,7 +206,7 @@ struct RawSuperblock {
     hash_key: [U64; 2],
     created_secs: I64,
     created_nanos: U32,
-    placement: U32,
+    data_layout: U32,
     // Zero in version 1 from here on.
     compatible: U64,
     read_only_compatible: U64,
@@ -240,7 +240,7 @@ impl Superblock {
             label: Label::NONE,
             layout,
             hash_key: [0; 2],
-            placement: DataPlacement::default(),
+            data_layout: DataLayout::default(),
             created: Timestamp::default(),
             tick_shift: tick_shift_of(&layout),
             failure: None,
@@ -259,10 +259,8 @@ impl Superblock {
     /// What every structure of the volume repeats. Where users' blocks can begin a segment it is no
     /// number that they can know, or they could write what looks like a chunk.
     pub fn volume(&self) -> u64 {
-        match self.placement {
-            DataPlacement::Log => {
-                u64::from_le_bytes(self.uuid[..8].try_into().expect("eight bytes"))
-            }
+        match self.data_layout {
+            DataLayout::Log => u64::from_le_bytes(self.uuid[..8].try_into().expect("eight bytes")),
             _ => {
                 let mut hasher = SipHasher13::new_with_keys(self.hash_key[0], self.hash_key[1]);
                 hasher.write(&self.uuid);
@@ -287,7 +285,7 @@ impl Superblock {
             magic: MAGIC,
             checksum: U32::ZERO,
             version: self.version.into(),
-            incompatible: (self.features.incompatible | Features::of(self.placement)).into(),
+            incompatible: (self.features.incompatible | Features::of(self.data_layout)).into(),
             uuid: self.uuid,
             label: self.label.0,
             block_count: layout.block_count.into(),
@@ -299,7 +297,7 @@ impl Superblock {
             hash_key: self.hash_key.map(U64::new),
             created_secs: self.created.secs.into(),
             created_nanos: self.created.nanos.into(),
-            placement: (self.placement as u32).into(),
+            data_layout: (self.data_layout as u32).into(),
             compatible: self.features.compatible.into(),
             read_only_compatible: self.features.read_only_compatible.into(),
             generation: self.generation.into(),
@@ -363,7 +361,7 @@ impl Superblock {
         let known = self.features.incompatible & Features::INCOMPATIBLE_KNOWN;
         (is_first || is_present)
             && known == self.features.incompatible
-            && known == Features::of(self.placement)
+            && known == Features::of(self.data_layout)
             && self.generation < COUNT_MAX
             && self.tick_shift < u64::BITS
             && self.created.nanos < 1_000_000_000
@@ -390,7 +388,7 @@ impl RawSuperblock {
             uuid: self.uuid,
             label: Label(self.label),
             hash_key: self.hash_key.map(U64::get),
-            placement: DataPlacement::decode(self.placement.get())?,
+            data_layout: DataLayout::decode(self.data_layout.get())?,
             created: Timestamp { secs: self.created_secs.get(), nanos: self.created_nanos.get() },
             tick_shift: tick_shift_of(&layout),
             failure: None,

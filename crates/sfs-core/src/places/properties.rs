@@ -43,10 +43,10 @@ struct World {
 }
 
 impl World {
-    fn new(placement: DataPlacement, segment_blocks: u64) -> Self {
+    fn new(data_layout: DataLayout, segment_blocks: u64) -> Self {
         let layout = Layout::new(40 * segment_blocks + 100, segment_blocks, 0).expect("it fits");
         let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
-        let places = Places::new(placement, layout).expect("not the log");
+        let places = Places::new(data_layout, layout).expect("not the log");
         Self { layout, entries, places, blocks: BTreeMap::new(), sequence: 1 }
     }
 
@@ -141,11 +141,11 @@ impl World {
 proptest! {
     #[test]
     fn no_block_is_given_out_twice_nor_before_its_freeing_is_durable(
-        placement in prop::sample::select(&DataPlacement::ALL[1..]),
+        data_layout in prop::sample::select(&DataLayout::ALL[1..]),
         segment_blocks in prop::sample::select(&[32u64, 64, 128, 512][..]),
         steps in prop::collection::vec(step(), 1..200),
     ) {
-        let mut world = World::new(placement, segment_blocks);
+        let mut world = World::new(data_layout, segment_blocks);
         steps.iter().for_each(|step| world.step(step));
     }
 
@@ -202,11 +202,11 @@ fn greedy_space_remembers_less_than_the_paper_allows() {
 /// What is written in a row stays together: files share a segment until it is full.
 #[test]
 fn a_chosen_segment_is_filled_up() {
-    for placement in [DataPlacement::GreedySpace, DataPlacement::ClockSpace] {
-        let mut world = World::new(placement, 32);
+    for data_layout in [DataLayout::GreedySpace, DataLayout::ClockSpace] {
+        let mut world = World::new(data_layout, 32);
         for ino in 16..48 {
             world.take(ino, 1, 12);
-            assert_eq!(world.placed().len(), 1, "{placement:?}");
+            assert_eq!(world.placed().len(), 1, "{data_layout:?}");
         }
         world.take(48, 1, 12);
         assert_eq!(world.placed().len(), 2);
@@ -216,7 +216,7 @@ fn a_chosen_segment_is_filled_up() {
 /// Each file goes near its inode, until there is no room.
 #[test]
 fn block_groups_follow_the_inode() {
-    let mut world = World::new(DataPlacement::BlockGroup, 32);
+    let mut world = World::new(DataLayout::BlockGroup, 32);
     // Only the first Clean segment may be taken where none but it is: all may here.
     for (ino, segment) in [(16 * 3, 3), (16 * 7 + 5, 7), (16 * 3 + 1, 3)] {
         world.take(ino, 30, 12);
@@ -231,7 +231,7 @@ fn block_groups_follow_the_inode() {
 /// As on a forged volume, where two mappings lead to one block.
 #[test]
 fn a_block_that_dies_twice_is_free_once() {
-    let mut world = World::new(DataPlacement::GreedySpace, 32);
+    let mut world = World::new(DataLayout::GreedySpace, 32);
     world.take(16, 5, 12);
     let first = *world.blocks.keys().next().expect("it was taken");
     for sequence in 1..3 {

@@ -5,7 +5,7 @@
 //! Promises: a block's group is all that it needs to know of it.
 //! Never: measures time.
 
-use super::{Candidate, GROUPS_MAX, Kept, Placement};
+use super::{Candidate, GROUPS_MAX, GroupingPolicy, Kept};
 
 /// Dynamic data clustering (Chiang, Lee, Chang 1999). Group 0 is the coldest; new blocks begin in it.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ impl Kept for Dac {
     const STATE_LEN_MAX: usize = 0;
 }
 
-impl Placement for Dac {
+impl GroupingPolicy for Dac {
     fn name(&self) -> &'static str {
         "dac"
     }

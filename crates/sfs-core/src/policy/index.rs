@@ -7,7 +7,7 @@
 
 mod lives;
 
-use super::{GROUPS_MAX, Kept, VictimSelection, tick_blocks_log2};
+use super::{GROUPS_MAX, Kept, VictimPolicy, tick_blocks_log2};
 use crate::format::{SegmentState, UsageEntry};
 use lives::{AGES, Lives, place};
 
@@ -104,7 +104,7 @@ impl Kept for Index {
     const STATE_LEN_MAX: usize = 2 * AGES * GROUPS + size_of::<u32>();
 }
 
-impl VictimSelection for Index {
+impl VictimPolicy for Index {
     fn name(&self) -> &'static str {
         "index"
     }
@@ -119,7 +119,7 @@ impl VictimSelection for Index {
         }
     }
 
-    fn worth(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
+    fn score(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
         if segment.live_blocks == 0 {
             return f64::INFINITY;
         }
@@ -193,8 +193,8 @@ mod tests {
             index.note_death(&segment(1, BLOCKS, 0), now);
         }
         let now = 1 << 16;
-        let worth = |group| index.worth(&segment(group, BLOCKS / 2, now - 10_000), BLOCKS, now);
-        assert!(worth(1) > 2.0 * worth(0), "{} {}", worth(0), worth(1));
+        let worth = |group| index.score(&segment(group, BLOCKS / 2, now - 10_000), BLOCKS, now);
+        assert!(score(1) > 2.0 * score(0), "{} {}", score(0), score(1));
     }
 
     #[test]

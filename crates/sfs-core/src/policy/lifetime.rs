@@ -11,7 +11,7 @@ mod groups;
 mod hazard;
 mod state;
 
-use super::{Candidate, GROUPS_MAX, Kept, Placement, tick_blocks_log2};
+use super::{Candidate, GROUPS_MAX, GroupingPolicy, Kept, tick_blocks_log2};
 use crate::format::{History, UsageEntry};
 use digest::{ROWS, row};
 use groups::{Groups, NO_TRAFFIC, bin};
@@ -33,7 +33,7 @@ const SHORT: f64 = 4.0;
 /// Every head is half empty, on average: a group costs half a segment. So many pay for it.
 const SEGMENTS_PER_GROUP: u32 = 64;
 
-/// Placement by expected remaining life.
+/// GroupingPolicy by expected remaining life.
 pub struct Lifetime {
     hazard: Hazard,
     groups: Groups,
@@ -102,7 +102,7 @@ impl Kept for Lifetime {
     const STATE_LEN_MAX: usize = state::LEN;
 }
 
-impl Placement for Lifetime {
+impl GroupingPolicy for Lifetime {
     fn name(&self) -> &'static str {
         "lifetime"
     }

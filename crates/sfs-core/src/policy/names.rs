@@ -5,26 +5,27 @@
 //! Never: decides which policy is used.
 
 use super::{
-    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, Index, Lifetime,
-    One, Partition, Placement, SepBit, SeparateCleaning, Sfs, VictimSelection,
+    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, GroupingPolicy,
+    Index, Lifetime, One, Partition, SepBit, SeparateCleaning, Sfs, VictimPolicy,
 };
 
-/// Names of placements.
-pub const PLACEMENTS: [&str; 7] = ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit", "lifetime"];
+/// Names of grouping policies.
+pub const GROUPING_POLICIES: [&str; 7] =
+    ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit", "lifetime"];
 
 /// Names of victim selections.
-pub const VICTIMS: [&str; 6] =
+pub const VICTIM_POLICIES: [&str; 6] =
     ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age", "index"];
 
-/// The placement of this name, with `groups` if it lets them be chosen, for a volume of `segments`
+/// The grouping of this name, with `groups` if it lets them be chosen, for a volume of `segments`
 /// of `segment_blocks`, in all of `blocks`.
-pub fn placement(
+pub fn grouping_policy(
     name: &str,
     groups: Option<u8>,
     segments: u32,
     segment_blocks: u32,
     blocks: u64,
-) -> Option<Box<dyn Placement>> {
+) -> Option<Box<dyn GroupingPolicy>> {
     let sfs = |distance, partition| {
         Box::new(Sfs::new(distance, partition, groups.unwrap_or(Sfs::GROUPS), segments))
     };
@@ -43,12 +44,12 @@ pub fn placement(
 }
 
 /// The victim selection of this name.
-pub fn victims_by(
+pub fn victim_policy(
     name: &str,
     _segments: u32,
     segment_blocks: u32,
     blocks: u64,
-) -> Option<Box<dyn VictimSelection>> {
+) -> Option<Box<dyn VictimPolicy>> {
     Some(match name {
         "greedy" => Box::new(Greedy),
         "cost-benefit" => Box::new(CostBenefit),
@@ -60,9 +61,9 @@ pub fn victims_by(
     })
 }
 
-/// The victim selection that goes with this placement if nothing else is asked for.
-pub fn default_victims(placement: &str) -> &'static str {
-    match placement {
+/// The victim selection that goes with this grouping if nothing else is asked for.
+pub fn default_victim_policy(grouping: &str) -> &'static str {
+    match grouping {
         "sfs" | "sfs-equal-width" | "sfs-equal-count" => "cost-hotness",
         "sfs-log" | "sep-gc" => "cost-benefit",
         "lifetime" => "index",

@@ -4,7 +4,7 @@
 //! Promises: every block goes to group 0.
 //! Never: looks at a block.
 
-use super::{Candidate, Kept, Placement};
+use super::{Candidate, GroupingPolicy, Kept};
 
 /// Everything in one group.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +14,7 @@ impl Kept for One {
     const STATE_LEN_MAX: usize = 0;
 }
 
-impl Placement for One {
+impl GroupingPolicy for One {
     fn name(&self) -> &'static str {
         "none"
     }

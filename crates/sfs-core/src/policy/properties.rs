@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    Candidate, GROUPS_MAX, PLACEMENTS, Placement, VICTIMS, default_victims, placement, victims_by,
+    Candidate, GROUPING_POLICIES, GROUPS_MAX, GroupingPolicy, VICTIM_POLICIES,
+    default_victim_policy, grouping_policy, victim_policy,
 };
 use crate::format::{History, SegmentState, UsageEntry};
 
@@ -11,8 +12,8 @@ const SEGMENTS: u32 = 600;
 const SEGMENT_BLOCKS: u32 = 512;
 const BLOCKS: u64 = 600 * 512;
 
-fn made(name: &str) -> Box<dyn Placement> {
-    placement(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name of the list")
+fn made(name: &str) -> Box<dyn GroupingPolicy> {
+    grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name of the list")
 }
 
 fn histories() -> impl Strategy<Value = Option<History>> {
@@ -79,7 +80,7 @@ fn candidate(history: Option<History>, cleaning: bool, now: u32) -> Candidate {
 }
 
 /// Shows the steps to a policy; every group that it answers is one of its own.
-fn show(policy: &mut dyn Placement, steps: &[(Step, u32)]) -> u32 {
+fn show(policy: &mut dyn GroupingPolicy, steps: &[(Step, u32)]) -> u32 {
     let mut now = 0u32;
     for (step, later) in steps {
         now = now.saturating_add(*later);
@@ -109,18 +110,18 @@ fn show(policy: &mut dyn Placement, steps: &[(Step, u32)]) -> u32 {
 
 #[test]
 fn every_name_makes_a_policy_that_answers_to_it() {
-    for name in PLACEMENTS {
+    for name in GROUPING_POLICIES {
         for groups in [None, Some(0), Some(1), Some(3), Some(8), Some(255)] {
-            let policy = placement(name, groups, 1, 1, 1).expect("a name of the list");
+            let policy = grouping_policy(name, groups, 1, 1, 1).expect("a name of the list");
             assert_eq!(policy.name(), name);
             assert!((1..=GROUPS_MAX).contains(&policy.group_count()), "{name} {groups:?}");
         }
-        assert!(VICTIMS.contains(&default_victims(name)));
+        assert!(VICTIM_POLICIES.contains(&default_victim_policy(name)));
     }
-    for name in VICTIMS {
-        assert_eq!(victims_by(name, 1, 1, 1).expect("a name of the list").name(), name);
+    for name in VICTIM_POLICIES {
+        assert_eq!(victim_policy(name, 1, 1, 1).expect("a name of the list").name(), name);
     }
-    assert!(placement("", None, 1, 1, 1).is_none() && victims_by("", 1, 1, 1).is_none());
+    assert!(grouping_policy("", None, 1, 1, 1).is_none() && victim_policy("", 1, 1, 1).is_none());
 }
 
 proptest! {
@@ -128,14 +129,14 @@ proptest! {
 
     #[test]
     fn groups_and_histories_are_in_range(steps in steps()) {
-        for name in PLACEMENTS {
+        for name in GROUPING_POLICIES {
             show(&mut *made(name), &steps);
         }
     }
 
     #[test]
     fn what_is_saved_is_taken_back(steps in steps(), history in histories()) {
-        for name in PLACEMENTS {
+        for name in GROUPING_POLICIES {
             let mut policy = made(name);
             let now = show(&mut *policy, &steps);
             let mut state = Vec::new();
@@ -153,8 +154,8 @@ proptest! {
 
     #[test]
     fn what_a_victim_selection_saves_is_taken_back(segments in segments(), now in 0..1u32 << 20) {
-        for name in VICTIMS {
-            let made = || victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        for name in VICTIM_POLICIES {
+            let made = || victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
             let mut policy = made();
             policy.begin(&segments, SEGMENT_BLOCKS, now / 2);
             for segment in segments.iter().filter(|segment| segment.live_blocks > 0) {
@@ -176,7 +177,7 @@ proptest! {
     fn any_state_is_borne(state in prop::collection::vec(any::<u8>(), 0..200), fill in any::<u8>(),
                           steps in steps()) {
         let mut filled = Vec::new();
-        for name in PLACEMENTS {
+        for name in GROUPING_POLICIES {
             let mut policy = made(name);
             policy.save(&mut filled);
             policy.restore(&state);
@@ -184,8 +185,8 @@ proptest! {
             filled.clear();
             show(&mut *policy, &steps);
         }
-        for name in VICTIMS {
-            let mut policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        for name in VICTIM_POLICIES {
+            let mut policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
             policy.save(&mut filled);
             policy.restore(&state);
             policy.restore(&vec![fill; filled.len()]);
@@ -196,8 +197,8 @@ proptest! {
 
     #[test]
     fn the_worth_of_a_victim_is_a_number(segments in segments(), now in any::<u32>()) {
-        for name in VICTIMS {
-            let mut policy = victims_by(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
+        for name in VICTIM_POLICIES {
+            let mut policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
             policy.begin(&segments, SEGMENT_BLOCKS, now / 2);
             for segment in &segments {
                 if segment.live_blocks > 0 {
@@ -206,7 +207,7 @@ proptest! {
             }
             policy.begin(&segments, SEGMENT_BLOCKS, now);
             for segment in &segments {
-                let worth = policy.worth(segment, SEGMENT_BLOCKS, now);
+                let worth = policy.score(segment, SEGMENT_BLOCKS, now);
                 prop_assert!(worth >= 0.0, "{name}: {worth} of {segment:?} at {now}");
                 prop_assert_eq!(worth == f64::INFINITY, segment.live_blocks == 0, "{} {:?}", name, segment);
             }

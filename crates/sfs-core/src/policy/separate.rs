@@ -4,7 +4,7 @@
 //! Promises: group 0 is written by users, group 1 by the cleaner.
 //! Never: looks at a block's history.
 
-use super::{Candidate, Kept, Placement};
+use super::{Candidate, GroupingPolicy, Kept};
 
 /// What users write apart from what the cleaner moves (SepGC).
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +14,7 @@ impl Kept for SeparateCleaning {
     const STATE_LEN_MAX: usize = 0;
 }
 
-impl Placement for SeparateCleaning {
+impl GroupingPolicy for SeparateCleaning {
     fn name(&self) -> &'static str {
         "sep-gc"
     }

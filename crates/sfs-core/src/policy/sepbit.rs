@@ -6,7 +6,7 @@
 //! write of every block.
 //! Never: needs more of a block than its last write.
 
-use super::{Candidate, Kept, Placement};
+use super::{Candidate, GroupingPolicy, Kept};
 use crate::format::{History, UsageEntry};
 
 /// Collected segments that make a mean.
@@ -55,7 +55,7 @@ impl Kept for SepBit {
     const STATE_LEN_MAX: usize = size_of::<f64>();
 }
 
-impl Placement for SepBit {
+impl GroupingPolicy for SepBit {
     fn name(&self) -> &'static str {
         "sepbit"
     }

@@ -6,7 +6,7 @@
 //! Never: decides what is cleaned.
 
 use super::quantization::{Partition, Quantization};
-use super::{Candidate, GROUPS_MAX, Kept, Placement};
+use super::{Candidate, GROUPS_MAX, GroupingPolicy, Kept};
 use crate::format::{SegmentState, UsageEntry};
 
 /// How far two hotnesses are from each other.
@@ -22,7 +22,7 @@ pub enum Distance {
 /// Hotness that counts as none: less than one write in the whole life of the clock.
 const HOTNESS_MIN: f64 = 1e-10;
 
-/// Placement by hotness.
+/// GroupingPolicy by hotness.
 #[derive(Clone, Debug)]
 pub struct Sfs {
     distance: Distance,
@@ -65,7 +65,7 @@ pub(super) fn segment_hotness(segment: &UsageEntry, now: u32) -> f64 {
     segment.write_count_sum as f64 / age_sum as f64
 }
 
-/// A segment that holds data of a placement's group, not the tree.
+/// A segment that holds data of a grouping's group, not the tree.
 pub(super) fn holds_data(segment: &UsageEntry) -> bool {
     segment.state == SegmentState::Sealed
         && segment.live_blocks > 0
@@ -76,7 +76,7 @@ impl Kept for Sfs {
     const STATE_LEN_MAX: usize = GROUPS_MAX as usize * size_of::<f64>();
 }
 
-impl Placement for Sfs {
+impl GroupingPolicy for Sfs {
     fn name(&self) -> &'static str {
         match (self.distance, self.quantization.partition()) {
             (Distance::Linear, Partition::Iterative) => "sfs",

@@ -5,7 +5,7 @@
 //! Never: learns.
 
 use super::sfs::segment_hotness;
-use super::{Kept, VictimSelection};
+use super::{Kept, VictimPolicy};
 use crate::format::UsageEntry;
 
 /// Live blocks over all, 0..=1.
@@ -19,7 +19,7 @@ fn age(segment: &UsageEntry, now: u32) -> f64 {
 }
 
 macro_rules! formulas {
-    ($($(#[$doc:meta])* $policy:ident, $name:literal: $worth:expr;)*) => {$(
+    ($($(#[$doc:meta])* $policy:ident, $name:literal: $score:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $policy;
@@ -28,17 +28,17 @@ macro_rules! formulas {
             const STATE_LEN_MAX: usize = 0;
         }
 
-        impl VictimSelection for $policy {
+        impl VictimPolicy for $policy {
             fn name(&self) -> &'static str {
                 $name
             }
 
-            fn worth(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
-                let worth: fn(f64, &UsageEntry, u32) -> f64 = $worth;
+            fn score(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
+                let score: fn(f64, &UsageEntry, u32) -> f64 = $score;
                 match segment.live_blocks {
                     0 => f64::INFINITY,
                     live if live >= segment_blocks => 0.0,
-                    _ => worth(utilization(segment, segment_blocks), segment, now),
+                    _ => score(utilization(segment, segment_blocks), segment, now),
                 }
             }
         }

@@ -7,7 +7,7 @@
 use super::keys::Way;
 use super::node::{MERGED_LEN_MAX, Node};
 use super::residents::is_dirty;
-use super::{Missing, Tree, VerifiedNode};
+use super::{NodeNotCached, Tree, VerifiedNode};
 use crate::format::{Key, NodePointer, Tolerance, VALUE_LEN_MAX};
 
 /// One node on the way down from the root.
@@ -24,7 +24,7 @@ impl Tree {
     /// # Panics
     ///
     /// If `key` is of no kind that can be, or `value` longer than [`VALUE_LEN_MAX`] bytes.
-    pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<(), Missing> {
+    pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<(), NodeNotCached> {
         assert!(Tolerance::Newer.allows_kind(key.kind), "{key:?} is of no kind");
         assert!(value.len() <= VALUE_LEN_MAX, "the value of {key:?} has {} bytes", value.len());
         let (mut path, leaf) = self.path_to(key)?;
@@ -41,7 +41,7 @@ impl Tree {
     }
 
     /// The value of the item `key`, to change it in place; its leaf becomes dirty.
-    pub fn get_mut(&mut self, key: &Key) -> Result<Option<&mut [u8]>, Missing> {
+    pub fn get_mut(&mut self, key: &Key) -> Result<Option<&mut [u8]>, NodeNotCached> {
         let (mut path, leaf) = self.path_to(key)?;
         let Ok(index) = self.residents.node(path[leaf].number).find(key) else {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Tree {
     }
 
     /// Removes the item `key`, and says whether there was one.
-    pub fn remove(&mut self, key: &Key) -> Result<bool, Missing> {
+    pub fn remove(&mut self, key: &Key) -> Result<bool, NodeNotCached> {
         let (mut path, leaf) = self.path_to(key)?;
         let Ok(index) = self.residents.node(path[leaf].number).find(key) else {
             return Ok(false);
@@ -82,7 +82,7 @@ impl Tree {
 
     /// If the tree refers to `node` at `address`, makes it dirty, so that the next write-out moves
     /// it, and says so. This is how the cleaner empties a segment.
-    pub fn touch(&mut self, node: &VerifiedNode, address: u64) -> Result<bool, Missing> {
+    pub fn touch(&mut self, node: &VerifiedNode, address: u64) -> Result<bool, NodeNotCached> {
         if node.level() > self.level {
             return Ok(false);
         }
@@ -108,7 +108,7 @@ impl Tree {
     /// # Panics
     ///
     /// If the tree is empty.
-    pub fn append_leaf(&mut self, first: &Key, pointer: NodePointer) -> Result<(), Missing> {
+    pub fn append_leaf(&mut self, first: &Key, pointer: NodePointer) -> Result<(), NodeNotCached> {
         let (mut path, way) = self.path_above(&Key::MAX, 0)?;
         if path.is_empty() {
             self.residents.follow(&way)?;
@@ -127,7 +127,7 @@ impl Tree {
     }
 
     /// The way to the leaf of `key`, and the index of its last step.
-    fn path_to(&self, key: &Key) -> Result<(Vec<Step>, usize), Missing> {
+    fn path_to(&self, key: &Key) -> Result<(Vec<Step>, usize), NodeNotCached> {
         let (mut path, way) = self.path_above(key, 0)?;
         self.residents.follow(&way)?;
         path.push(Step { number: way.pointer.address, index: 0 });
@@ -136,7 +136,7 @@ impl Tree {
     }
 
     /// The steps to the node of `key` at `level`, but for the last one, and the way that is left.
-    fn path_above(&self, key: &Key, level: u8) -> Result<(Vec<Step>, Way<'_>), Missing> {
+    fn path_above(&self, key: &Key, level: u8) -> Result<(Vec<Step>, Way<'_>), NodeNotCached> {
         let mut path = Vec::with_capacity(usize::from(self.level) + 1);
         let mut way = self.way_to_root();
         while way.level > level {

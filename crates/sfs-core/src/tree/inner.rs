@@ -6,7 +6,7 @@
 
 use super::node::{Entry, Node, ROOM, count_first};
 use super::residents::is_dirty;
-use super::{Keys, Missing};
+use super::{Keys, NodeNotCached};
 use crate::format::{Key, NodePointer};
 
 /// Children that an inner node can have.
@@ -24,10 +24,10 @@ impl Node {
     }
 
     /// The way to the child at `index` of this node, whose own keys are below `end`.
-    pub(super) fn way_to(&self, index: usize, end: Option<Key>) -> Missing {
+    pub(super) fn way_to(&self, index: usize, end: Option<Key>) -> NodeNotCached {
         let (entry, next) = (&self.entries()[index], self.entries().get(index + 1));
         let keys = Keys { from: entry.key(), end: next.map(Entry::key).or(end) };
-        Missing { pointer: entry.pointer(), level: self.level - 1, keys: Some(keys) }
+        NodeNotCached { pointer: entry.pointer(), level: self.level - 1, keys: Some(keys) }
     }
 
     /// The key of the child at `index`.

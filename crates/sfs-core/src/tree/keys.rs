@@ -1,6 +1,6 @@
 //! Where the keys of a node belong.
 
-use super::Missing;
+use super::NodeNotCached;
 use super::node::{Entry, Node};
 use crate::format::{Key, NodePointer};
 
@@ -23,7 +23,7 @@ impl Keys {
     }
 }
 
-/// The way to a node: a [`Missing`] for a lookup, which has no time to decode keys that it does not
+/// The way to a node: a [`NodeNotCached`] for a lookup, which has no time to decode keys that it does not
 /// need.
 #[derive(Clone, Copy)]
 pub(super) struct Way<'a> {
@@ -60,7 +60,7 @@ impl<'a> Way<'a> {
         self.next.map(Entry::key)
     }
 
-    pub(super) fn to_missing(self) -> Missing {
-        Missing { pointer: self.pointer, level: self.level, keys: self.keys() }
+    pub(super) fn to_missing(self) -> NodeNotCached {
+        NodeNotCached { pointer: self.pointer, level: self.level, keys: self.keys() }
     }
 }

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys::Way;
 use super::node::Node;
-use super::{Keys, Missing};
+use super::{Keys, NodeNotCached};
 use crate::format::NodePointer;
 
 /// Set in the number of a dirty node. The number of a clean one is its address.
@@ -56,12 +56,12 @@ impl Residents {
     }
 
     /// The node that `way` leads to, if it is in memory.
-    pub(super) fn follow(&self, way: &Way<'_>) -> Result<&Node, Missing> {
+    pub(super) fn follow(&self, way: &Way<'_>) -> Result<&Node, NodeNotCached> {
         self.find_at(way.pointer, way.level, || way.keys())
     }
 
     /// The node that is `missing`, if it is not.
-    pub(super) fn find(&self, missing: &Missing) -> Result<&Node, Missing> {
+    pub(super) fn find(&self, missing: &NodeNotCached) -> Result<&Node, NodeNotCached> {
         self.find_at(missing.pointer, missing.level, || missing.keys)
     }
 
@@ -70,7 +70,7 @@ impl Residents {
         pointer: NodePointer,
         level: u8,
         keys: impl Fn() -> Option<Keys>,
-    ) -> Result<&Node, Missing> {
+    ) -> Result<&Node, NodeNotCached> {
         match self.resident(pointer) {
             // Dirty nodes are our own.
             Some(node)
@@ -83,9 +83,9 @@ impl Residents {
             // The tree has taken the node from there. It must not come back through another entry
             // of a forged tree that took over its keys: what is removed would never come to an end.
             _ if self.old_addresses.contains(&pointer.address) => {
-                Err(Missing { pointer, level, keys: Some(Keys::NONE) })
+                Err(NodeNotCached { pointer, level, keys: Some(Keys::NONE) })
             }
-            _ => Err(Missing { pointer, level, keys: keys() }),
+            _ => Err(NodeNotCached { pointer, level, keys: keys() }),
         }
     }
 

@@ -9,13 +9,13 @@
 use std::ops::{Bound, RangeBounds};
 
 use super::node::Node;
-use super::{Missing, Tree};
+use super::{NodeNotCached, Tree};
 use crate::format::Key;
 
 /// An item, by its key and value.
 pub type Item<'a> = (Key, &'a [u8]);
 
-/// The items of a range of keys, in their order. After a [`Missing`] there are no more.
+/// The items of a range of keys, in their order. After a [`NodeNotCached`] there are no more.
 pub struct Range<'a> {
     tree: &'a Tree,
     /// `None` before the first leaf.
@@ -37,12 +37,12 @@ struct Cursor<'a> {
 
 impl Tree {
     /// The item with the smallest key that is not below `key`.
-    pub fn first_from(&self, key: &Key) -> Result<Option<Item<'_>>, Missing> {
+    pub fn first_from(&self, key: &Key) -> Result<Option<Item<'_>>, NodeNotCached> {
         self.range(*key..).next().transpose()
     }
 
     /// The item with the largest key that is below `key`.
-    pub fn last_before(&self, key: &Key) -> Result<Option<Item<'_>>, Missing> {
+    pub fn last_before(&self, key: &Key) -> Result<Option<Item<'_>>, NodeNotCached> {
         let mut at = *key;
         loop {
             let mut start = None;
@@ -73,14 +73,14 @@ impl Tree {
     }
 
     /// The place in the leaf of `key` before the first item that is not below it.
-    fn cursor_at(&self, key: &Key) -> Result<Cursor<'_>, Missing> {
+    fn cursor_at(&self, key: &Key) -> Result<Cursor<'_>, NodeNotCached> {
         let (leaf, end) = self.descend(|node| node.route(key))?;
         Ok(Cursor { leaf, index: leaf.lower_bound(key), end })
     }
 }
 
 impl<'a> Range<'a> {
-    fn find(&mut self) -> Result<Option<Item<'a>>, Missing> {
+    fn find(&mut self) -> Result<Option<Item<'a>>, NodeNotCached> {
         loop {
             if let Some(cursor) = &mut self.cursor {
                 if let Some(item) = cursor.leaf.item(cursor.index) {
@@ -104,7 +104,7 @@ impl<'a> Range<'a> {
 }
 
 impl<'a> Iterator for Range<'a> {
-    type Item = Result<Item<'a>, Missing>;
+    type Item = Result<Item<'a>, NodeNotCached>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {

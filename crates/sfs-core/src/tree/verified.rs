@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use sfs_device::{BLOCK_SIZE, Block};
 
-use super::Missing;
+use super::NodeNotCached;
 use super::inner::CHILDREN_MAX;
 use super::node::{Entry, Node, ROOM, Slot};
 use super::residents::is_on_device;
@@ -44,7 +44,7 @@ impl VerifiedNode {
     pub fn decode(
         bytes: impl Borrow<Block>,
         volume: u64,
-        missing: &Missing,
+        missing: &NodeNotCached,
         tolerance: Tolerance,
     ) -> Result<Self, Corruption> {
         let (pointer, Block(bytes)) = (missing.pointer, bytes.borrow());
@@ -87,7 +87,7 @@ impl VerifiedNode {
     }
 
     /// The children of an inner node, as they are on the device; none of a leaf.
-    pub fn children(&self) -> impl Iterator<Item = Missing> {
+    pub fn children(&self) -> impl Iterator<Item = NodeNotCached> {
         let count = if self.level() == 0 { 0 } else { self.node.len() };
         (0..count).map(|index| self.node.way_to(index, self.end))
     }
@@ -97,7 +97,7 @@ impl VerifiedNode {
     }
 }
 
-fn check_header(header: NodeHeader, missing: &Missing) -> Result<(), CorruptionKind> {
+fn check_header(header: NodeHeader, missing: &NodeNotCached) -> Result<(), CorruptionKind> {
     if header.level != missing.level || header.level > LEVEL_MAX {
         return Err(CorruptionKind::Value);
     }

@@ -1,12 +1,12 @@
 //! Looking at all of a tree at once.
 
 use super::residents::{is_dirty, is_on_device};
-use super::{Missing, Tree};
+use super::{NodeNotCached, Tree};
 
 impl Tree {
     /// The addresses of all nodes of the tree that are on the device, and those that dirty nodes
     /// had there. All inner nodes have to be in memory.
-    pub fn addresses(&self) -> Result<Vec<u64>, Missing> {
+    pub fn addresses(&self) -> Result<Vec<u64>, NodeNotCached> {
         let mut addresses: Vec<u64> = self.residents.old_addresses().collect();
         // No node is met twice, whatever is forged: only one way leads to each.
         let mut ways = vec![self.way_to_root().to_missing()];

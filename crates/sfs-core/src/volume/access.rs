@@ -11,8 +11,8 @@ use sfs_device::{BLOCK_SIZE, Block};
 use super::Volume;
 use super::txn::Txn;
 use crate::format::ErrorKind;
-use crate::meta::Fault;
-use crate::tree::{Missing, VerifiedNode};
+use crate::meta::MetadataError;
+use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::{Error, Result};
 
 /// An operation needs some nodes at once, however small the cache.
@@ -32,7 +32,7 @@ impl Volume {
     /// Reads metadata. `logic` may be called several times.
     pub(super) fn consult<T>(
         &self,
-        mut logic: impl FnMut(&Txn<'_>) -> std::result::Result<T, Fault>,
+        mut logic: impl FnMut(&Txn<'_>) -> std::result::Result<T, MetadataError>,
     ) -> Result<T> {
         let mut failed = None;
         let outcome = loop {
@@ -42,8 +42,8 @@ impl Volume {
             };
             match outcome {
                 Ok(value) => break Ok(value),
-                Err(Fault::Missing(missing)) => self.load(&missing, &mut failed)?,
-                Err(Fault::Error(error)) => break Err(self.counted(error)),
+                Err(MetadataError::NodeNotCached(missing)) => self.load(&missing, &mut failed)?,
+                Err(MetadataError::Error(error)) => break Err(self.counted(error)),
             }
         };
         self.trim();
@@ -53,7 +53,7 @@ impl Volume {
     /// Changes metadata, whole or not at all. `logic` may be called several times.
     pub(super) fn transact<T>(
         &self,
-        logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, Fault>,
+        logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,
     ) -> Result<T> {
         self.transact_then(logic, |_| {})
     }
@@ -61,7 +61,7 @@ impl Volume {
     /// As [`Volume::transact`]; `then` runs before anybody can see the change.
     pub(super) fn transact_then<T>(
         &self,
-        mut logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, Fault>,
+        mut logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,
         then: impl FnOnce(&T),
     ) -> Result<T> {
         self.writable()?;
@@ -84,8 +84,8 @@ impl Volume {
                         Err(missing) => missing,
                     }
                 }
-                Err(Fault::Missing(missing)) => missing,
-                Err(Fault::Error(error)) => {
+                Err(MetadataError::NodeNotCached(missing)) => missing,
+                Err(MetadataError::Error(error)) => {
                     drop(meta);
                     return Err(self.counted(error));
                 }
@@ -97,7 +97,11 @@ impl Volume {
 
     /// Brings a node into memory. A node that does not verify may have moved since the lock was
     /// let go: `failed` remembers it, and it is an error when it is asked for again.
-    pub(super) fn load(&self, missing: &Missing, failed: &mut Option<Missing>) -> Result<()> {
+    pub(super) fn load(
+        &self,
+        missing: &NodeNotCached,
+        failed: &mut Option<NodeNotCached>,
+    ) -> Result<()> {
         let node = match self.read_node(missing) {
             Err(Error::Corrupt(_)) if *failed != Some(*missing) => {
                 *failed = Some(*missing);
@@ -132,7 +136,7 @@ impl Volume {
     }
 
     /// A node from the device, verified.
-    pub(super) fn read_node(&self, missing: &Missing) -> Result<VerifiedNode> {
+    pub(super) fn read_node(&self, missing: &NodeNotCached) -> Result<VerifiedNode> {
         let mut block = Box::new(Block([0; BLOCK_SIZE]));
         let slice = std::slice::from_mut(&mut *block);
         self.read_blocks(missing.pointer.address, slice)?;

@@ -8,7 +8,7 @@ use super::Volume;
 use super::txn::Txn;
 use super::xattr;
 use crate::format::{FileKind, Inode, InodeFlags};
-use crate::meta::Fault;
+use crate::meta::MetadataError;
 use crate::request::{AttributeChanges, Caller};
 use crate::{Error, Result};
 
@@ -26,7 +26,11 @@ impl Volume {
     }
 
     /// The attributes of `ino` as callers see them.
-    pub(super) fn inode_of(&self, txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, Fault> {
+    pub(super) fn inode_of(
+        &self,
+        txn: &Txn<'_>,
+        ino: u64,
+    ) -> std::result::Result<Inode, MetadataError> {
         let mut inode = txn.inode(ino)?;
         if inode.kind() == FileKind::Regular
             && let Some(handle) = self.handles.find(ino)
@@ -77,7 +81,7 @@ impl Volume {
     pub(super) fn kill_privileges(&self, ino: u64) -> Result<()> {
         let armed = self.consult(|txn| {
             let inode = txn.inode(ino)?;
-            let capable = || -> std::result::Result<bool, Fault> {
+            let capable = || -> std::result::Result<bool, MetadataError> {
                 Ok(inode.flags.contains(InodeFlags::XATTRS)
                     && xattr::read(txn, self.hasher(), ino, CAPABILITY)?.is_some())
             };

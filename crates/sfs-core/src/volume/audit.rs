@@ -7,7 +7,7 @@
 use super::Volume;
 use crate::Result;
 use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun, Structure};
-use crate::meta::{Fault, Meta};
+use crate::meta::{Meta, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
@@ -27,8 +27,8 @@ impl Volume {
                 }
                 match self.count(&meta) {
                     Ok(counted) => return Ok(compare(&meta, counted)),
-                    Err(Fault::Missing(missing)) => missing,
-                    Err(Fault::Error(error)) => return Err(error),
+                    Err(MetadataError::NodeNotCached(missing)) => missing,
+                    Err(MetadataError::Error(error)) => return Err(error),
                 }
             };
             self.load(&missing, &mut failed)?;
@@ -47,7 +47,7 @@ impl Volume {
     }
 
     /// What the tree refers to, by segment.
-    fn count(&self, meta: &Meta) -> std::result::Result<Vec<SegmentSums>, Fault> {
+    fn count(&self, meta: &Meta) -> std::result::Result<Vec<SegmentSums>, MetadataError> {
         let layout = &self.superblock.layout;
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
         for address in meta.tree.addresses()? {

@@ -16,7 +16,7 @@ use super::commit::{Built, Obstacle, Request, data::Data};
 use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
-use crate::meta::{Fault, Meta};
+use crate::meta::{Meta, MetadataError};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
@@ -118,7 +118,7 @@ impl Volume {
         match self.build(log, meta, &Request::ahead()) {
             Ok(built) => Ok(Some(built)),
             // A checkpoint gives room to a volume so full that not even this fits.
-            Err(Obstacle { fault: Fault::Error(Error::NoSpace), .. }) => Ok(None),
+            Err(Obstacle { fault: MetadataError::Error(Error::NoSpace), .. }) => Ok(None),
             Err(obstacle) => Err(obstacle),
         }
     }
@@ -129,7 +129,7 @@ impl Volume {
         log: &mut Log,
         meta: &mut Meta,
         unmounted: bool,
-    ) -> std::result::Result<Snapshot, Fault> {
+    ) -> std::result::Result<Snapshot, MetadataError> {
         self.prepare_usage(log, meta)?;
         let layout = &self.superblock.layout;
         let count = meta.tree.dirty_count();
@@ -195,7 +195,7 @@ impl Volume {
     /// Puts the usage items that this checkpoint will change into the tree, so that their leaves
     /// are among the dirty nodes. That makes more nodes dirty, which changes more entries; it ends
     /// because the table does.
-    fn prepare_usage(&self, log: &Log, meta: &mut Meta) -> std::result::Result<(), Fault> {
+    fn prepare_usage(&self, log: &Log, meta: &mut Meta) -> std::result::Result<(), MetadataError> {
         let layout = &self.superblock.layout;
         let mut prepared = BTreeSet::new();
         loop {

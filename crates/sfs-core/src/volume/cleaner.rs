@@ -20,8 +20,8 @@ use crate::format::{ErrorKind, NodeHeader, NodePointer, SegmentState, SummaryEnt
 use crate::log::{Batch, Log};
 use crate::meta::Meta;
 use crate::owners::Owner;
-use crate::policy::{Greedy, VictimSelection};
-use crate::tree::{Missing, VerifiedNode};
+use crate::policy::{Greedy, VictimPolicy};
+use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::{Error, Result};
 
 /// Blocks under cleaning take so large a share of the write buffer at most.
@@ -282,7 +282,7 @@ impl Volume {
             let life = life(segment);
             !(taken || unfit.emptied.contains(&life) || unfit.rotten.contains(&life))
         };
-        let greedy: &dyn VictimSelection = &Greedy;
+        let greedy: &dyn VictimPolicy = &Greedy;
         let policy = if choice == Choice::Emptiest { greedy } else { &*meta.victims };
         let victim = meta.choose_victim(policy, layout.segment_blocks, fit)?;
         drop(unfit);
@@ -388,7 +388,7 @@ impl Volume {
         self.read_blocks(pointer.address, std::slice::from_mut(&mut block))?;
         let volume = self.superblock.volume();
         let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
-        let missing = Missing { pointer, level: header.level, keys: None };
+        let missing = NodeNotCached { pointer, level: header.level, keys: None };
         let tolerance = self.superblock.tolerance();
         let Ok(node) = VerifiedNode::decode(block, volume, &missing, tolerance) else {
             return Ok(false);

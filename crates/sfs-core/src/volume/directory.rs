@@ -15,7 +15,7 @@ use super::txn::Txn;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX, Structure,
 };
-use crate::meta::Fault;
+use crate::meta::MetadataError;
 use crate::request::DirectoryEntry;
 use crate::{Error, Result};
 
@@ -106,7 +106,7 @@ pub(crate) fn find(
     hasher: &NameHasher,
     directory: u64,
     name: &[u8],
-) -> std::result::Result<Option<Found>, Fault> {
+) -> std::result::Result<Option<Found>, MetadataError> {
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong.into());
     }
@@ -130,7 +130,7 @@ pub(crate) fn insert(
     name: &[u8],
     ino: u64,
     kind: FileKind,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), MetadataError> {
     let first = hasher.cookie(name);
     for cookie in first..first + COLLISIONS_MAX {
         let key = Key::new(directory, ItemKind::Dirent, cookie);
@@ -231,7 +231,7 @@ impl Volume {
         directory: u64,
         cookie: u64,
         with_attributes: bool,
-    ) -> std::result::Result<Copied, Fault> {
+    ) -> std::result::Result<Copied, MetadataError> {
         let mut names = Vec::with_capacity(ENTRIES_PER_STEP * NAME_LEN_USUAL);
         let mut entries = Vec::with_capacity(ENTRIES_PER_STEP);
         let key = |cookie| Key::new(directory, ItemKind::Dirent, cookie);

@@ -1,6 +1,6 @@
 //! Engines: where the data blocks of a commit go.
 //!
-//! Owns: what differs between the placements that `sfs-mkfs` offers.
+//! Owns: what differs between the data layouts that `sfs-mkfs` offers.
 //! Promises: neither the namespace and the files above nor the tree, the checkpoint and the device below
 //! know which engine runs; what an engine says to fit can be written.
 //! Never: writes, or changes anything before the commit is sure to happen.
@@ -12,7 +12,7 @@ use append::Append;
 use overwrite::Overwrite;
 
 use super::commit::Chosen;
-use crate::format::{Change, DataPlacement, Layout};
+use crate::format::{Change, DataLayout, Layout};
 use crate::log::Log;
 use crate::meta::Meta;
 use crate::usage::Share;
@@ -34,9 +34,9 @@ pub(super) struct Beside {
 }
 
 /// The engine of a volume.
-pub(super) fn engine(placement: DataPlacement) -> Box<dyn Engine> {
-    match placement {
-        DataPlacement::Log => Box::new(Append),
+pub(super) fn engine(data_layout: DataLayout) -> Box<dyn Engine> {
+    match data_layout {
+        DataLayout::Log => Box::new(Append),
         _ => Box::new(Overwrite),
     }
 }

@@ -9,8 +9,8 @@ use super::Volume;
 use super::commit::{Obstacle, Selection};
 use crate::format::{Corruption, CorruptionKind, DecodeError, Structure};
 use crate::log::Log;
-use crate::meta::Fault;
-use crate::tree::Missing;
+use crate::meta::MetadataError;
+use crate::tree::NodeNotCached;
 use crate::{Error, Result};
 
 /// A node that the device does not read may be read the next time. So often it is tried.
@@ -92,15 +92,19 @@ impl Volume {
     /// Takes an obstacle to a batch out of the way: brings the node that is needed into memory. A file
     /// whose place in the tree is damaged must not keep others from becoming durable: what waits of it is
     /// given up, as the kernel does with what it cannot write back, and who syncs it is told.
-    pub(super) fn overcome(&self, obstacle: Obstacle, failed: &mut Option<Missing>) -> Result<()> {
+    pub(super) fn overcome(
+        &self,
+        obstacle: Obstacle,
+        failed: &mut Option<NodeNotCached>,
+    ) -> Result<()> {
         let damage = |error| match error {
             Error::Corrupt(damage) => Ok(damage.into()),
             Error::Incompatible(what) => Ok(what.into()),
             error => Err(error),
         };
         let outcome = match obstacle.fault {
-            Fault::Error(error) => damage(self.counted(error)),
-            Fault::Missing(missing) => match self.load(&missing, failed) {
+            MetadataError::Error(error) => damage(self.counted(error)),
+            MetadataError::NodeNotCached(missing) => match self.load(&missing, failed) {
                 Ok(()) => return Ok(()),
                 Err(Error::Device(_)) if self.is_unreadable(missing.pointer.address) => {
                     let at = missing.pointer.address;

@@ -19,7 +19,7 @@ use crate::format::{
 };
 use crate::log::{Heads, Log};
 use crate::meta::Meta;
-use crate::request::Options;
+use crate::request::VolumeOptions;
 use crate::tree::Tree;
 use crate::usage::UsageTable;
 
@@ -41,7 +41,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         device_bytes_before: 0,
         extensions: Extensions::default(),
     };
-    let options = Options { discard: false, ..Options::default() };
+    let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
     let usage = UsageTable::new(layout, superblock.tick_shift);
     let meta = Meta::new(Tree::new(), usage, FIRST_INO, policies(&options, superblock)?);
     let volume =

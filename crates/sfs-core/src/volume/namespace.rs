@@ -11,8 +11,8 @@ use crate::format::{
     Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
     SYMLINK_LEN_MAX, Structure,
 };
-use crate::meta::Fault;
-use crate::request::{Caller, Entry, RenameMode};
+use crate::meta::MetadataError;
+use crate::request::{Caller, FileEntry, RenameMode};
 use crate::{Error, Result};
 
 /// As on other filesystems, so that counts fit everywhere.
@@ -23,7 +23,7 @@ const S_ISGID: u32 = 0o2000;
 impl Volume {
     /// The file called `name` in `parent`. A reference to it is taken. "." finds every file that has a
     /// name, not only directories: so does who has kept its number (NFS, `open_by_handle_at`).
-    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Entry> {
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<FileEntry> {
         self.consult(|txn| {
             let ino = match name {
                 b"." if txn.inode(parent)?.links == 0 => return Err(Error::NotFound.into()),
@@ -37,7 +37,7 @@ impl Volume {
             let inode = self.inode_of(txn, ino)?;
             // Before anybody can take its last name away: it would be deleted.
             self.handles.refer(ino);
-            Ok(Entry { ino, inode })
+            Ok(FileEntry { ino, inode })
         })
     }
 
@@ -50,7 +50,7 @@ impl Volume {
         mode: u32,
         rdev: u32,
         caller: &Caller,
-    ) -> Result<Entry> {
+    ) -> Result<FileEntry> {
         let kind = FileKind::from_mode(mode).ok_or(Error::Invalid)?;
         if kind == FileKind::Symlink {
             return Err(Error::Invalid);
@@ -72,7 +72,7 @@ impl Volume {
         name: &[u8],
         target: &[u8],
         caller: &Caller,
-    ) -> Result<Entry> {
+    ) -> Result<FileEntry> {
         if target.is_empty() {
             return Err(Error::NotFound);
         }
@@ -95,7 +95,7 @@ impl Volume {
     /// Makes a regular file that has no name yet, as if it were made in directory `parent`. A
     /// reference to it is taken; [`Volume::link`] may give it a first name, and if none has when the
     /// last reference goes, so does the file.
-    pub fn make_unnamed(&self, parent: u64, mode: u32, caller: &Caller) -> Result<Entry> {
+    pub fn make_unnamed(&self, parent: u64, mode: u32, caller: &Caller) -> Result<FileEntry> {
         let made = self.make_referenced(|txn| {
             let directory = live_directory(txn, parent)?;
             let mode = FileKind::Regular.mode_bits() | mode & 0o7777;
@@ -106,7 +106,7 @@ impl Volume {
             let ino = txn.new_ino();
             txn.put_inode(ino, &inode);
             orphans::remember(txn, ino);
-            Ok(Entry { ino, inode })
+            Ok(FileEntry { ino, inode })
         })?;
         self.handles.set_linkable(made.ino, true);
         Ok(made)
@@ -114,8 +114,8 @@ impl Volume {
 
     fn make_referenced(
         &self,
-        make: impl Fn(&mut Txn<'_>) -> std::result::Result<Entry, Fault>,
-    ) -> Result<Entry> {
+        make: impl Fn(&mut Txn<'_>) -> std::result::Result<FileEntry, MetadataError>,
+    ) -> Result<FileEntry> {
         self.admit(0)?;
         self.transact_then(make, |entry| self.handles.refer(entry.ino))
     }
@@ -128,7 +128,7 @@ impl Volume {
         name: &[u8],
         inode: Inode,
         caller: &Caller,
-    ) -> std::result::Result<Entry, Fault> {
+    ) -> std::result::Result<FileEntry, MetadataError> {
         directory::check_name(name)?;
         let directory = live_directory(txn, parent)?;
         if directory::find(txn, self.hasher(), parent, name)?.is_some() {
@@ -145,7 +145,7 @@ impl Volume {
         name: &[u8],
         mut inode: Inode,
         caller: &Caller,
-    ) -> std::result::Result<Entry, Fault> {
+    ) -> std::result::Result<FileEntry, MetadataError> {
         let ino = txn.new_ino();
         let is_directory = inode.kind() == FileKind::Directory;
         if directory.mode & S_ISGID != 0 {
@@ -164,12 +164,12 @@ impl Volume {
         directory::insert(txn, self.hasher(), parent, name, ino, inode.kind())?;
         txn.put_inode(ino, &inode);
         txn.put_inode(parent, &directory);
-        Ok(Entry { ino, inode })
+        Ok(FileEntry { ino, inode })
     }
 
     /// Another name for `ino`, or the first after [`Volume::make_unnamed`]. A reference to it is
     /// taken.
-    pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<Entry> {
+    pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<FileEntry> {
         self.admit(0)?;
         // A truncation under way says nothing of what it leaves of a file without a name.
         let unnamed = self.handles.is_linkable(ino).then(|| self.handles.get(ino));
@@ -200,7 +200,7 @@ impl Volume {
             directory::insert(txn, self.hasher(), parent, name, ino, inode.kind())?;
             txn.put_inode(ino, &inode);
             txn.put_inode(parent, &directory);
-            Ok(Entry { ino, inode: self.inode_of(txn, ino)? })
+            Ok(FileEntry { ino, inode: self.inode_of(txn, ino)? })
         };
         self.transact_then(make, |_| {
             self.handles.refer(ino);
@@ -251,7 +251,12 @@ impl Volume {
         Ok(())
     }
 
-    fn find(&self, txn: &Txn<'_>, parent: u64, name: &[u8]) -> std::result::Result<Found, Fault> {
+    fn find(
+        &self,
+        txn: &Txn<'_>,
+        parent: u64,
+        name: &[u8],
+    ) -> std::result::Result<Found, MetadataError> {
         directory_of(txn, parent)?;
         Ok(directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?)
     }
@@ -342,7 +347,7 @@ impl Volume {
         (parent, from): (u64, Found),
         (new_parent, new_name): (u64, &[u8]),
         caller: &Caller,
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<(), MetadataError> {
         txn.delete(Key::new(parent, ItemKind::Dirent, from.cookie));
         directory::insert(txn, self.hasher(), new_parent, new_name, from.ino, from.kind)?;
         let mut old = txn.inode(parent)?;
@@ -363,7 +368,7 @@ fn exchange(
     (a_parent, a_name, a): (u64, &[u8], Found),
     (b_parent, b_name, b): (u64, &[u8], Found),
     caller: &Caller,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), MetadataError> {
     directory::replace(txn, a_parent, a_name, a.cookie, b.ino, b.kind);
     directory::replace(txn, b_parent, b_name, b.cookie, a.ino, a.kind);
     for parent in [a_parent, b_parent] {
@@ -382,7 +387,7 @@ fn reparent(
     parent: u64,
     new_parent: u64,
     caller: &Caller,
-) -> std::result::Result<(), Fault> {
+) -> std::result::Result<(), MetadataError> {
     let mut inode = txn.inode(moved.ino)?;
     inode.ctime = caller.now;
     if moved.kind == FileKind::Directory && parent != new_parent {
@@ -405,7 +410,7 @@ fn replace(
     to: &Found,
     new_parent: u64,
     caller: &Caller,
-) -> std::result::Result<Option<u64>, Fault> {
+) -> std::result::Result<Option<u64>, MetadataError> {
     match (from.kind == FileKind::Directory, to.kind == FileKind::Directory) {
         (true, false) => return Err(Error::NotDirectory.into()),
         (false, true) => return Err(Error::IsDirectory.into()),
@@ -428,7 +433,7 @@ fn drop_link(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
-) -> std::result::Result<Option<u64>, Fault> {
+) -> std::result::Result<Option<u64>, MetadataError> {
     let mut inode = txn.inode(ino)?;
     inode.links = inode.links.saturating_sub(1);
     inode.ctime = caller.now;
@@ -441,7 +446,7 @@ fn drop_directory(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
-) -> std::result::Result<Option<u64>, Fault> {
+) -> std::result::Result<Option<u64>, MetadataError> {
     let mut inode = txn.inode(ino)?;
     if inode.size != 0 {
         return Err(Error::NotEmpty.into());
@@ -453,7 +458,11 @@ fn drop_directory(
 }
 
 /// Whether `ino` is `ancestor` or somewhere below it.
-fn is_within(txn: &Txn<'_>, mut ino: u64, ancestor: u64) -> std::result::Result<bool, Fault> {
+fn is_within(
+    txn: &Txn<'_>,
+    mut ino: u64,
+    ancestor: u64,
+) -> std::result::Result<bool, MetadataError> {
     // A cycle can only come from a corrupt image; no path is deeper than the kernel lets it be.
     for _ in 0..100_000 {
         if ino == ancestor {
@@ -469,13 +478,13 @@ fn is_within(txn: &Txn<'_>, mut ino: u64, ancestor: u64) -> std::result::Result<
 }
 
 /// The attributes of `ino`, which must be a directory.
-fn directory_of(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, Fault> {
+fn directory_of(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = txn.inode(ino)?;
     if inode.kind() == FileKind::Directory { Ok(inode) } else { Err(Error::NotDirectory.into()) }
 }
 
 /// As [`directory_of`], and it has not been removed.
-fn live_directory(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, Fault> {
+fn live_directory(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = directory_of(txn, ino)?;
     if inode.links == 0 { Err(Error::NotFound.into()) } else { Ok(inode) }
 }

@@ -11,7 +11,7 @@ use super::Volume;
 use super::txn::Txn;
 use super::xattr;
 use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure, Tolerance};
-use crate::meta::Fault;
+use crate::meta::MetadataError;
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
@@ -112,7 +112,7 @@ impl Volume {
         let outcome = self.transact(|txn| {
             let Some(first) = cut(txn, ino)? else { return Ok((Step::Done, false)) };
             let mut inode = match txn.inode(ino) {
-                Err(Fault::Error(Error::NotFound)) => {
+                Err(MetadataError::Error(Error::NotFound)) => {
                     forget_cut(txn, ino);
                     return Ok((Step::Done, false));
                 }
@@ -163,7 +163,7 @@ impl Volume {
 }
 
 /// The first block to unmap of `ino`, if it has an orphan item.
-fn cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, Fault> {
+fn cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, MetadataError> {
     let Some(value) = txn.get(&orphan_key(ino))? else { return Ok(None) };
     let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Value);
     let bytes = value.try_into().map_err(|_| wrong)?;
@@ -176,7 +176,7 @@ pub(super) fn unfinished_cut(
     txn: &Txn<'_>,
     ino: u64,
     end: u64,
-) -> std::result::Result<Option<u32>, Fault> {
+) -> std::result::Result<Option<u32>, MetadataError> {
     let Some(first) = cut(txn, ino)? else { return Ok(None) };
     if txn.inode(ino)?.links > 0 {
         return Ok(Some(first));
@@ -186,7 +186,7 @@ pub(super) fn unfinished_cut(
     Ok(txn.is_mapped_from(ino, end)?.then_some(end))
 }
 
-fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fault> {
+fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, MetadataError> {
     let found = txn.tree().first_from(from)?;
     let orphan = found.filter(|(key, _)| key.ino == 0 && key.kind == ItemKind::Orphan as u8);
     Ok(orphan.map(|(key, _)| key.offset))
@@ -194,7 +194,7 @@ fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Fa
 
 /// Deletes the extended attributes and inline content of `ino`, a bounded number of items. It stops
 /// before an attribute: what is left is whole, and the inode still says that it has some.
-fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Step, Fault> {
+fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Step, MetadataError> {
     let keys = Key::new(ino, ItemKind::Xattr, 0)..Key::new(ino, ItemKind::Mapping, 0);
     let mut count = 0;
     for item in txn.tree().range(keys) {
@@ -214,7 +214,7 @@ fn delete_later_items(
     txn: &mut Txn<'_>,
     ino: u64,
     mut count: usize,
-) -> std::result::Result<Step, Fault> {
+) -> std::result::Result<Step, MetadataError> {
     if txn.tolerance() == Tolerance::Exact {
         return Ok(Step::Done);
     }

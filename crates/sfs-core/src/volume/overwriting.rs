@@ -7,13 +7,13 @@ use sfs_device::Device;
 use super::Volume;
 use super::commit::Request;
 use super::rig::{CALLER, NOW, create, new_placed, put, set_size, write};
-use crate::format::{Change, DataPlacement, Key, run_key};
+use crate::format::{Change, DataLayout, Key, run_key};
 use crate::log::{Batch, METADATA_HEAD};
-use crate::request::Options;
+use crate::request::VolumeOptions;
 use crate::{Error, Result};
 
 fn open(device: Arc<dyn Device>) -> Result<Volume> {
-    Volume::open(device, Options::default(), NOW)
+    Volume::open(device, VolumeOptions::default(), NOW)
 }
 
 fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
@@ -24,7 +24,7 @@ fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
 /// block where it is. When the first has been written the second still waits.
 #[test]
 fn a_block_built_twice_is_read_as_it_is() {
-    let (_, volume) = new_placed(DataPlacement::GreedySpace);
+    let (_, volume) = new_placed(DataLayout::GreedySpace);
     let file = create(&volume, "f");
     write(&volume, file, &[1; 4096]);
     volume.sync_all().expect("RAM");
@@ -51,7 +51,7 @@ fn a_block_built_twice_is_read_as_it_is() {
 /// Mappings of an inode below the first are not looked at by the walk that marks what is taken.
 #[test]
 fn a_block_with_a_hidden_owner_is_refused() {
-    let (device, volume) = new_placed(DataPlacement::GreedySpace);
+    let (device, volume) = new_placed(DataLayout::GreedySpace);
     let a = create(&volume, "a");
     put(&volume, a, 0, 40, 1).expect("there is room");
     volume.sync_all().expect("RAM");
@@ -73,7 +73,7 @@ fn a_block_with_a_hidden_owner_is_refused() {
 /// A forged delta maps the only block of a segment where it is, and says that the segment is Clean.
 #[test]
 fn a_forged_map_of_what_is_mapped_causes_no_panic() {
-    let (device, volume) = new_placed(DataPlacement::GreedySpace);
+    let (device, volume) = new_placed(DataLayout::GreedySpace);
     let f = create(&volume, "f");
     put(&volume, f, 0, 1, 1).expect("there is room");
     volume.sync_all().expect("RAM");
@@ -109,8 +109,8 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
 /// A repair moves a block of each of some files: there is room for the tree, however few blocks they are.
 #[test]
 fn what_a_repair_moves_leaves_room_for_the_tree() {
-    for placement in DataPlacement::ALL {
-        let (device, volume) = new_placed(placement);
+    for data_layout in DataLayout::ALL {
+        let (device, volume) = new_placed(data_layout);
         volume.close().expect("RAM");
         let superblock = volume.superblock().clone();
         let (record, _) = super::recovery::read_checkpoints(&*device, &superblock).expect("RAM");
@@ -127,6 +127,6 @@ fn what_a_repair_moves_leaves_room_for_the_tree() {
         });
         rebuild.move_blocks(moved.collect()).expect("there is room");
         let committed = rebuild.commit(files * 16 + 1);
-        assert!(committed.is_ok(), "{placement:?}: {committed:?}");
+        assert!(committed.is_ok(), "{data_layout:?}: {committed:?}");
     }
 }

@@ -22,7 +22,7 @@ const ITEMS_PER_STEP: usize = 256;
 impl Volume {
     /// Marks every block that is mapped as taken.
     pub(super) fn find_places(&self) -> Result<()> {
-        let places = Places::new(self.superblock.placement, self.superblock.layout);
+        let places = Places::new(self.superblock.data_layout, self.superblock.layout);
         let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
         let mut from = Some(Key::new(1, ItemKind::Inode, 0));
         while let Some(key) = from {
@@ -70,7 +70,7 @@ impl Volume {
 fn mapped_from(
     txn: &Txn<'_>,
     from: Key,
-) -> std::result::Result<(Vec<u64>, Option<Key>), crate::meta::Fault> {
+) -> std::result::Result<(Vec<u64>, Option<Key>), crate::meta::MetadataError> {
     let mut addresses = Vec::new();
     for (count, item) in txn.tree().range(from..).enumerate() {
         let (key, value) = item?;

@@ -16,7 +16,7 @@ use crate::format::{
     Corruption, CorruptionKind, ErrorKind, FileKind, ItemKind, Key, Mapping, MappingRun, Structure,
     run_key,
 };
-use crate::meta::Fault;
+use crate::meta::MetadataError;
 use crate::request::ReadBuffer;
 use crate::{Error, Result};
 
@@ -214,7 +214,7 @@ fn locate(
     wanted: &[u32],
     first: u32,
     blocks: &mut [Block],
-) -> std::result::Result<Vec<(u32, Mapping)>, Fault> {
+) -> std::result::Result<Vec<(u32, Mapping)>, MetadataError> {
     let mut mapped = Vec::with_capacity(wanted.len());
     let mut run: Option<(Key, MappingRun)> = None;
     for &block in wanted {
@@ -240,7 +240,7 @@ fn locate(
 }
 
 /// The inline content of `ino`; empty if it has none.
-fn inline(txn: &Txn<'_>, ino: u64) -> std::result::Result<Vec<u8>, Fault> {
+fn inline(txn: &Txn<'_>, ino: u64) -> std::result::Result<Vec<u8>, MetadataError> {
     let mut content = Vec::new();
     for part in 0..4 {
         match txn.get(&Key::new(ino, ItemKind::Inline, part))? {

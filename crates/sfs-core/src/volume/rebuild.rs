@@ -14,15 +14,15 @@ use super::policies;
 use super::superblocks::Superblocks;
 use crate::buffer::BlockRef;
 use crate::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataPlacement, FIRST_INO, History, ItemKind, Key,
+    CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, History, ItemKind, Key,
     Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock,
     UsageEntry, usage_key,
 };
 use crate::log::{Append, Batch, FIRST_GROUP_HEAD, Heads, Log, METADATA_HEAD};
-use crate::meta::{Fault, Meta};
+use crate::meta::{Meta, MetadataError};
 use crate::places::Places;
-use crate::request::Options;
-use crate::tree::{Missing, Tree, VerifiedNode};
+use crate::request::VolumeOptions;
+use crate::tree::{NodeNotCached, Tree, VerifiedNode};
 use crate::usage::{Share, UsageTable};
 use crate::{Error, Result};
 
@@ -88,12 +88,12 @@ impl Rebuild {
             device_bytes_before: record.device_bytes_written,
             extensions: record.extensions.repeated(),
         };
-        let options = Options { discard: false, ..Options::default() };
+        let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
         let shift = superblock.tick_shift;
         let mut usage =
             UsageTable::from_entries(layout, emptied(&basis.usage), shift, record.blocks_written);
         usage.clock.catch_up(basis.time);
-        if let Some(places) = Places::new(superblock.placement, layout) {
+        if let Some(places) = Places::new(superblock.data_layout, layout) {
             usage.begin_in_clean(places);
         }
         let meta = Meta::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
@@ -124,7 +124,7 @@ impl Rebuild {
         let layout = &self.volume.superblock.layout;
         let mut log = self.volume.log.lock();
         let mut meta = self.volume.meta.write();
-        if self.volume.superblock.placement != DataPlacement::Log {
+        if self.volume.superblock.data_layout != DataLayout::Log {
             return self.place_blocks(&mut log, &mut meta, &blocks);
         }
         if Batch::opens(&log, layout, FIRST_GROUP_HEAD, blocks.len(), 0) > meta.usage.clean_count()
@@ -201,7 +201,7 @@ impl Rebuild {
     ///
     /// As [`Rebuild::put`], and those of [`VerifiedNode::decode`].
     pub fn keep(&self, pointer: NodePointer, block: &Block) -> Result<()> {
-        let missing = Missing { pointer, level: 0, keys: None };
+        let missing = NodeNotCached { pointer, level: 0, keys: None };
         let superblock = &self.volume.superblock;
         let leaf =
             VerifiedNode::decode(block, superblock.volume(), &missing, superblock.tolerance())?;
@@ -258,7 +258,7 @@ impl Rebuild {
     /// A change of the tree, for which nodes may have to be loaded.
     fn change(
         &self,
-        mut step: impl FnMut(&mut Meta) -> std::result::Result<(), Fault>,
+        mut step: impl FnMut(&mut Meta) -> std::result::Result<(), MetadataError>,
     ) -> Result<()> {
         let mut failed = None;
         let _keep = self.volume.keep_nodes();
@@ -266,8 +266,10 @@ impl Rebuild {
             let outcome = step(&mut self.volume.meta.write());
             match outcome {
                 Ok(()) => return Ok(()),
-                Err(Fault::Missing(missing)) => self.volume.load(&missing, &mut failed)?,
-                Err(Fault::Error(error)) => return Err(error),
+                Err(MetadataError::NodeNotCached(missing)) => {
+                    self.volume.load(&missing, &mut failed)?
+                }
+                Err(MetadataError::Error(error)) => return Err(error),
             }
         }
     }

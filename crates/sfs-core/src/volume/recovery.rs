@@ -20,7 +20,7 @@ use crate::format::{
 use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::Meta;
 use crate::mutant::{Mutant, mutated};
-use crate::request::Options;
+use crate::request::VolumeOptions;
 use crate::tree::Tree;
 use crate::usage::UsageTable;
 use crate::{Error, Result};
@@ -28,7 +28,7 @@ use crate::{Error, Result};
 impl Volume {
     /// Opens the volume on `device`: loads its last checkpoint and rolls the log forward. Unless it
     /// is read-only, a checkpoint of its own begins the volume's new life.
-    pub fn open(device: Arc<dyn Device>, options: Options, now: Timestamp) -> Result<Self> {
+    pub fn open(device: Arc<dyn Device>, options: VolumeOptions, now: Timestamp) -> Result<Self> {
         let (volume, record, is_begun) = Self::restore(device, options, now)?;
         if !volume.options.read_only {
             volume.settle_down()?;
@@ -48,7 +48,7 @@ impl Volume {
     /// begun. Nothing has been written.
     fn restore(
         device: Arc<dyn Device>,
-        options: Options,
+        options: VolumeOptions,
         now: Timestamp,
     ) -> Result<(Self, CheckpointRecord, bool)> {
         let superblocks = Superblocks::read(&*device)?;
@@ -142,10 +142,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Seals what groups have open that the placement policy of this mount does not have.
+    /// Seals what groups have open that the grouping policy of this mount does not have.
     fn close_heads(&self, log: &mut Log) {
         let mut meta = self.meta.write();
-        let first = FIRST_GROUP_HEAD + meta.placement.group_count();
+        let first = FIRST_GROUP_HEAD + meta.grouping.group_count();
         for head in first..HEADS_MAX as u8 {
             log.heads.close(head, &mut meta.usage);
         }
@@ -245,7 +245,8 @@ mod tests {
 
     /// As a mount that has no room for a checkpoint of its own.
     fn open_without_room(device: Arc<dyn Device>) -> Volume {
-        let (volume, _, _) = Volume::restore(device, Options::default(), NOW).expect("it opens");
+        let (volume, _, _) =
+            Volume::restore(device, VolumeOptions::default(), NOW).expect("it opens");
         volume.settle_down().expect("a flush");
         volume.live_on(&mut volume.log.lock()).expect("it goes on");
         volume
@@ -281,7 +282,7 @@ mod tests {
         write(&volume, file, &[2; 4096]);
         volume.sync_all().expect("a sync");
         drop(volume);
-        let volume = Volume::open(image, Options::default(), NOW).expect("it opens");
+        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
         assert_eq!(volume.read(file, 0, 1).expect("it reads").as_bytes(), [2]);
     }
 }

@@ -6,8 +6,8 @@ use sfs_device::{Device, RamDevice};
 
 use super::Volume;
 use crate::Result;
-use crate::format::{DataPlacement, Label, Layout, ROOT_INO, Superblock, Timestamp};
-use crate::request::{AttributeChanges, Caller, Options};
+use crate::format::{DataLayout, Label, Layout, ROOT_INO, Superblock, Timestamp};
+use crate::request::{AttributeChanges, Caller, VolumeOptions};
 
 pub(super) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 pub(super) const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
@@ -17,26 +17,26 @@ pub(super) const BLOCKS: u64 = 2100;
 
 /// A volume is made on `device`, and opened.
 pub(super) fn new_volume(device: Arc<dyn Device>) -> Volume {
-    make(&device, DataPlacement::Log);
-    Volume::open(device, Options::default(), NOW).expect("it opens")
+    make(&device, DataLayout::Log);
+    Volume::open(device, VolumeOptions::default(), NOW).expect("it opens")
 }
 
-/// The same on a device of its own, its data placed as `placement` says.
-pub(super) fn new_placed(placement: DataPlacement) -> (Arc<RamDevice>, Volume) {
+/// The same on a device of its own, its data placed as `data_layout` says.
+pub(super) fn new_placed(data_layout: DataLayout) -> (Arc<RamDevice>, Volume) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     let shared: Arc<dyn Device> = device.clone();
-    make(&shared, placement);
-    let volume = Volume::open(shared, Options::default(), NOW).expect("it opens");
+    make(&shared, data_layout);
+    let volume = Volume::open(shared, VolumeOptions::default(), NOW).expect("it opens");
     (device, volume)
 }
 
-fn make(device: &Arc<dyn Device>, placement: DataPlacement) {
+fn make(device: &Arc<dyn Device>, data_layout: DataLayout) {
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
         layout: Layout::new(BLOCKS, 32, 0).expect("it fits"),
         hash_key: [1, 2],
-        placement,
+        data_layout,
         created: NOW,
         ..Superblock::new(Layout::new(BLOCKS, 32, 0).expect("it fits"))
     };

@@ -16,9 +16,9 @@ use crate::format::{
     Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
 use crate::log::{Head, Heads, Log};
-use crate::meta::{Fault, Meta};
+use crate::meta::{Meta, MetadataError};
 use crate::mutant::{Mutant, mutated};
-use crate::tree::Missing;
+use crate::tree::NodeNotCached;
 use crate::{Error, Result};
 
 impl Volume {
@@ -341,9 +341,9 @@ impl Volume {
     /// One step of roll-forward, which changes nothing when a node is missing.
     fn recover<T>(
         &self,
-        mut step: impl FnMut(&mut Meta) -> std::result::Result<T, Fault>,
+        mut step: impl FnMut(&mut Meta) -> std::result::Result<T, MetadataError>,
     ) -> Result<T> {
-        let mut failed: Option<Missing> = None;
+        let mut failed: Option<NodeNotCached> = None;
         let _keep = self.keep_nodes();
         loop {
             let outcome = {
@@ -354,8 +354,8 @@ impl Volume {
             };
             match outcome {
                 Ok(value) => return Ok(value),
-                Err(Fault::Missing(missing)) => self.load(&missing, &mut failed)?,
-                Err(Fault::Error(error)) => return Err(error),
+                Err(MetadataError::NodeNotCached(missing)) => self.load(&missing, &mut failed)?,
+                Err(MetadataError::Error(error)) => return Err(error),
             }
         }
     }

@@ -9,7 +9,7 @@ use super::commit::{Progress, Request, Selection};
 use super::rig::{
     BLOCKS, CALLER, NOW, create, new_placed, new_volume, put, resize, set_size, write,
 };
-use crate::format::{DataPlacement, INLINE_LEN_MAX, ROOT_INO};
+use crate::format::{DataLayout, INLINE_LEN_MAX, ROOT_INO};
 use crate::request::RenameMode;
 use crate::{Error, Result};
 
@@ -42,7 +42,7 @@ fn a_file_that_was_cut_goes_in_pieces() {
 fn overwrite_beside(cut: bool) -> (Result<()>, usize, u64, u64) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     drop(new_volume(device.clone()));
-    let options = crate::request::Options { write_buffer: 1220 * 4096, ..Default::default() };
+    let options = crate::request::VolumeOptions { write_buffer: 1220 * 4096, ..Default::default() };
     let volume = Volume::open(device, options, NOW).expect("it opens");
     let (file, other) = (create(&volume, "f"), create(&volume, "g"));
     let mut count = 0;
@@ -209,12 +209,12 @@ fn a_small_write_buffer_is_not_run_over() {
         label: crate::format::Label::NONE,
         layout,
         hash_key: [1, 2],
-        placement: crate::format::DataPlacement::Log,
+        data_layout: crate::format::DataLayout::Log,
         created: NOW,
         ..crate::format::Superblock::new(layout)
     };
     crate::make(device.clone(), &superblock, &crate::root_directory(0, 0, NOW)).expect("made");
-    let options = crate::request::Options { write_buffer: 1 << 20, ..Default::default() };
+    let options = crate::request::VolumeOptions { write_buffer: 1 << 20, ..Default::default() };
     let volume = Volume::open(device, options, NOW).expect("it opens");
     let file = create(&volume, "f");
     let mut most = 0;
@@ -229,8 +229,8 @@ fn a_small_write_buffer_is_not_run_over() {
 /// and no sync went through any more.
 #[test]
 fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
-    for placement in DataPlacement::ALL {
-        let (_, volume) = new_placed(placement);
+    for data_layout in DataLayout::ALL {
+        let (_, volume) = new_placed(data_layout);
         let small: Vec<u64> = (0..900).map(|no| create(&volume, &format!("f{no}"))).collect();
         small.iter().for_each(|ino| write(&volume, *ino, &[1; 100]));
         volume.sync_all().expect("there is room");
@@ -240,7 +240,7 @@ fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
             volume.sync_all().expect("admitted");
             refused
         });
-        assert!(full.is_some(), "{placement:?}");
+        assert!(full.is_some(), "{data_layout:?}");
         for (no, ino) in (0u64..).zip(&small) {
             // By truncating, and by writing beyond the first block.
             let grown = match no % 2 {
@@ -250,7 +250,7 @@ fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
             assert!(grown.is_ok() || matches!(grown, Err(Error::NoSpace)), "{grown:?}");
         }
         let synced = volume.sync_all();
-        assert!(synced.is_ok(), "{placement:?}: {synced:?}");
-        assert_eq!(volume.audit().expect("it counts"), [], "{placement:?}");
+        assert!(synced.is_ok(), "{data_layout:?}: {synced:?}");
+        assert_eq!(volume.audit().expect("it counts"), [], "{data_layout:?}");
     }
 }

@@ -175,7 +175,7 @@ impl Volume {
     /// Segments that should be Clean so that every group can have its own head. With fewer, all blocks
     /// may have to go to one, for which the reserve is enough.
     pub(super) fn comfort(&self, meta: &Meta) -> usize {
-        self.cleaning_reserve(meta, 0) + COMMIT_SEGMENTS + usize::from(meta.placement.group_count())
+        self.cleaning_reserve(meta, 0) + COMMIT_SEGMENTS + usize::from(meta.grouping.group_count())
     }
 
     /// Makes room before more metadata becomes dirty than a checkpoint could write. Who has the log

@@ -7,7 +7,7 @@
 use super::Volume;
 use crate::format::{SegmentState, UsageEntry};
 use crate::log::METADATA_HEAD;
-use crate::request::{GroupStatus, Lifetime, SegmentCounts, Status};
+use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Status};
 
 impl Volume {
     /// How the volume is now.
@@ -15,11 +15,11 @@ impl Volume {
         let meta = self.meta.read();
         let entries = meta.usage.entries();
         let (segments, groups) =
-            (count_segments(entries), count_groups(entries, meta.placement.centres()));
-        let (placement, victims) = (meta.placement.name(), meta.victims.name());
+            (count_segments(entries), count_groups(entries, meta.grouping.centres()));
+        let (grouping, victims) = (meta.grouping.name(), meta.victims.name());
         drop(meta); // What follows takes the lock, too.
         Status {
-            placement,
+            grouping,
             victims,
             space: self.space(),
             segment_blocks: self.superblock.layout.segment_blocks,
@@ -34,9 +34,9 @@ impl Volume {
 
     /// What the last checkpoint of earlier mounts said. Waits while the log is being written: to be
     /// asked before that begins.
-    pub fn lifetime_before(&self) -> Lifetime {
+    pub fn lifetime_before(&self) -> LifetimeTotals {
         let log = self.log.lock();
-        Lifetime {
+        LifetimeTotals {
             mount_count: log.mount_count,
             user_bytes_written: log.user_bytes_before,
             device_bytes_written: log.device_bytes_before,

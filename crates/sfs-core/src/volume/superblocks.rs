@@ -241,14 +241,14 @@ mod tests {
     use super::super::rig::{BLOCKS, NOW, new_volume};
     use super::*;
     use crate::format::COUNT_MAX;
-    use crate::request::Options;
+    use crate::request::VolumeOptions;
 
     fn label(text: &str) -> Label {
         Label::new(text).expect("a label")
     }
 
     fn open(device: &Arc<FaultyDevice<RamDevice>>) -> Result<Volume> {
-        Volume::open(device.clone(), Options::default(), NOW)
+        Volume::open(device.clone(), VolumeOptions::default(), NOW)
     }
 
     fn copies(device: &dyn Device) -> [Option<Label>; 2] {

@@ -112,7 +112,7 @@ mod tests {
     use super::super::rig::{BLOCKS, CALLER, NOW, new_volume};
     use super::*;
     use crate::format::{ROOT_INO, RUN_BLOCKS};
-    use crate::request::Options;
+    use crate::request::VolumeOptions;
 
     /// A file without a name is cut, in steps, of which one fails, and gets a name; then the power fails:
     /// nothing said any more that it was to be cut further.
@@ -137,7 +137,7 @@ mod tests {
         volume.link(file, ROOT_INO, b"name", &CALLER).expect("its first name");
         volume.sync_all().expect("RAM");
         drop(volume);
-        let volume = Volume::open(device, Options::default(), NOW).expect("it opens");
+        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
         while volume.work(NOW).expect("RAM") == crate::request::Work::More {}
         let inode = volume.attributes(file).expect("it has a name");
         assert_eq!(inode.size, 0);

@@ -9,7 +9,7 @@ use crate::format::{Corruption, CorruptionKind};
 use crate::format::{
     Inode, ItemKind, Key, Mapping, MappingRun, Structure, Tolerance, USAGE_PER_ITEM, VALUE_LEN_MAX,
 };
-use crate::meta::{Effects, Fault, Meta, Unmap, find_mapping};
+use crate::meta::{Effects, Meta, MetadataError, Unmap, find_mapping};
 use crate::owners::{Owner, owners};
 use crate::tree::Tree;
 
@@ -44,23 +44,27 @@ impl<'a> Txn<'a> {
     }
 
     /// Where block `block` of `ino` is, without this transaction's changes.
-    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, Fault> {
+    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, MetadataError> {
         find_mapping(self.tree, self.tolerance, ino, block)
     }
 
     /// As [`owners`], without this transaction's changes.
-    pub(crate) fn owners(&self, address: u64, named: (u64, u32)) -> Result<Vec<Owner>, Fault> {
+    pub(crate) fn owners(
+        &self,
+        address: u64,
+        named: (u64, u32),
+    ) -> Result<Vec<Owner>, MetadataError> {
         owners(self.tree, self.tolerance, address, named)
     }
 
     /// The run of mappings at `key`, without this transaction's changes.
-    pub(crate) fn run(&self, key: &Key) -> Result<Option<MappingRun>, Fault> {
+    pub(crate) fn run(&self, key: &Key) -> Result<Option<MappingRun>, MetadataError> {
         let value = self.tree.get(key)?;
         Ok(value.map(|value| MappingRun::decode(value, key, self.tolerance)).transpose()?)
     }
 
     /// The value of an item that is not a mapping.
-    pub(crate) fn get(&self, key: &Key) -> Result<Option<&[u8]>, Fault> {
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<&[u8]>, MetadataError> {
         match self.effects.items.iter().rev().find(|(changed, _)| changed == key) {
             Some((_, value)) => Ok(value.as_deref()),
             None => Ok(self.tree.get(key)?),
@@ -77,7 +81,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The attributes of `ino`.
-    pub(crate) fn inode(&self, ino: u64) -> Result<Inode, Fault> {
+    pub(crate) fn inode(&self, ino: u64) -> Result<Inode, MetadataError> {
         let value = self.get(&Key::inode(ino))?.ok_or(Error::NotFound)?;
         Ok(Inode::decode(value, ino, self.tolerance)?)
     }
@@ -95,7 +99,11 @@ impl<'a> Txn<'a> {
 
     /// Unmaps blocks of `ino` from `first` on, a bounded number, the last ones first. Gives how
     /// many mappings went, and whether none is left.
-    pub(crate) fn unmap_from(&mut self, ino: u64, first: u32) -> Result<(u64, bool), Fault> {
+    pub(crate) fn unmap_from(
+        &mut self,
+        ino: u64,
+        first: u32,
+    ) -> Result<(u64, bool), MetadataError> {
         let mut end = Key::new(ino, ItemKind::Mapping, u64::MAX);
         let mut count = 0;
         let freed_before = self.effects.freed.len();
@@ -109,7 +117,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Whether block `first` of `ino`, or one after it, is mapped.
-    pub(crate) fn is_mapped_from(&self, ino: u64, first: u32) -> Result<bool, Fault> {
+    pub(crate) fn is_mapped_from(&self, ino: u64, first: u32) -> Result<bool, MetadataError> {
         let end = Key::new(ino, ItemKind::Mapping, u64::MAX);
         let last = self.last_run(ino, first, &end)?;
         Ok(last.is_some_and(|(_, base, run)| run.iter(base).any(|(block, _)| block >= first)))
@@ -121,7 +129,7 @@ impl<'a> Txn<'a> {
         ino: u64,
         first: u32,
         end: &Key,
-    ) -> Result<Option<(Key, u32, MappingRun)>, Fault> {
+    ) -> Result<Option<(Key, u32, MappingRun)>, MetadataError> {
         let least = Key::new(ino, ItemKind::Mapping, u64::from(first / crate::format::RUN_BLOCKS));
         let last = self.tree.last_before(end)?.filter(|(key, _)| *key >= least);
         let Some((key, value)) = last else { return Ok(None) };
@@ -130,7 +138,12 @@ impl<'a> Txn<'a> {
     }
 
     /// Unmaps what the last run of `ino` before `end` has from block `first` on; gives its offset.
-    fn unmap_last_run(&mut self, ino: u64, first: u32, end: &Key) -> Result<Option<u64>, Fault> {
+    fn unmap_last_run(
+        &mut self,
+        ino: u64,
+        first: u32,
+        end: &Key,
+    ) -> Result<Option<u64>, MetadataError> {
         let Some((key, base, mut run)) = self.last_run(ino, first, end)? else { return Ok(None) };
         let gone: Vec<(u32, Mapping)> =
             run.iter(base).filter(|(block, _)| *block >= first).collect();

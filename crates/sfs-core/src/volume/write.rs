@@ -375,7 +375,7 @@ mod tests {
 
     use super::super::rig::{BLOCKS, NOW, create, new_volume, put, set_size, write};
     use super::*;
-    use crate::request::Options;
+    use crate::request::VolumeOptions;
 
     /// A writer reads what is inline, waits, and meanwhile the file is cut to nothing and grows again:
     /// it put back what had been cut off.
@@ -401,7 +401,7 @@ mod tests {
     fn what_relieves_the_buffer_does_not_part_a_truncation_from_its_data() {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));
         drop(new_volume(device.clone()));
-        let options = Options { write_buffer: 1 << 20, ..Options::default() };
+        let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
         let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
         let file = create(&volume, "f");
         put(&volume, file, 0, 2, 1).expect("there is room");
@@ -416,7 +416,7 @@ mod tests {
         assert!(events.iter().any(|event| matches!(event, Event::Write { .. })), "it is relieved");
         for count in 0..=events.len() {
             let image = Arc::new(image_after(&base, &events[..count]));
-            let volume = Volume::open(image, Options::default(), NOW).expect("it opens");
+            let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
             assert_ne!(volume.attributes(file).expect("it is there").size, 0, "after {count}");
         }
     }

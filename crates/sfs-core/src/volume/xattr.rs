@@ -11,7 +11,7 @@ use crate::format::{
     Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, Structure,
     XATTR_LEN_MAX,
 };
-use crate::meta::Fault;
+use crate::meta::MetadataError;
 use crate::request::{Caller, XattrMode};
 use crate::{Error, Result};
 
@@ -27,7 +27,7 @@ const NAMES_PER_STEP: usize = 64;
 /// Most bytes that the names of a file's attributes may take together (the kernel's limit).
 const NAMES_LEN_MAX: usize = 65_536;
 
-type Step<T> = std::result::Result<T, Fault>;
+type Step<T> = std::result::Result<T, MetadataError>;
 
 /// The first part of an attribute.
 struct First<'a> {

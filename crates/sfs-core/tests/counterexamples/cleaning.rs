@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::request::{AttributeChanges, Options, Work};
+use sfs_core::request::{AttributeChanges, VolumeOptions, Work};
 use sfs_device::{Event, FaultyDevice, Keep, RamDevice, RecordingDevice};
 
 use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
@@ -86,7 +86,7 @@ fn cleaning_that_gains_nothing_is_not_repeated_for_every_change() {
 fn a_small_sync_does_not_wait_for_discards() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(600)), Keep::Requests));
     format(&device, 32);
-    let options = || Options { placement: "none".into(), ..Options::default() };
+    let options = || VolumeOptions { grouping: "none".into(), ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options(), NOW).unwrap();
     let (gone, kept) = (create(&volume, "gone"), create(&volume, "kept"));
     for at in 0..250 {

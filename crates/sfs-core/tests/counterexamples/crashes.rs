@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::{Layout, ROOT_INO, Timestamp};
-use sfs_core::request::{Options, RenameMode, Work};
+use sfs_core::request::{RenameMode, VolumeOptions, Work};
 use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream, image_after};
 
 use crate::rig::{
@@ -85,7 +85,8 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
             let base = image.inner().snapshot();
             image.take_events();
             let at_life = format!("seed {seed}, life {life}");
-            let volume = Volume::open(image.clone(), Options::default(), NOW).expect(&at_life);
+            let volume =
+                Volume::open(image.clone(), VolumeOptions::default(), NOW).expect(&at_life);
             let mut content = synced.clone();
             let mut file = None;
             for step in 0..1 + random.below(40) {
@@ -124,7 +125,7 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
                 }
             }
             let crashed = crash(&base, &events, end, &mut random);
-            let volume = Volume::open(Arc::new(crashed.snapshot()), Options::default(), NOW)
+            let volume = Volume::open(Arc::new(crashed.snapshot()), VolumeOptions::default(), NOW)
                 .expect(&at_life);
             let mut found = Vec::new();
             if let Ok(entry) = volume.lookup(ROOT_INO, b"f") {
@@ -234,7 +235,7 @@ fn a_checkpoint_that_was_cut_short_leaves_its_room_to_the_next() {
                 let second = image_after(&first, &events[..at]);
                 tear(&second, slot);
                 torn_later += 1;
-                let volume = Volume::open(Arc::new(second), Options::default(), NOW)
+                let volume = Volume::open(Arc::new(second), VolumeOptions::default(), NOW)
                     .unwrap_or_else(|error| panic!("{said}, then at request {at}: {error}"));
                 assert!(at < synced || volume.lookup(ROOT_INO, b"new").is_ok(), "{said}, {at}");
             }
@@ -277,7 +278,7 @@ fn a_checkpoint_that_rots_is_missed_also_when_the_log_before_it_is_gone() {
 #[test]
 fn what_follows_a_checkpoint_that_rots_is_found_in_what_it_let_go() {
     let device = ram(64);
-    let options = Options { discard: false, ..Options::default() };
+    let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let file = create(&volume, "f");
     let fill = |mark: u8| {
@@ -304,7 +305,7 @@ fn what_follows_a_checkpoint_that_rots_is_found_in_what_it_let_go() {
 fn rot_newest_and_refuse(device: Arc<RamDevice>) {
     let slot = Layout::new(blocks_for(64), 32, 0).expect("it fits").slots[1];
     device.write(slot, &[&[Block([0xa5; 4096])]], Stream(0)).expect("RAM");
-    match Volume::open(device, Options::default(), NOW) {
+    match Volume::open(device, VolumeOptions::default(), NOW) {
         Err(error) => assert!(error.to_string().contains("checkpoint"), "{error}"),
         Ok(_) => panic!("it mounts, and what was synced is gone"),
     }
@@ -316,7 +317,7 @@ fn rot_newest_and_refuse(device: Arc<RamDevice>) {
 fn what_was_written_a_while_ago_is_durable() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(256 << 8), Keep::Counts));
     format(&device, 256);
-    let options = Options { write_buffer: 1 << 20, ..Options::default() };
+    let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let file = create(&volume, "f");
     volume.sync_all().unwrap();

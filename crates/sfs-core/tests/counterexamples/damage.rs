@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{ErrorKind, ItemKind, ROOT_INO, SUPERBLOCK_ADDRESS, Timestamp};
-use sfs_core::request::{ErrorReaction, Options, Work};
+use sfs_core::request::{ErrorReaction, VolumeOptions, Work};
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, Event, FaultyDevice, Keep, RamDevice, RecordingDevice, Stream};
 
@@ -123,7 +123,8 @@ fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
 fn with_errors_remount_ro_a_commit_that_meets_damage_writes_nothing() {
     let (inner, bad, block) = damaged();
     let device = Arc::new(RecordingDevice::new(inner.snapshot(), Keep::Contents));
-    let options = Options { on_error: ErrorReaction::RemountReadOnly, ..Options::default() };
+    let options =
+        VolumeOptions { on_error: ErrorReaction::RemountReadOnly, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     volume.lookup(ROOT_INO, b"bad").unwrap();
     write(&volume, bad, block, &[9; 4096]).unwrap();
@@ -224,7 +225,7 @@ fn an_unmount_gets_over_two_unreadable_leaves() {
 #[test]
 fn a_damaged_leaf_does_not_fill_the_write_buffer() {
     let (device, bad, block) = damaged();
-    let options = Options { write_buffer: 4 << 20, ..Options::default() };
+    let options = VolumeOptions { write_buffer: 4 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device, options, NOW).unwrap();
     let new = create(&volume, "new");
     for at in 0..64 {
@@ -335,8 +336,9 @@ fn each_who_has_a_file_open_is_told_of_a_loss_once() {
 fn an_unreadable_leaf_does_not_stop_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(285))));
     format(&device, 32);
-    let (cache, placement) = (1 << 20, "none".to_owned());
-    let options = Options { cache, placement, yield_cleaning: false, ..Options::default() };
+    let (cache, data_layout) = (1 << 20, "none".to_owned());
+    let options =
+        VolumeOptions { cache, data_layout, yield_cleaning: false, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
     let (bad, dead) = (create(&volume, "bad"), create(&volume, "dead"));
     let others: Vec<u64> = (0..12_000).map(|no| create(&volume, &format!("{no}"))).collect();
@@ -368,7 +370,7 @@ fn an_unreadable_leaf_does_not_stop_cleaning() {
 fn a_write_is_not_refused_for_damage_of_others() {
     let (inner, bad, block, leaf) = volume();
     let device = Arc::new(FaultyDevice::new(inner.snapshot()));
-    let options = Options { write_buffer: 1 << 20, ..Options::default() };
+    let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     device.fail_reads(leaf..leaf + 1);
     write(&volume, bad, block, &[9; 4096]).unwrap();

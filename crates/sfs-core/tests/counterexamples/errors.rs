@@ -7,7 +7,7 @@ use sfs_core::format::{
     ErrorCount, ErrorKind, Failure, ItemKind, Label, Occurrence, ROOT_INO, SUPERBLOCK_ADDRESS,
     Superblock, Timestamp,
 };
-use sfs_core::request::{ErrorReaction, Options};
+use sfs_core::request::{ErrorReaction, VolumeOptions};
 use sfs_core::{Error, Volume};
 use sfs_device::{
     Block, Device, Event, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream,
@@ -121,8 +121,11 @@ fn a_mount_for_reading_counts_and_writes_nothing() {
     let (device, at) = one_file();
     destroy(&*device, at);
     let device = Arc::new(RecordingDevice::new(device.snapshot(), Keep::Contents));
-    let options =
-        Options { read_only: true, on_error: ErrorReaction::RemountReadOnly, ..Options::default() };
+    let options = VolumeOptions {
+        read_only: true,
+        on_error: ErrorReaction::RemountReadOnly,
+        ..VolumeOptions::default()
+    };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     assert!(is_corrupt(volume.read(file_of(&volume), 0, 4096)));
     volume.work(later(60)).unwrap();
@@ -203,7 +206,7 @@ fn destroy_usage(device: &dyn Device) {
 #[test]
 fn damage_that_keeps_checkpoints_from_being_written_is_in_the_superblock() {
     let (device, count) = many_files();
-    let options = Options { cache: 1 << 20, ..Options::default() };
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     for number in 0..count {
         volume.lookup(ROOT_INO, format!("file {number}").as_bytes()).unwrap();
@@ -272,7 +275,7 @@ fn a_superblock_that_cannot_be_flushed_ends_writing() {
 
     let (inner, _) = many_files();
     let device = Arc::new(FaultyDevice::new(inner.snapshot()));
-    let options = Options { cache: 1 << 20, ..Options::default() };
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     create(&volume, "file");
     volume.sync_all().unwrap();
@@ -291,7 +294,8 @@ fn with_errors_remount_ro_the_first_damage_ends_writing() {
     let (inner, at) = one_file();
     destroy(&*inner, at);
     let device = Arc::new(RecordingDevice::new(inner.snapshot(), Keep::Contents));
-    let options = Options { on_error: ErrorReaction::RemountReadOnly, ..Options::default() };
+    let options =
+        VolumeOptions { on_error: ErrorReaction::RemountReadOnly, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let file = file_of(&volume);
     create(&volume, "synced");
@@ -368,7 +372,8 @@ fn a_volume_that_was_shut_down_writes_no_note() {
     let (inner, at) = one_file();
     destroy(&*inner, at);
     let device = Arc::new(RecordingDevice::new(inner.snapshot(), Keep::Contents));
-    let options = Options { on_error: ErrorReaction::RemountReadOnly, ..Options::default() };
+    let options =
+        VolumeOptions { on_error: ErrorReaction::RemountReadOnly, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     device.take_events();
     assert!(is_corrupt(volume.read(file_of(&volume), 0, 4096)));

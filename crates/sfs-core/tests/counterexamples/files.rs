@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Options, Seek, Work, WriteMode, XattrMode};
+use sfs_core::request::{Seek, VolumeOptions, Work, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
 
@@ -126,7 +126,7 @@ fn names_of_attributes_are_found_in_one_go() {
     const COUNT: usize = 200;
     let device = Arc::new(RamDevice::new(1 << 18));
     format(&device, 256);
-    let options = Options { cache: 1 << 20, ..Options::default() };
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
     let (file, other) = (create(&volume, "f"), create(&volume, "g"));
     for at in 0..COUNT {

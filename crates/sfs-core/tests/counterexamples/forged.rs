@@ -7,7 +7,7 @@ use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, FIRST_INO, FileKind, Inode, InodeFlags, ItemKind,
     Key, ROOT_INO, SegmentState, Superblock, UsageEntry,
 };
-use sfs_core::request::{Options, Work};
+use sfs_core::request::{VolumeOptions, Work};
 use sfs_core::{Basis, Error, Rebuild, Volume, root_directory};
 use sfs_device::{Block, Device, RamDevice};
 
@@ -51,7 +51,7 @@ fn strays(links: u32, name: &[u8]) -> Volume {
         rebuild.put(&Key::new(FIRST_INO, ItemKind::Xattr, first + no), b"").unwrap();
     }
     rebuild.commit(FIRST_INO + 1).unwrap();
-    Volume::open(device, Options::default(), NOW).unwrap()
+    Volume::open(device, VolumeOptions::default(), NOW).unwrap()
 }
 
 /// All of them went in one transaction, which began anew for each leaf that was not in memory: 800,000

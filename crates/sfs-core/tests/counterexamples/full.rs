@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::policy::PLACEMENTS;
-use sfs_core::request::{Options, Work};
+use sfs_core::policy::GROUPING_POLICIES;
+use sfs_core::request::{VolumeOptions, Work};
 use sfs_device::{FaultyDevice, RamDevice};
 
 use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, ram, write};
 
-/// Options that `random` gives.
-fn any_options(random: &mut Random) -> Options {
-    Options {
-        placement: PLACEMENTS[random.below(PLACEMENTS.len() as u64) as usize].into(),
+/// VolumeOptions that `random` gives.
+fn any_options(random: &mut Random) -> VolumeOptions {
+    VolumeOptions {
+        grouping: GROUPING_POLICIES[random.below(GROUPING_POLICIES.len() as u64) as usize].into(),
         yield_cleaning: random.below(2) == 0,
         write_buffer: (1 << 20) << random.below(7),
-        ..Options::default()
+        ..VolumeOptions::default()
     }
 }
 
@@ -31,7 +31,7 @@ fn what_was_overwritten_can_be_synced() {
         let sizes = [32 + random.below(40), 60 + random.below(300), 300 + random.below(900)];
         let segments = sizes[random.below(3) as usize];
         let options = any_options(&mut random);
-        let at = format!("seed {seed}, {segments} segments, {}", options.placement);
+        let at = format!("seed {seed}, {segments} segments, {}", options.grouping);
         let device = ram(segments);
         let volume = Volume::open(device, options, NOW).unwrap();
         let file = create(&volume, "f");
@@ -121,7 +121,7 @@ fn a_write_that_is_refused_is_not_kept() {
     for nth in 1..6 {
         let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
         format(&device, 32);
-        let options = Options { write_buffer: 1 << 20, ..Options::default() };
+        let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
         let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
         let file = create(&volume, "f");
         volume.sync_all().expect("there is room");
@@ -144,10 +144,11 @@ fn a_write_that_is_refused_is_not_kept() {
 
 #[test]
 fn every_policy_comes_to_rest() {
-    for placement in PLACEMENTS {
+    for grouping in GROUPING_POLICIES {
         for segments in [100, 300] {
-            let at = format!("{placement}, {segments} segments");
-            let options = Options { placement: placement.to_string(), ..Options::default() };
+            let at = format!("{grouping}, {segments} segments");
+            let options =
+                VolumeOptions { grouping: grouping.to_string(), ..VolumeOptions::default() };
             let volume = Volume::open(ram(segments), options, NOW).unwrap();
             let file = create(&volume, "f");
             let count = fill(&volume, file, 16, 16);
@@ -179,9 +180,12 @@ fn every_policy_comes_to_rest() {
 /// The last block of a file and what is appended behind it belong to different groups.
 #[test]
 fn appending_empties_the_write_buffer() {
-    for placement in ["dac", "sfs", "sepbit"] {
-        let options =
-            Options { placement: placement.into(), write_buffer: 4 << 20, ..Options::default() };
+    for grouping in ["dac", "sfs", "sepbit"] {
+        let options = VolumeOptions {
+            grouping: grouping.into(),
+            write_buffer: 4 << 20,
+            ..VolumeOptions::default()
+        };
         let volume = Volume::open(ram(4000), options, NOW).unwrap();
         let file = create(&volume, "f");
         write(&volume, file, 0, &[1; 5 * 4096 + 100]).unwrap();
@@ -192,7 +196,7 @@ fn appending_empties_the_write_buffer() {
             at += 4096;
         }
         let waiting = 4000 - volume.counters().data_bytes / 4096;
-        assert!(waiting < 2048, "{placement}: {waiting} blocks wait in a buffer of 1024");
+        assert!(waiting < 2048, "{grouping}: {waiting} blocks wait in a buffer of 1024");
     }
 }
 
@@ -202,7 +206,11 @@ fn appending_empties_the_write_buffer() {
 fn a_segment_that_was_freed_is_sound_again() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(100))));
     format(&device, 32);
-    let options = Options { placement: "none".into(), yield_cleaning: false, ..Options::default() };
+    let options = VolumeOptions {
+        grouping: "none".into(),
+        yield_cleaning: false,
+        ..VolumeOptions::default()
+    };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let file = create(&volume, "f");
     let fill = |file: u64| fill(&volume, file, 4, 4);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::request::{AttributeChanges, Options, Work};
+use sfs_core::request::{AttributeChanges, VolumeOptions, Work};
 use sfs_device::Operation;
 
 use crate::rig::{NOW, Random, caller, open, read, set_size, write};
@@ -87,7 +87,7 @@ fn a_checkpoint_does_not_discard_itself() {
             small[..changes].iter().for_each(|ino| chmod(volume, *ino, 0o600));
         });
         while volume.work(later(100)).unwrap() == Work::More {}
-        let options = Options { read_only: true, ..Options::default() };
+        let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
         let mounted = Volume::open(Arc::new(device.inner().snapshot()), options, NOW)
             .unwrap_or_else(|e| panic!("{changes} changes: it does not mount: {e}"));
         for ino in small {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::RamDevice;
 
 use crate::rig::{NOW, blocks_for, create, format, write};
@@ -11,11 +11,14 @@ use crate::rig::{NOW, blocks_for, create, format, write};
 /// The last block of a file and what is appended behind it belong to different groups.
 #[test]
 fn appending_empties_the_write_buffer() {
-    for placement in ["dac", "sfs", "sepbit"] {
+    for data_layout in ["dac", "sfs", "sepbit"] {
         let device = Arc::new(RamDevice::new(blocks_for(4000)));
         format(&device, 32);
-        let options =
-            Options { placement: placement.into(), write_buffer: 4 << 20, ..Options::default() };
+        let options = VolumeOptions {
+            grouping: data_layout.into(),
+            write_buffer: 4 << 20,
+            ..VolumeOptions::default()
+        };
         let volume = Volume::open(device.clone(), options, NOW).unwrap();
         let file = create(&volume, "f");
         write(&volume, file, 0, &[1; 5 * 4096 + 100]).unwrap();
@@ -26,6 +29,6 @@ fn appending_empties_the_write_buffer() {
             at += 4096;
         }
         let waiting = 4000 - volume.counters().data_bytes / 4096;
-        assert!(waiting < 2048, "{placement}: {waiting} blocks wait in a buffer of 1024");
+        assert!(waiting < 2048, "{data_layout}: {waiting} blocks wait in a buffer of 1024");
     }
 }

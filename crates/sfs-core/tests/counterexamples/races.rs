@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{DirectoryEntry, Options, Seek, Work, WriteMode};
+use sfs_core::request::{DirectoryEntry, Seek, VolumeOptions, Work, WriteMode};
 use sfs_device::{GatedDevice, Operation, RamDevice};
 
 use crate::rig::{
@@ -71,7 +71,8 @@ fn readers_do_not_starve_a_commit_of_its_nodes() {
     drop(volume);
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let options = Options { cache: 1 << 20, write_buffer: 1 << 30, ..Options::default() };
+        let options =
+            VolumeOptions { cache: 1 << 20, write_buffer: 1 << 30, ..VolumeOptions::default() };
         let volume = Volume::open(device, options, NOW).unwrap();
         for ino in inos.iter().step_by(2) {
             volume.write(*ino, 0, &[1; 10], WriteMode::default(), &caller()).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
-use sfs_core::request::{AttributeChanges, Caller, Options, WriteMode};
+use sfs_core::request::{AttributeChanges, Caller, VolumeOptions, WriteMode};
 use sfs_core::{Volume, make, root_directory};
 use sfs_device::{Device, RamDevice};
 
@@ -21,7 +21,7 @@ pub(crate) fn format(device: &Arc<impl Device + 'static>, segment_blocks: u64) {
         label: Label::NONE,
         layout: Layout::new(block_count, segment_blocks, 0).expect("it fits"),
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: NOW,
         ..Superblock::new(Layout::new(block_count, segment_blocks, 0).expect("it fits"))
     };
@@ -40,7 +40,7 @@ pub(crate) fn ram(segments: u64) -> Arc<RamDevice> {
 }
 
 pub(crate) fn open(device: &Arc<impl Device + 'static>) -> Volume {
-    Volume::open(device.clone(), Options::default(), NOW).expect("the volume opens")
+    Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("the volume opens")
 }
 
 pub(crate) fn create(volume: &Volume, name: &str) -> u64 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{AttributeChanges, Options, Work, WriteMode};
+use sfs_core::request::{AttributeChanges, VolumeOptions, Work, WriteMode};
 use sfs_device::RamDevice;
 
 use crate::rig::{NOW, Random, caller, create, fill, format, open, ram, read, set_size, write};
@@ -78,7 +78,7 @@ fn a_commit_leaves_room_for_the_checkpoint_of_what_it_changes() {
             write(&volume, file, block, &[round; 4096]).unwrap();
         }
         volume.sync_all().unwrap_or_else(|e| panic!("round {round}: {e}"));
-        Volume::open(Arc::new(device.snapshot()), Options::default(), NOW)
+        Volume::open(Arc::new(device.snapshot()), VolumeOptions::default(), NOW)
             .unwrap_or_else(|e| panic!("round {round} does not mount: {e}"));
     }
     volume.close().unwrap();
@@ -97,7 +97,7 @@ fn a_small_cache_full_of_dirty_nodes_is_no_end() {
     drop(volume);
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let options = Options { cache: 1 << 20, ..Options::default() };
+        let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
         let volume = Volume::open(device, options, NOW).unwrap();
         for i in 0..12_000 {
             let entry = volume.lookup(ROOT_INO, format!("file{i}").as_bytes()).unwrap();
@@ -154,7 +154,8 @@ fn a_full_tiny_volume_never_gets_stuck() {
                 98 => {
                     volume.sync_all().expect(&at_step);
                     drop(volume);
-                    volume = Volume::open(device.clone(), Options::default(), NOW).expect(&at_step);
+                    volume = Volume::open(device.clone(), VolumeOptions::default(), NOW)
+                        .expect(&at_step);
                     for (name, ino) in &files {
                         let entry = volume.lookup(ROOT_INO, name.as_bytes()).expect(&at_step);
                         assert_eq!(entry.ino, *ino);
@@ -162,7 +163,7 @@ fn a_full_tiny_volume_never_gets_stuck() {
                     }
                 }
                 _ => {
-                    Volume::open(Arc::new(device.snapshot()), Options::default(), NOW)
+                    Volume::open(Arc::new(device.snapshot()), VolumeOptions::default(), NOW)
                         .expect(&at_step);
                 }
             }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use sfs_core::Volume;
-use sfs_core::format::{DataPlacement, ROOT_INO};
-use sfs_core::request::{Options, Release, WriteMode};
+use sfs_core::format::{DataLayout, ROOT_INO};
+use sfs_core::request::{Release, VolumeOptions, WriteMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::random::Random;
@@ -23,8 +23,8 @@ type Versions = Vec<Vec<u8>>;
 /// make anything durable, and crashes after each of some events: how many crashes lost something.
 fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
     // Nothing but a lack of Clean segments makes a checkpoint necessary.
-    let options = Options { release, cache: 1 << 20, write_buffer: 1 << 20, ..tight() };
-    let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataPlacement::Log);
+    let options = VolumeOptions { release, cache: 1 << 20, write_buffer: 1 << 20, ..tight() };
+    let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataLayout::Log);
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
     let volume = open(device.clone(), options);
     let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
@@ -88,9 +88,9 @@ fn without_the_rule_data_is_lost() {
 /// crash at any event everything is there that had been synced.
 #[test]
 fn segments_are_used_again_without_a_checkpoint() {
-    let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataPlacement::Log);
+    let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataLayout::Log);
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
-    let volume = open(device.clone(), Options::default());
+    let volume = open(device.clone(), VolumeOptions::default());
     let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
     let put = |block: u64, byte: u8| {
         let mode = WriteMode::default();

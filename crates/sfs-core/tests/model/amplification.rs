@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Counters, Options, WriteMode};
+use sfs_core::request::{Counters, VolumeOptions, WriteMode};
 use sfs_device::RamDevice;
 
 use crate::random::Random;
@@ -25,7 +25,7 @@ fn write(volume: &Volume, ino: u64, offset: u64, bytes: &[u8]) {
 fn metadata_is_little_beside_the_data() {
     const LEN: u64 = 256 << 20;
     let device: Arc<RamDevice> = Arc::new(ram(640 << 20, 1024));
-    let volume = open(device, Options::default());
+    let volume = open(device, VolumeOptions::default());
     let ino = volume.make_node(ROOT_INO, b"f", FILE, 0, &caller()).expect("a file").ino;
     let before = volume.counters();
     let bytes = vec![5; 1 << 20];

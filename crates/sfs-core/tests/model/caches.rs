@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Caller, Options, WriteMode, XattrMode};
+use sfs_core::request::{Caller, VolumeOptions, WriteMode, XattrMode};
 use sfs_device::RamDevice;
 
 use crate::rig::{FILE, caller, open, ram, tight};
@@ -13,8 +13,8 @@ use crate::watchdog::within;
 const FILES: u32 = 1500;
 
 /// As [`tight`], but nothing is written out before a sync asks for it.
-fn patient() -> Options {
-    Options { write_buffer: 64 << 20, ..tight() }
+fn patient() -> VolumeOptions {
+    VolumeOptions { write_buffer: 64 << 20, ..tight() }
 }
 
 fn make_files(volume: &Volume, caller: &Caller) -> Vec<u64> {

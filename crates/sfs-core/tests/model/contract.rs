@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{AttributeChanges, Options, RenameMode, WriteMode};
+use sfs_core::request::{AttributeChanges, RenameMode, VolumeOptions, WriteMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::digest::{capture, of_reference};
@@ -169,7 +169,7 @@ fn files_renamed_over_others_have_their_data_when_space_is_short() {
     let names = [&b"a"[..], b"b", b"c"];
     let blocks = [600, 400, 100];
     let (base, device) = recorder();
-    let volume = open(device.clone(), Options::default());
+    let volume = open(device.clone(), VolumeOptions::default());
     for name in names {
         let old = make(&volume, ROOT_INO, name, FILE);
         write(&volume, old, &[1; 5000]);
@@ -205,7 +205,7 @@ fn files_renamed_over_others_have_their_data_when_space_is_short() {
 fn files_written_anew_are_not_empty_when_space_is_short() {
     let blocks = [100, 600, 400, 100];
     let (base, device) = recorder();
-    let volume = open(device.clone(), Options::default());
+    let volume = open(device.clone(), VolumeOptions::default());
     let files = blocks.map(|blocks| {
         let ino =
             make(&volume, ROOT_INO, format!("{blocks}-{}", volume.space().files).as_bytes(), FILE);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::Error;
-use sfs_core::format::{DataPlacement, ROOT_INO};
+use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::WriteMode;
 use sfs_device::{FaultyDevice, GatedDevice, Operation};
 
@@ -20,7 +20,7 @@ fn wait_for(condition: impl Fn() -> bool) {
 #[test]
 fn a_failed_sync_takes_nobody_along() {
     within(60, || {
-        let faulty = FaultyDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, DataPlacement::Log));
+        let faulty = FaultyDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, DataLayout::Log));
         let device = Arc::new(GatedDevice::new(faulty));
         let volume = open(device.clone(), tight());
         let make = |name: &[u8]| volume.make_node(ROOT_INO, name, FILE, 0, &caller());

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{DataPlacement, ROOT_INO};
-use sfs_core::request::{AttributeChanges, Options, WriteMode};
+use sfs_core::format::{DataLayout, ROOT_INO};
+use sfs_core::request::{AttributeChanges, VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Event, Keep, RecordingDevice};
 
 use crate::random::Random;
 use crate::rig::{FILE, SEGMENT_BLOCKS, after, caller, open, ram_as, settle, tight};
 
-const OVERWRITING: &[DataPlacement] = DataPlacement::ALL.split_at(1).1;
+const OVERWRITING: &[DataLayout] = DataLayout::ALL.split_at(1).1;
 
 fn make(volume: &Volume, name: &str) -> Result<u64, Error> {
     volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller()).map(|entry| entry.ino)
@@ -37,32 +37,40 @@ fn set_size(volume: &Volume, ino: u64, size: u64) {
 /// overwritten one flush is enough.
 #[test]
 fn only_what_is_new_needs_a_flush_of_its_own() {
-    for placement in OVERWRITING {
+    for data_layout in OVERWRITING {
         let device =
-            RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement), Keep::Contents);
+            RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout), Keep::Contents);
         let device = Arc::new(device);
-        let volume = open(device.clone(), Options::default());
+        let volume = open(device.clone(), VolumeOptions::default());
         let ino = make(&volume, "file").expect("a file");
         write(&volume, ino, 0, 8, 1).expect("a write");
         let (data, flush, delta) = (false, true, false);
-        assert_eq!(flushes_of_sync(&device, &volume), [data, flush, delta, true], "{placement:?}");
+        assert_eq!(
+            flushes_of_sync(&device, &volume),
+            [data, flush, delta, true],
+            "{data_layout:?}"
+        );
         write(&volume, ino, 2, 4, 2).expect("an overwrite");
-        assert_eq!(flushes_of_sync(&device, &volume), [data, delta, flush], "{placement:?}");
+        assert_eq!(flushes_of_sync(&device, &volume), [data, delta, flush], "{data_layout:?}");
         // What was cut off is still there behind the new end: the length must not show it.
         set_size(&volume, ino, 7 * 4096 + 100);
         volume.sync_all().expect("a sync");
         let mode = WriteMode::default();
         volume.write(ino, 7 * 4096 + 100, &[3; 50], mode, &caller()).expect("a write");
-        assert_eq!(flushes_of_sync(&device, &volume), [data, flush, delta, true], "{placement:?}");
+        assert_eq!(
+            flushes_of_sync(&device, &volume),
+            [data, flush, delta, true],
+            "{data_layout:?}"
+        );
     }
 }
 
 /// Overwriting leaves a block where it is, whatever else happens.
 #[test]
 fn an_overwritten_block_stays_where_it_is() {
-    for placement in OVERWRITING {
+    for data_layout in OVERWRITING {
         let device =
-            RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement), Keep::Contents);
+            RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout), Keep::Contents);
         let device = Arc::new(device);
         let volume = open(device.clone(), tight());
         let ino = make(&volume, "file").expect("a file");
@@ -84,16 +92,16 @@ fn an_overwritten_block_stays_where_it_is() {
         places.sort_unstable();
         again.sort_unstable();
         again.dedup();
-        assert_eq!(again, places, "{placement:?}");
+        assert_eq!(again, places, "{data_layout:?}");
     }
 }
 
 /// Data has all that it may have, and every segment of it a hole: the log has its share, and metadata goes on.
 #[test]
 fn holes_in_full_segments_take_nothing_from_the_log() {
-    for placement in OVERWRITING {
-        let device = Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement));
-        let volume = open(device, Options::default());
+    for data_layout in OVERWRITING {
+        let device = Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout));
+        let volume = open(device, VolumeOptions::default());
         let mut files = Vec::new();
         let refused = loop {
             let outcome = make(&volume, &format!("{}", files.len()))
@@ -125,7 +133,7 @@ fn holes_in_full_segments_take_nothing_from_the_log() {
         let ino = make(&volume, "large").expect("a name");
         write(&volume, ino, 0, free as usize - 100, 3).expect("the holes have room");
         volume.sync_all().expect("a sync");
-        assert!(volume.status().segments.placed <= placed + 2, "{placement:?}");
+        assert!(volume.status().segments.placed <= placed + 2, "{data_layout:?}");
         assert_eq!(volume.audit().expect("it counts"), []);
         volume.close().expect("it closes");
     }
@@ -136,8 +144,8 @@ fn holes_in_full_segments_take_nothing_from_the_log() {
 #[test]
 fn writers_of_one_block_do_not_lose_what_others_wrote() {
     const WRITERS: usize = 4;
-    for placement in [DataPlacement::Log, DataPlacement::GreedySpace] {
-        let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, placement)), tight());
+    for data_layout in [DataLayout::Log, DataLayout::GreedySpace] {
+        let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, data_layout)), tight());
         let ino = make(&volume, "file").expect("a file");
         write(&volume, ino, 0, 4, 0).expect("a write");
         volume.sync_all().expect("a sync");
@@ -154,7 +162,7 @@ fn writers_of_one_block_do_not_lose_what_others_wrote() {
                             let mode = WriteMode::default();
                             volume.write(ino, at, &bytes, mode, &caller()).expect("a write");
                             let read = volume.read(ino, at, 100).expect("it reads");
-                            assert_eq!(read.as_bytes(), bytes, "{placement:?}");
+                            assert_eq!(read.as_bytes(), bytes, "{data_layout:?}");
                         }
                         if random.one_in(3) {
                             volume.sync_file(ino).expect("a sync");
@@ -170,8 +178,8 @@ fn writers_of_one_block_do_not_lose_what_others_wrote() {
 /// Dead blocks wait for a flush; who needs them now gets them.
 #[test]
 fn what_was_deleted_can_be_written_again_at_once() {
-    for placement in OVERWRITING {
-        let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *placement)), tight());
+    for data_layout in OVERWRITING {
+        let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout)), tight());
         let blocks = volume.space().free_blocks as usize * 8 / 10;
         for round in 0..6 {
             let ino = make(&volume, "file").expect("a name");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{AttributeChanges, Options, RenameMode, WriteMode};
+use sfs_core::request::{AttributeChanges, RenameMode, VolumeOptions, WriteMode};
 use sfs_device::{GatedDevice, Keep, Operation, RamDevice, RecordingDevice};
 
 use crate::compare::same_bytes;
@@ -203,7 +203,7 @@ fn syncs_at_the_same_time_share_commits() {
         let recording = RecordingDevice::new(ram(12 << 20, SEGMENT_BLOCKS), Keep::Counts);
         let device = Arc::new(GatedDevice::new(recording));
         device.slow_down(Operation::Flush, Duration::from_millis(5));
-        let volume = Arc::new(open(device.clone(), Options::default()));
+        let volume = Arc::new(open(device.clone(), VolumeOptions::default()));
         let before = device.inner().counts().flushes;
         let run = |no: u64| {
             let volume = volume.clone();

@@ -3,29 +3,29 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sfs_core::format::DataPlacement;
-use sfs_core::request::Options;
+use sfs_core::format::DataLayout;
+use sfs_core::request::VolumeOptions;
 use sfs_device::RamDevice;
 
 use crate::operation::{Limits, choose};
 use crate::pair::Pair;
 use crate::random::{Random, Replay, number};
-use crate::rig::{SEGMENT_BLOCKS, placement, ram_as, tight, tight_with};
+use crate::rig::{SEGMENT_BLOCKS, data_layout, ram_as, tight, tight_with};
 
 const LIMITS: Limits = Limits { bytes: 2 << 20, files: 60, reopens: true };
 
-fn new_pair(bytes: u64, options: Options, placement: DataPlacement) -> Pair {
-    let device: Arc<RamDevice> = Arc::new(ram_as(bytes, SEGMENT_BLOCKS, placement));
+fn new_pair(bytes: u64, options: VolumeOptions, data_layout: DataLayout) -> Pair {
+    let device: Arc<RamDevice> = Arc::new(ram_as(bytes, SEGMENT_BLOCKS, data_layout));
     Pair::new(device, options)
 }
 
 /// One run; gives the number of segments that were cleaned.
 fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -> u64 {
-    run_as(placement(), test, seed, steps, bytes, limits)
+    run_as(data_layout(), test, seed, steps, bytes, limits)
 }
 
 fn run_as(
-    placement: DataPlacement,
+    data_layout: DataLayout,
     test: &'static str,
     seed: u64,
     steps: u64,
@@ -33,7 +33,7 @@ fn run_as(
     limits: &Limits,
 ) -> u64 {
     let _replay = Replay { test, seed, steps };
-    let mut pair = new_pair(bytes, tight_with(seed), placement);
+    let mut pair = new_pair(bytes, tight_with(seed), data_layout);
     let mut random = Random::new(seed);
     for step in 0..steps {
         let operation = choose(random.draw(), &pair.reference, limits);
@@ -64,13 +64,13 @@ fn long_sequences_are_what_the_reference_says() {
 
 /// Whatever places the data.
 #[test]
-fn long_sequences_in_every_placement() {
-    let test = "-p sfs-core --test model long_sequences_in_every_placement";
-    for placement in &DataPlacement::ALL[1..] {
+fn long_sequences_in_every_data_layout() {
+    let test = "-p sfs-core --test model long_sequences_in_every_data_layout";
+    for data_layout in &DataLayout::ALL[1..] {
         let (seed, steps) = (number("SFS_SEED", 1), number("SFS_STEPS", 3000));
-        run_as(*placement, test, seed, steps, 16 << 20, &LIMITS);
+        run_as(*data_layout, test, seed, steps, 16 << 20, &LIMITS);
         let limits = Limits { bytes: 1 << 20, files: 40, reopens: true };
-        run_as(*placement, test, seed + 100, 2 * steps, 6 << 20, &limits);
+        run_as(*data_layout, test, seed + 100, 2 * steps, 6 << 20, &limits);
     }
 }
 
@@ -86,7 +86,7 @@ fn long_sequences_on_a_small_volume() {
     let mut cleaned = 0;
     for offset in seeds {
         let (seed, steps) = (number("SFS_SEED", 100) + offset, number("SFS_STEPS", 6000));
-        cleaned += run_as(DataPlacement::Log, test, seed, steps, 4_400_000, &limits);
+        cleaned += run_as(DataLayout::Log, test, seed, steps, 4_400_000, &limits);
     }
     assert!(cleaned > 20, "{cleaned} segments cleaned");
 }
@@ -103,8 +103,8 @@ proptest! {
     fn sequences_are_what_the_reference_says(
         seeds in proptest::collection::vec(any::<u64>(), 1..250),
     ) {
-        let placement = DataPlacement::ALL[(seeds[0] % 5) as usize];
-        let mut pair = new_pair(8 << 20, tight(), placement);
+        let data_layout = DataLayout::ALL[(seeds[0] % 5) as usize];
+        let mut pair = new_pair(8 << 20, tight(), data_layout);
         for seed in seeds {
             let operation = choose(seed, &pair.reference, &LIMITS);
             pair.perform(&operation);

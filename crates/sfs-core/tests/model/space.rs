@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::request::{Options, WriteMode};
+use sfs_core::request::{VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::RamDevice;
 
@@ -51,9 +51,11 @@ fn check(volume: &Volume, files: &[u64], blocks: usize) {
 
 #[test]
 fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
-    for (bytes, options) in
-        [(8 << 20, tight()), (8 << 20, Options::default()), (32 << 20, Options::default())]
-    {
+    for (bytes, options) in [
+        (8 << 20, tight()),
+        (8 << 20, VolumeOptions::default()),
+        (32 << 20, VolumeOptions::default()),
+    ] {
         let device: Arc<RamDevice> = Arc::new(ram(bytes, SEGMENT_BLOCKS));
         let volume = open(device.clone(), options.clone());
         for round in 0..3 {
@@ -87,7 +89,7 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
 /// What waits counts, metadata too: nothing is gone all at once when it reaches the device.
 #[test]
 fn what_waits_is_not_free() {
-    let volume = open(Arc::new(ram(64 << 20, SEGMENT_BLOCKS)), Options::default());
+    let volume = open(Arc::new(ram(64 << 20, SEGMENT_BLOCKS)), VolumeOptions::default());
     let before = volume.space().free_blocks;
     for no in 0..5000 {
         volume.forget(make(&volume, &format!("{no}")), 1);
@@ -103,7 +105,7 @@ fn what_waits_is_not_free() {
 #[test]
 fn a_write_buffer_larger_than_what_is_clean() {
     let device: Arc<RamDevice> = Arc::new(ram(64 << 20, SEGMENT_BLOCKS));
-    let volume = open(device, Options::default());
+    let volume = open(device, VolumeOptions::default());
     let capacity = volume.space().total_blocks;
     let ino = make(&volume, "fragmented");
     let blocks = capacity * 8 / 10;
@@ -139,7 +141,7 @@ fn a_write_buffer_larger_than_what_is_clean() {
 #[test]
 fn many_small_changes_on_a_small_volume() {
     let device: Arc<RamDevice> = Arc::new(ram(8 << 20, SEGMENT_BLOCKS));
-    let volume = open(device, Options::default());
+    let volume = open(device, VolumeOptions::default());
     for no in 0..6000 {
         let ino = make(&volume, &format!("{no}"));
         volume.forget(ino, 1);

@@ -9,7 +9,7 @@ use sfs_core::format::{
     Timestamp, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
-use sfs_fsck::{Finding, FsckError, Options, Repair, Report, check};
+use sfs_fsck::{Finding, FsckError, Repair, Report, VolumeOptions, check};
 
 use super::forge::{
     DATA, Forge, GONE, HELLO, LINK, NEXT_INO, SUB, Volume, directory, entry_value, file,
@@ -18,7 +18,7 @@ use super::forge::{
 pub(crate) const NOW: Timestamp = Timestamp { secs: 2_000_000_000, nanos: 0 };
 
 pub(crate) fn check_device(device: &dyn Device, data: bool) -> Result<Report, FsckError> {
-    check(device, &Options { data }, &mut |_| ControlFlow::Continue(()))
+    check(device, &VolumeOptions { data }, &mut |_| ControlFlow::Continue(()))
 }
 
 /// The errors of `volume`; notes are left out.
@@ -31,7 +31,8 @@ pub(crate) fn errors(volume: &Volume) -> Vec<Finding> {
 /// Expects a mount to refuse `volume`, with `corruption`.
 fn refuse(volume: &Volume, corruption: Corruption) {
     let device = Arc::new(volume.device.snapshot());
-    match sfs_core::Volume::open(device, sfs_core::request::Options::default(), NOW).map(drop) {
+    match sfs_core::Volume::open(device, sfs_core::request::VolumeOptions::default(), NOW).map(drop)
+    {
         Err(sfs_core::Error::Corrupt(found)) => assert_eq!(found, corruption),
         other => panic!("{other:?}"),
     }
@@ -106,7 +107,8 @@ fn newer_lost_and_truncated_volumes_are_told_apart() {
             matches!(result, Err(FsckError::Incompatible(Incompatibility::Version(3)))),
             "{result:?}"
         );
-        let mount = sfs_core::Volume::open(device, sfs_core::request::Options::default(), NOW);
+        let mount =
+            sfs_core::Volume::open(device, sfs_core::request::VolumeOptions::default(), NOW);
         assert!(matches!(
             mount.map(drop),
             Err(sfs_core::Error::Incompatible(Incompatibility::Version(3)))

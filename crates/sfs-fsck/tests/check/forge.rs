@@ -113,7 +113,7 @@ impl Forge {
             label: Label::NONE,
             layout: Layout::new(BLOCK_COUNT, SEGMENT_BLOCKS, 0).expect("a layout"),
             hash_key: [1, 2],
-            placement: Default::default(),
+            data_layout: Default::default(),
             created: Timestamp { secs: 1_000_000, nanos: 0 },
             ..Superblock::new(Layout::new(BLOCK_COUNT, SEGMENT_BLOCKS, 0).expect("a layout"))
         };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{DataPlacement, FileKind, Label, ROOT_INO, Structure, Timestamp};
-use sfs_core::request::{Caller, Options, RenameMode, WriteMode, XattrMode};
+use sfs_core::format::{DataLayout, FileKind, Label, ROOT_INO, Structure, Timestamp};
+use sfs_core::request::{Caller, RenameMode, VolumeOptions, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{
     BLOCK_SIZE, Device, Event, Geometry, Keep, RamDevice, RecordingDevice, image_after,
@@ -20,7 +20,7 @@ fn identity(uuid: [u8; 16]) -> Identity {
         label: Label::new("test").expect("a label"),
         hash_key: [3, 4],
         now: NOW,
-        placement: DataPlacement::Log,
+        data_layout: DataLayout::Log,
         owner: (1000, 1000),
     }
 }
@@ -103,7 +103,7 @@ fn change_volume(volume: &Volume) -> sfs_core::Result<()> {
 #[test]
 fn used_volumes_are_clean_synced_or_closed() {
     let device = fresh(64 << 20);
-    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
+    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     for step in [use_volume, change_volume] {
         step(&volume).expect("the operations");
         volume.sync_all().expect("a sync");
@@ -147,7 +147,7 @@ fn an_interrupted_mkfs_leaves_no_volume() {
 #[test]
 fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     let device = fresh(16 << 20);
-    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
+    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     let caller = Caller { uid: 1, gid: 2, now: NOW };
     let regular = FileKind::Regular.mode_bits() | 0o644;
     let ino = volume.make_node(ROOT_INO, b"file", regular, 0, &caller).expect("a file").ino;
@@ -168,7 +168,7 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     let report = check_device(&image, true).expect("a volume");
     let errors = report.findings.kept().iter().filter(|finding| finding.is_error());
     assert_eq!(errors.collect::<Vec<_>>(), [&sfs_fsck::Finding::CheckpointLost { number: 3 }]);
-    let mounted = Volume::open(Arc::new(image.snapshot()), Options::default(), NOW);
+    let mounted = Volume::open(Arc::new(image.snapshot()), VolumeOptions::default(), NOW);
     let refused = mounted.err().expect("what the checkpoint alone said would be missing");
     assert!(
         matches!(&refused, Error::Corrupt(damage) if damage.structure == Structure::Checkpoint),
@@ -179,7 +179,7 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     let shared: Arc<dyn Device> = image.clone();
     let repaired = super::repair::repair_with(&shared, false, true);
     assert_eq!((repaired.errors_left(), &repaired.losses[..]), (0, &[][..]));
-    let volume = Volume::open(image, Options::default(), NOW).expect("a mount");
+    let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("a mount");
     let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
     assert_eq!(volume.read(file, 0, 9000).expect("its content").as_bytes(), [7; 9000]);
 }
@@ -187,7 +187,7 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
 #[test]
 fn leaves_that_were_written_once_come_back_from_deltas_and_summaries() {
     let device = fresh(16 << 20);
-    let volume = Volume::open(device.clone(), Options::default(), NOW).expect("a mount");
+    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     let caller = Caller { uid: 1, gid: 2, now: NOW };
     let regular = FileKind::Regular.mode_bits() | 0o640;
     let mode = WriteMode { keep_times: false, kill_privileges: false };
@@ -222,7 +222,7 @@ fn leaves_that_were_written_once_come_back_from_deltas_and_summaries() {
         assert_eq!(repaired.errors_left(), 0);
         let is_restored = |loss: &sfs_fsck::Loss| matches!(loss, sfs_fsck::Loss::Restored { .. });
         assert!(repaired.losses.iter().all(is_restored), "{leaf}: {:?}", repaired.losses);
-        let volume = Volume::open(image, Options::default(), NOW).expect("a mount");
+        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("a mount");
         for number in 0..200u32 {
             let entry = volume.lookup(ROOT_INO, format!("file {number}").as_bytes());
             let entry = entry.expect("a name");

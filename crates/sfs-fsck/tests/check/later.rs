@@ -6,7 +6,7 @@ use sfs_core::format::{
     Change, CorruptionKind, Incompatibility, ItemKind, Key, MappingRun, ROOT_INO, Tolerance,
     run_key,
 };
-use sfs_core::request::{AttributeChanges, Caller, Options, Work, WriteMode};
+use sfs_core::request::{AttributeChanges, Caller, VolumeOptions, Work, WriteMode};
 use sfs_core::{Error, Volume as Mounted};
 use sfs_device::{BLOCK_SIZE, Device, RamDevice};
 use sfs_fsck::{Finding, FsckError, Subject, dump};
@@ -40,7 +40,7 @@ fn longer_inodes() -> Forge {
 
 fn mount(device: RamDevice) -> (Arc<RamDevice>, Mounted) {
     let device = Arc::new(device);
-    let volume = Mounted::open(device.clone(), Options::default(), NOW).expect("it mounts");
+    let volume = Mounted::open(device.clone(), VolumeOptions::default(), NOW).expect("it mounts");
     (device, volume)
 }
 

@@ -8,7 +8,7 @@ use sfs_core::format::{
     COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, DeltaForm, FileKind, Incompatibility,
     Inode, InodeFlags, ItemKind, Key, ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
 };
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Block, Device};
 use sfs_fsck::{Finding, Loss, Repair, Report, repair};
 
@@ -153,7 +153,7 @@ fn what_no_delta_says_is_found_and_cut_off() {
         let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
         assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }], "{change:?}");
         let device = Arc::new(volume.device.snapshot());
-        let open = || sfs_core::Volume::open(device.clone(), Options::default(), NOW);
+        let open = || sfs_core::Volume::open(device.clone(), VolumeOptions::default(), NOW);
         match open().map(drop) {
             Err(Error::Corrupt(found)) => assert_eq!(found, corruption, "{change:?}"),
             other => panic!("{change:?}: {other:?}"),
@@ -193,7 +193,7 @@ fn later(kind: u16, class: u8, fields: &[u8]) -> Vec<u8> {
 
 fn open(volume: &Volume, read_only: bool) -> sfs_core::Result<sfs_core::Volume> {
     let device = Arc::new(volume.device.snapshot());
-    sfs_core::Volume::open(device, Options { read_only, ..Options::default() }, NOW)
+    sfs_core::Volume::open(device, VolumeOptions { read_only, ..VolumeOptions::default() }, NOW)
 }
 
 /// What may be skipped is skipped, and the rest of its batch takes effect; a known change may be longer.

@@ -6,7 +6,7 @@ use sfs_core::format::{
     Corruption, CorruptionKind, FileKind, History, Inode, ItemKind, Key, Mapping, RUN_BLOCKS,
     Structure, Timestamp,
 };
-use sfs_core::request::{Caller, Options, Work, XattrMode};
+use sfs_core::request::{Caller, VolumeOptions, Work, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_fsck::Finding;
 
@@ -26,7 +26,7 @@ fn mount(forge: &Forge) -> Volume {
         |f: &Finding| matches!(f, Finding::NodeShared { .. } | Finding::NodeRange { .. });
     assert!(found.iter().any(is_expected), "{found:?}");
     let device = Arc::new(image.device.snapshot());
-    Volume::open(device, Options::default(), NOW).expect("it mounts")
+    Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts")
 }
 
 /// Takes the items out of the drafts, and makes leaves of two items each of them.

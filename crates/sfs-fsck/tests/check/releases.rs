@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{Change, SegmentState, Timestamp};
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 
 use super::findings::{errors, populated};
 use super::forge;
@@ -32,7 +32,7 @@ fn a_release_of_what_is_not_drained_is_found() {
             releases.iter().map(|&(segment, stamp)| Change::Release { segment, stamp }).collect();
         let at = volume.head_address(0);
         volume.append(0, at, &[], &[], &forge::delta(&changes), true);
-        let options = Options { read_only: true, ..Options::default() };
+        let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
         let time = Timestamp { secs: 1_000_000, nanos: 0 };
         let mounted = sfs_core::Volume::open(Arc::new(volume.device.snapshot()), options, time);
         let mounted = mounted.map(drop);

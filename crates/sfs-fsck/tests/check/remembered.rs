@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sfs_core::format::{ErrorCounts, ErrorKind, Extension, ExtensionClass, ROOT_INO};
-use sfs_core::request::{Caller, Options, WriteMode};
+use sfs_core::request::{Caller, VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{
     Block, Device, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream, image_after,
@@ -24,7 +24,7 @@ const CONTENT: [u8; 4096] = [0xab; 4096];
 const REGULAR: u32 = 0o100_644;
 
 fn open(device: &Arc<impl Device + 'static>) -> Volume {
-    Volume::open(device.clone(), Options::default(), NOW).expect("a mount")
+    Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount")
 }
 
 fn create(volume: &Volume, name: &str) -> u64 {
@@ -67,7 +67,7 @@ fn a_destroyed_root_is_not_passed_over() {
     assert!(is_unmounted(&*device).expect("a volume"));
     let root = newest(&*device)["root"]["address"].as_u64().expect("an address");
     device.write(root, &[&[Block([0xee; 4096])]], Stream::default()).expect("RAM");
-    let mounted = Volume::open(device.clone(), Options::default(), NOW).map(drop);
+    let mounted = Volume::open(device.clone(), VolumeOptions::default(), NOW).map(drop);
     assert!(matches!(mounted, Err(Error::Corrupt(_))), "{mounted:?}");
     assert!(!is_unmounted(&*device).expect("a volume"));
 }
@@ -130,7 +130,7 @@ fn a_volume_on_which_errors_were_met_is_checked_though_it_was_unmounted() {
     image.expect(&["-a"], 4, &["checksum", "met: wrong checksum of data: block"]);
 
     device.write(root, &[&[Block::ZERO]], Stream::default()).expect("RAM");
-    let mounted = Volume::open(device, Options::default(), NOW);
+    let mounted = Volume::open(device, VolumeOptions::default(), NOW);
     assert!(matches!(mounted.err(), Some(Error::Corrupt(_))), "the next mount fails");
 }
 
@@ -190,7 +190,7 @@ fn a_failure_is_forgotten_when_nothing_is_wrong() {
     assert_eq!(repaired.errors_left(), 0);
     assert!(repaired.remembered.expect("it was to be forgotten").is_empty());
     assert_eq!(failure(&*shared), Value::Null);
-    let volume = Volume::open(shared, Options::default(), NOW).expect("a mount");
+    let volume = Volume::open(shared, VolumeOptions::default(), NOW).expect("a mount");
     assert!(volume.remembered().is_empty());
     volume.lookup(ROOT_INO, b"synced").expect("what was synced");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sfs_core::format::{
     FileKind, History, Inode, InodeFlags, ItemKind, Key, Mapping, ROOT_INO, SegmentState, usage_key,
 };
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Device, Event, Keep, RecordingDevice, image_after};
 use sfs_fsck::{Loss, Repair, Repaired, repair};
 
@@ -37,7 +37,7 @@ fn mend(volume: &Volume) -> Mended {
     let again = repair_with(&shared, false, true);
     assert_eq!(again.before.errors(), 0, "{:?}", again.before.findings.kept());
     assert!(again.after.is_none(), "a second repair writes nothing");
-    let volume = sfs_core::Volume::open(device, Options::default(), NOW).expect("it mounts");
+    let volume = sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts");
     assert_eq!(volume.audit().expect("it counts"), []);
     Mended { losses: repaired.losses, volume }
 }

@@ -8,7 +8,7 @@ use sfs_core::format::{
     CheckpointRecord, Corruption, CorruptionKind, Extension, ExtensionClass, Extensions, Features,
     Incompatibility, LOCATOR_ADDRESS, Label, SUPERBLOCK_ADDRESS, Structure, Superblock,
 };
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
 use sfs_fsck::{Copy, Finding, FsckError, Repair, Repaired, repair};
 
@@ -52,7 +52,8 @@ fn expect_note(volume: &Volume, finding: &Finding, counts: &Superblock) {
         assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
     }
     let device = Arc::new(volume.device.snapshot());
-    let mounted = sfs_core::Volume::open(device.clone(), Options::default(), NOW).expect("mounts");
+    let mounted =
+        sfs_core::Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("mounts");
     assert_eq!(mounted.label(), counts.label);
     assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
 }
@@ -91,7 +92,8 @@ fn copies_of_one_generation_or_of_two_volumes_that_differ_are_an_error() {
         let repaired = repair_with(&device, false, false);
         assert_eq!(repaired.errors_left(), 0);
         assert_eq!(read(&*device, superblock.layout.backup), superblock, "the first one counts");
-        let mounted = sfs_core::Volume::open(device, Options::default(), NOW).expect("mounts");
+        let mounted =
+            sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("mounts");
         assert_eq!(mounted.superblock().uuid, superblock.uuid);
     }
 }
@@ -112,7 +114,7 @@ fn the_backup_is_found_on_a_larger_device_by_the_locator() {
     volume.flip(SUPERBLOCK_ADDRESS, 100);
     let lost = enlarged(&volume);
     assert!(matches!(check_device(&lost, false), Err(FsckError::SuperblocksLost)));
-    let none = sfs_core::Volume::open(Arc::new(lost), Options::default(), NOW).map(drop);
+    let none = sfs_core::Volume::open(Arc::new(lost), VolumeOptions::default(), NOW).map(drop);
     assert!(matches!(none, Err(sfs_core::Error::Corrupt(_))), "{none:?}");
 
     // The locator need not be of the newest state.
@@ -121,7 +123,8 @@ fn the_backup_is_found_on_a_larger_device_by_the_locator() {
     let found = enlarged(&volume);
     let report = check_device(&found, true).expect("a volume");
     assert_eq!(report.errors(), 0, "{:?}", report.findings.kept());
-    let mounted = sfs_core::Volume::open(Arc::new(found), Options::default(), NOW).expect("mounts");
+    let mounted =
+        sfs_core::Volume::open(Arc::new(found), VolumeOptions::default(), NOW).expect("mounts");
     assert_eq!(mounted.label().as_str(), "next");
 
     // One of another volume leads nowhere.
@@ -169,7 +172,8 @@ fn a_repair_of_version_1_first_brings_the_superblock_to_version_2() {
             assert_eq!((written.version, written.generation), (2, 1));
             assert_eq!(written.tick_shift, superblock.tick_shift);
         }
-        let mounted = sfs_core::Volume::open(device, Options::default(), NOW).expect("it mounts");
+        let mounted =
+            sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts");
         assert_eq!(mounted.upgraded_from(), None);
         assert_eq!(mounted.audit().expect("it counts"), []);
     }
@@ -194,7 +198,7 @@ fn try_repair(device: &Arc<dyn Device>) -> Result<Repaired, FsckError> {
 }
 
 fn mount(volume: &Volume, read_only: bool) -> Option<Incompatibility> {
-    let options = Options { read_only, ..Options::default() };
+    let options = VolumeOptions { read_only, ..VolumeOptions::default() };
     match sfs_core::Volume::open(Arc::new(volume.device.snapshot()), options, NOW).map(drop) {
         Ok(()) => None,
         Err(sfs_core::Error::Incompatible(reason)) => Some(reason),
@@ -279,7 +283,7 @@ fn a_repair_and_a_mount_keep_what_is_to_be_kept_and_drop_the_rest() {
     let kept = area(&[(900, Keep), (902, Keep)]);
 
     let mounted: Arc<dyn Device> = Arc::new(volume.device.snapshot());
-    let open = sfs_core::Volume::open(mounted.clone(), Options::default(), NOW);
+    let open = sfs_core::Volume::open(mounted.clone(), VolumeOptions::default(), NOW);
     open.and_then(|volume| volume.close()).expect("it opens and closes");
     assert_eq!(newest(&*mounted, &volume.superblock).extensions, kept);
 

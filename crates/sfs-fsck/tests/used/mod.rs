@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::{FileKind, Label, Layout, ROOT_INO, Superblock, Timestamp};
-use sfs_core::request::{Caller, Options, WriteMode, XattrMode};
+use sfs_core::request::{Caller, VolumeOptions, WriteMode, XattrMode};
 use sfs_device::RamDevice;
 
 pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
@@ -52,7 +52,7 @@ pub(crate) fn used_for(rounds: u64, is_closed: bool) -> (RamDevice, RamDevice) {
         label: Label::NONE,
         layout: layout(),
         hash_key: [1, 2],
-        placement: Default::default(),
+        data_layout: Default::default(),
         created: NOW,
         ..Superblock::new(layout())
     };
@@ -60,7 +60,7 @@ pub(crate) fn used_for(rounds: u64, is_closed: bool) -> (RamDevice, RamDevice) {
     sfs_core::make(device.clone(), &superblock, &root).expect("a volume is made");
     let mut checkpoint = device.snapshot();
     for round in 0..rounds {
-        let volume = Volume::open(device.clone(), Options::default(), NOW).expect("it opens");
+        let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
         checkpoint = device.snapshot();
         use_volume(&volume, round).expect("the operations");
         if round + 1 < rounds || is_closed {
@@ -123,7 +123,7 @@ pub(crate) fn write_more(volume: &Volume) -> sfs_core::Result<()> {
 
 /// Everything on a mounted volume; a file that cannot be read fails.
 pub(crate) fn tree(device: Arc<RamDevice>) -> Tree {
-    let options = Options { read_only: true, ..Options::default() };
+    let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
     let volume = Volume::open(device, options, NOW).expect("it mounts");
     let mut tree = Tree::new();
     let mut rest = vec![(ROOT_INO, Vec::new())];

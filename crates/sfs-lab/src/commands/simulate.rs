@@ -21,13 +21,13 @@ pub(crate) struct Arguments {
     /// zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, or trace:FILE (CSV, zstd).
     #[arg(long, default_value = "zipf:0.99")]
     workload: String,
-    /// Which blocks belong together: see --list.
-    #[arg(long, default_value = "sfs")]
-    placement: String,
-    /// Which segment is cleaned; by default what goes with the placement.
+    /// Grouping policy, which says which blocks belong together: see --list.
+    #[arg(long = "policy", alias = "placement", default_value = "sfs")]
+    grouping: String,
+    /// Which segment is cleaned; by default what goes with the grouping.
     #[arg(long)]
     victims: Option<String>,
-    /// Number of groups, where the placement lets it be chosen.
+    /// Number of groups, where the grouping lets it be chosen.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
     groups: Option<u8>,
     /// Users' blocks over all blocks.
@@ -101,9 +101,9 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.list {
         output::print(format_args!(
-            "placements: {} {ORACLE}\nvictims: {} {ORACLE_VICTIMS}\n",
-            policy::PLACEMENTS.join(" "),
-            policy::VICTIMS.join(" ")
+            "grouping policies: {} {ORACLE}\nvictims: {} {ORACLE_VICTIMS}\n",
+            policy::GROUPING_POLICIES.join(" "),
+            policy::VICTIM_POLICIES.join(" ")
         ))?;
         return Ok(());
     }
@@ -157,11 +157,11 @@ impl Arguments {
             buffering: Buffering {
                 segments: self.buffer,
                 blocks: self.buffer_blocks,
-                writing: self.writing.unwrap_or_else(|| Writing::of(&self.placement)),
+                writing: self.writing.unwrap_or_else(|| Writing::of(&self.grouping)),
                 remainder: self.remainder,
                 sync_interval: self.sync_interval,
             },
-            placement: self.placement.clone(),
+            grouping: self.grouping.clone(),
             victims: self.victims.clone(),
             groups: self.groups,
             warm_up: self.warm_up,

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_lab::document::{Document, table};
 use sfs_lab::overwriting::{Overwriting, Peer, pages, sfs};
 use sfs_mkfs::{output, parse_size};
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Bytes of a segment of SFS; by default what sfs-mkfs chooses for 1 GiB.
     #[arg(long, value_parser = parse_size, default_value = "4M")]
     segment_size: u64,
-    /// Placement policies of SFS, each with the victim selection that goes with it.
+    /// Grouping policies of SFS, each with the victim selection that goes with it.
     #[arg(long, value_delimiter = ',', default_value = "sfs,lifetime")]
     policies: Vec<String>,
     /// Folder with lab.md, to be written into.
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let rows = with_bar(|progress| {
         let mut rows = Vec::new();
         for policy in &arguments.policies {
-            let options = || Options { placement: policy.clone(), ..Options::default() };
+            let options = || VolumeOptions { grouping: policy.clone(), ..VolumeOptions::default() };
             let outcomes = both(&models, |config| sfs(config, options(), segment_blocks, &pages))?;
             rows.push(row(&format!("SFS, {policy}"), &outcomes));
             progress(rows.len() as u64, total);

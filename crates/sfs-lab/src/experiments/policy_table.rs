@@ -32,7 +32,7 @@ const TRACES: [&str; 6] = [
     "msr-mds_0-first1000w",
 ];
 
-/// Placement, victim selection, and how a buffer is written.
+/// Grouping policy, victim selection, and how a buffer is written.
 type Policy = (&'static str, &'static str, Writing);
 
 const UNBUFFERED: [Policy; 11] = [
@@ -126,9 +126,9 @@ impl<'a> Results<'a> {
     }
 
     fn table(&self, cell: impl Fn(&Outcome) -> String) -> String {
-        let policy = |(placement, victims, writing): &Policy| match writing {
-            Writing::Largest | Writing::Coldest => format!("{placement} {victims}, {writing}"),
-            _ => format!("{placement} {victims}"),
+        let policy = |(grouping, victims, writing): &Policy| match writing {
+            Writing::Largest | Writing::Coldest => format!("{grouping} {victims}, {writing}"),
+            _ => format!("{grouping} {victims}"),
         };
         let heading = ["workload".to_owned()].into_iter().chain(self.policies.iter().map(policy));
         let rows: Vec<Vec<String>> = self
@@ -202,7 +202,7 @@ fn experiment<'a>(
     arguments: &Arguments,
     name: &str,
     source: &'a Source,
-    (placement, victims, writing): Policy,
+    (grouping, victims, writing): Policy,
     buffer: u32,
 ) -> Experiment<'a> {
     // A small trace has fewer segments: a head of each group must not be a great part of them.
@@ -222,7 +222,7 @@ fn experiment<'a>(
         dummy: 0.0,
         metadata: Metadata::NONE,
         buffering: Buffering { segments: buffer, writing, ..Buffering::NONE },
-        placement: placement.to_owned(),
+        grouping: grouping.to_owned(),
         victims: Some(victims.to_owned()),
         groups: None,
         warm_up: 3.0,

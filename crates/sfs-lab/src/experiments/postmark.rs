@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Bytes of a segment of SFS: the erase block of mtron, scaled.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1M")]
     segment_size: u64,
-    /// Placement policy of SFS.
+    /// Grouping policy of SFS.
     #[arg(long, default_value = "lifetime")]
     policy: String,
     /// Folder with lab/flash.md, to be written into.
@@ -63,7 +63,7 @@ impl Arguments {
         let sfs = Filesystem::Sfs {
             policy: self.policy.clone(),
             segment_size: self.segment_size,
-            placement: "log",
+            layout: "log",
         };
         let theirs = [
             Filesystem::Ext2,

@@ -67,7 +67,7 @@ impl Arguments {
     fn outcome(
         &self,
         workload: &str,
-        (placement, victims): (&str, &str),
+        (grouping, victims): (&str, &str),
         utilization: f64,
         groups: Option<u8>,
     ) -> Result<Outcome> {
@@ -89,10 +89,10 @@ impl Arguments {
             metadata: Metadata::NONE,
             buffering: Buffering {
                 segments: self.buffer,
-                writing: Writing::of(placement),
+                writing: Writing::of(grouping),
                 ..Buffering::NONE
             },
-            placement: placement.to_owned(),
+            grouping: grouping.to_owned(),
             victims: Some(victims.to_owned()),
             groups,
             warm_up: 2.0,
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     document.map_or(Ok(()), |document| document.section("reproduce", &text))
 }
 
-/// A row: its name, placement and victim selection, groups, and the paper's two figures.
+/// A row: its name, grouping and victim selection, groups, and the paper's two figures.
 type Ablation<'a> = (String, (&'a str, &'a str), Option<u8>, [f64; 2]);
 
 fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<String> {
@@ -178,9 +178,9 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
                 ("sfs-log", "cost-benefit", None),
                 ("lifetime", "index", None),
             ];
-            for ((placement, victims, paper), series) in policies.into_iter().zip(&mut series) {
+            for ((grouping, victims, paper), series) in policies.into_iter().zip(&mut series) {
                 let outcome =
-                    arguments.outcome(workload, (placement, victims), utilization, None)?;
+                    arguments.outcome(workload, (grouping, victims), utilization, None)?;
                 series.1.push((utilization, outcome.write_cost));
                 let [paper_cell, ours] = cost(paper.unwrap_or(0.0), &outcome);
                 line.extend(paper.map(|_| paper_cell));

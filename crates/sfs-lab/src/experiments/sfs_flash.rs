@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Bytes of a segment of SFS: the erase block of ssd-m, scaled.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2M")]
     segment_size: u64,
-    /// Placement policies of SFS; throughput against utilization is measured with the last.
+    /// Grouping policies of SFS; throughput against utilization is measured with the last.
     #[arg(long, value_delimiter = ',', default_value = "sfs,lifetime")]
     policies: Vec<String>,
     /// Part of the device that is overwritten; the rest of the data is written once.
@@ -121,7 +121,7 @@ impl Arguments {
         let sfs = |policy: &String| Filesystem::Sfs {
             policy: policy.clone(),
             segment_size,
-            placement: "log",
+            layout: "log",
         };
         self.policies.iter().map(sfs).collect()
     }

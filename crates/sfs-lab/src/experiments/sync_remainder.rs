@@ -1,6 +1,6 @@
 //! `sfs-lab remainder`: where a sync writes what waits, and what that costs.
 //!
-//! Owns: which placements, workloads and intervals are compared.
+//! Owns: which grouping policies, workloads and intervals are compared.
 //! Promises: both variants see the same writes and the same syncs.
 //! Never: says which is better: docs/lab.md does.
 
@@ -18,7 +18,7 @@ use crate::commands::progress::with_bar;
 
 const WORKLOADS: [&str; 4] = ["uniform", "zipf:0.99", "hotcold:90/10", "tpcc"];
 
-const PLACEMENTS: [&str; 3] = ["sfs", "sfs-log", "lifetime"];
+const POLICIES: [&str; 3] = ["sfs", "sfs-log", "lifetime"];
 
 /// Users' writes from one sync to the next, in segments.
 const INTERVALS: [f64; 3] = [0.125, 1.0, 8.0];
@@ -37,12 +37,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut rows = Vec::new();
     for workload in WORKLOADS {
         let source = Source::open(workload)?;
-        for placement in PLACEMENTS {
-            let mut row = vec![format!("{workload} {placement}")];
+        for grouping in POLICIES {
+            let mut row = vec![format!("{workload} {grouping}")];
             for interval in INTERVALS {
                 for remainder in [Remainder::Pure, Remainder::Mixed] {
                     let experiment =
-                        experiment(arguments, &source, (workload, placement), interval, remainder);
+                        experiment(arguments, &source, (workload, grouping), interval, remainder);
                     row.push(cell(&with_bar(|progress| experiment.run(progress))?));
                 }
             }
@@ -72,7 +72,7 @@ fn cell(outcome: &Outcome) -> String {
 fn experiment<'a>(
     arguments: &Arguments,
     source: &'a Source,
-    (workload, placement): (&str, &str),
+    (workload, grouping): (&str, &str),
     interval: f64,
     remainder: Remainder,
 ) -> Experiment<'a> {
@@ -98,7 +98,7 @@ fn experiment<'a>(
             sync_interval: Some((f64::from(segment_blocks) * interval) as u64),
             ..Buffering::NONE
         },
-        placement: placement.to_owned(),
+        grouping: grouping.to_owned(),
         victims: None,
         groups: None,
         warm_up: 3.0,

@@ -16,14 +16,14 @@ use super::{program, run};
 /// A filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// Ours, with a placement policy and bytes of a segment.
+    /// Ours, with a layout policy and bytes of a segment.
     Sfs {
-        /// Placement.
+        /// Data layout.
         policy: String,
         /// Bytes.
         segment_size: u64,
-        /// What `sfs-mkfs --placement` is told.
-        placement: &'static str,
+        /// What `sfs-mkfs --layout` is told.
+        layout: &'static str,
     },
     /// Without a journal.
     Ext2,
@@ -58,8 +58,8 @@ impl Filesystem {
     /// What the tables call it.
     pub fn name(&self) -> String {
         match self {
-            Self::Sfs { policy, placement: "log", .. } => format!("SFS, {policy}"),
-            Self::Sfs { placement, .. } => format!("SFS, {placement}"),
+            Self::Sfs { policy, layout: "log", .. } => format!("SFS, {policy}"),
+            Self::Sfs { layout, .. } => format!("SFS, {layout}"),
             Self::Ext2 => "ext2".into(),
             Self::Ext3 => "ext3".into(),
             Self::Ext4 => "ext4".into(),
@@ -85,11 +85,11 @@ impl Filesystem {
         // Zeroing in the background would go on during the job.
         const EXT: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let mut command = match self {
-            Self::Sfs { segment_size, placement, .. } => {
+            Self::Sfs { segment_size, layout, .. } => {
                 let mut command = tool("sfs-mkfs");
                 let size = segment_size.to_string();
                 command.args(["--quiet", "--force", "--segment-size", &size]);
-                command.args(["--placement", placement]);
+                command.args(["--layout", layout]);
                 command
             }
             Self::Ext2 => with(tool("mkfs.ext4"), &[&EXT[..], &["-t", "ext2"]].concat()),

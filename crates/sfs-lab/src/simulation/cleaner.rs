@@ -23,7 +23,7 @@ impl Simulation {
         let victim = self.victim();
         let now = self.now();
         let entry = self.log.take(victim);
-        self.placement.note_cleaning(&entry, now);
+        self.grouping.note_cleaning(&entry, now);
         let segment_blocks = self.log.segment_blocks();
         self.counters.victims += 1;
         self.counters.histogram_cleaning[bin(entry.live_blocks, segment_blocks)] += 1;
@@ -54,7 +54,7 @@ impl Simulation {
         }
         self.counters.cleaning_reads += 1;
         let candidate = self.candidate(block, Some(history), group, true);
-        let group = self.placement.group(&candidate, self.now());
+        let group = self.grouping.group(&candidate, self.now());
         self.write_cleaned_to(block, history, group, group);
     }
 
@@ -64,7 +64,7 @@ impl Simulation {
         let mut best = (0.0, None);
         for (segment, entry) in (0..).zip(self.log.entries()) {
             if entry.state == SegmentState::Sealed {
-                let worth = self.victims.worth(entry, segment_blocks, now);
+                let worth = self.victims.score(entry, segment_blocks, now);
                 if worth > best.0 {
                     best = (worth, Some(segment));
                 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use sfs_core::format::{History, SegmentState, UsageEntry};
-use sfs_core::policy::VictimSelection;
+use sfs_core::policy::VictimPolicy;
 
 use super::counters::{Counters, bin};
 use super::space::Space;
@@ -102,7 +102,7 @@ impl Log {
     }
 
     /// The copy in the log dies, if there is one that lives.
-    pub(super) fn kill(&mut self, block: u32, victims: &mut dyn VictimSelection, now: u32) {
+    pub(super) fn kill(&mut self, block: u32, victims: &mut dyn VictimPolicy, now: u32) {
         let Block { slot, history } = self.blocks[block as usize];
         if slot == NOWHERE {
             return;

@@ -24,7 +24,7 @@ enum Spread {
 
 /// Warehouses and districts; stock; customers; orders, their lines and the history. Which shares is
 /// not in TPC-C, as its pages go through a buffer pool: they are those with which eight policies other
-/// than `lifetime`, and coalescing, come close to placement.md (docs/lab.md).
+/// than `lifetime`, and coalescing, come close to grouping.md (docs/lab.md).
 const TABLES: [Table; 4] = [
     Table { blocks: 0.006, writes: 0.17, spread: Spread::Even },
     Table { blocks: 0.375, writes: 0.46, spread: Spread::Skewed },

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{ROOT_INO, Timestamp};
-use sfs_core::request::{Caller, Entry, Options};
+use sfs_core::request::{Caller, FileEntry, VolumeOptions};
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
 
@@ -20,7 +20,7 @@ use super::rig::{after, same_kind, settle};
 pub struct Pair {
     /// What the volume is on.
     pub device: Arc<dyn Device>,
-    options: Options,
+    options: VolumeOptions,
     /// There always is one, but for a moment while it is opened again.
     volume: Option<Volume>,
     /// What the volume must be like.
@@ -34,14 +34,14 @@ pub struct Pair {
 
 impl Pair {
     /// A new volume on `device`.
-    pub fn new(device: Arc<dyn Device>, options: Options) -> Self {
+    pub fn new(device: Arc<dyn Device>, options: VolumeOptions) -> Self {
         Self::with(device, options, Reference::new(), 0)
     }
 
     /// The volume on `device`, which holds `reference`. The clock stands at `millis`.
     pub fn with(
         device: Arc<dyn Device>,
-        options: Options,
+        options: VolumeOptions,
         reference: Reference,
         millis: u64,
     ) -> Self {
@@ -55,7 +55,7 @@ impl Pair {
     /// Those of [`Volume::open`].
     pub fn open(
         device: Arc<dyn Device>,
-        options: Options,
+        options: VolumeOptions,
         millis: u64,
         reference: impl FnOnce(&Volume) -> Reference,
     ) -> Result<Self, Error> {
@@ -198,7 +198,7 @@ impl Pair {
     /// A new file, or the reason why there is none.
     fn made(
         &mut self,
-        made: Result<Entry, Error>,
+        made: Result<FileEntry, Error>,
         parent: u64,
         name: &[u8],
         node: Result<Node, Error>,

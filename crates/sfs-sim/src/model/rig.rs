@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sfs_core::format::{DataPlacement, Label, Layout, Superblock, Timestamp};
-use sfs_core::policy::PLACEMENTS;
-use sfs_core::request::{Caller, Options, Remainder, Work};
+use sfs_core::format::{DataLayout, Label, Layout, Superblock, Timestamp};
+use sfs_core::policy::GROUPING_POLICIES;
+use sfs_core::request::{Caller, Remainder, VolumeOptions, Work};
 use sfs_core::{Error, Volume, make, root_directory};
 use sfs_device::{Device, RamDevice};
 
@@ -37,49 +37,49 @@ pub fn after(millis: u64) -> Timestamp {
 }
 
 /// Small budgets: everything is written out, evicted and loaded all the time.
-pub fn tight() -> Options {
-    Options {
+pub fn tight() -> VolumeOptions {
+    VolumeOptions {
         write_buffer: 256 << 10,
         yield_cleaning: false,
         cache: 64 << 10,
         commit_interval: Duration::from_secs(5),
         checkpoint_interval: Duration::from_secs(30),
-        ..Options::default()
+        ..VolumeOptions::default()
     }
 }
 
 /// As [`tight`], with one policy after the other.
-pub fn tight_with(policy: u64) -> Options {
-    let placement = PLACEMENTS[(policy % PLACEMENTS.len() as u64) as usize].to_owned();
+pub fn tight_with(policy: u64) -> VolumeOptions {
+    let grouping = GROUPING_POLICIES[(policy % GROUPING_POLICIES.len() as u64) as usize].to_owned();
     let remainder = if policy.is_multiple_of(2) { Remainder::Pure } else { Remainder::Mixed };
-    Options { placement, remainder, ..tight() }
+    VolumeOptions { grouping, remainder, ..tight() }
 }
 
-/// What `SFS_PLACEMENT` says, or the log.
+/// What `SFS_LAYOUT` says, or the log.
 ///
 /// # Panics
 ///
 /// If it is none.
-pub fn placement() -> DataPlacement {
-    let name = std::env::var("SFS_PLACEMENT").unwrap_or_else(|_| "log".to_owned());
-    DataPlacement::by_name(&name).unwrap_or_else(|| panic!("SFS_PLACEMENT: {name}"))
+pub fn data_layout() -> DataLayout {
+    let name = std::env::var("SFS_LAYOUT").unwrap_or_else(|_| "log".to_owned());
+    DataLayout::by_name(&name).unwrap_or_else(|| panic!("SFS_LAYOUT: {name}"))
 }
 
 /// Makes a volume in segments of `segment_blocks` on the whole of `device`, with what
-/// [`placement`] says.
+/// [`data_layout`] says.
 pub fn format(device: Arc<dyn Device>, segment_blocks: u64) {
-    format_as(device, segment_blocks, placement());
+    format_as(device, segment_blocks, data_layout());
 }
 
-/// As [`format()`], with `placement`.
-pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, placement: DataPlacement) {
+/// As [`format()`], with `data_layout`.
+pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, data_layout: DataLayout) {
     let layout = Layout::new(device.geometry().block_count, segment_blocks, 0).expect("it fits");
     let superblock = Superblock {
         uuid: *b"the model volume",
         label: Label::NONE,
         layout,
         hash_key: [1, 2],
-        placement,
+        data_layout,
         created: NOW,
         ..Superblock::new(layout)
     };
@@ -88,18 +88,18 @@ pub fn format_as(device: Arc<dyn Device>, segment_blocks: u64, placement: DataPl
 
 /// A volume of `bytes` in memory.
 pub fn ram(bytes: u64, segment_blocks: u64) -> RamDevice {
-    ram_as(bytes, segment_blocks, placement())
+    ram_as(bytes, segment_blocks, data_layout())
 }
 
-/// As [`ram`], with `placement`.
-pub fn ram_as(bytes: u64, segment_blocks: u64, placement: DataPlacement) -> RamDevice {
+/// As [`ram`], with `data_layout`.
+pub fn ram_as(bytes: u64, segment_blocks: u64, data_layout: DataLayout) -> RamDevice {
     let device = Arc::new(RamDevice::new(bytes / 4096));
-    format_as(device.clone(), segment_blocks, placement);
+    format_as(device.clone(), segment_blocks, data_layout);
     Arc::into_inner(device).expect("making lets go of the device")
 }
 
 /// Opens a volume that must open.
-pub fn open(device: Arc<dyn Device>, options: Options) -> Volume {
+pub fn open(device: Arc<dyn Device>, options: VolumeOptions) -> Volume {
     Volume::open(device, options, NOW).expect("the volume opens")
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{CorruptionKind, Layout, SUPERBLOCK_ADDRESS, Structure};
-use sfs_core::request::Options;
+use sfs_core::request::VolumeOptions;
 use sfs_core::{Error, Volume};
 use sfs_device::{Device, FaultyDevice, RamDevice};
 use sfs_sim::image::Image;
@@ -33,7 +33,8 @@ fn whichever_block_lies_no_answer_is_wrong() {
     for address in 0..base.geometry().block_count {
         let device = Arc::new(FaultyDevice::new(base.snapshot()));
         device.corrupt_reads(address..address + 1);
-        match Volume::open(device, Options { read_only: true, ..tight() }, after(10_000_000)) {
+        match Volume::open(device, VolumeOptions { read_only: true, ..tight() }, after(10_000_000))
+        {
             Ok(volume) => check_answers(&volume, &pair.reference),
             Err(Error::Corrupt(_)) => {}
             Err(error) => panic!("block {address}: {error:?}"),

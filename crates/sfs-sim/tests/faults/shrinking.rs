@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use sfs_core::format::{DataPlacement, ROOT_INO};
+use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
@@ -16,7 +16,7 @@ static SYNCED: [u8; 20_000] = [1; 20_000];
 
 /// A volume with a file that is synced.
 fn begin() -> (Arc<LyingDevice>, Volume, u64) {
-    let device = Arc::new(LyingDevice::new(fresh(DataPlacement::Log, 34)));
+    let device = Arc::new(LyingDevice::new(fresh(DataLayout::Log, 34)));
     let volume = open(device.clone(), tight());
     let ino = volume.make_node(ROOT_INO, b"synced", FILE, 0, &caller()).expect("a file").ino;
     volume.write(ino, 0, &SYNCED, WriteMode::default(), &caller()).expect("a write");

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use sfs_core::format::{DataPlacement, FileKind, Inode, ROOT_INO};
-use sfs_core::request::Options;
+use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO};
+use sfs_core::request::VolumeOptions;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
 use sfs_sim::case::fresh;
@@ -27,7 +27,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(seed: u64) -> Self {
-        let base = fresh(DataPlacement::Log, 34);
+        let base = fresh(DataLayout::Log, 34);
         let limits = Limits { bytes: 600 << 10, files: 20, reopens: false };
         let mut life = Life::begin(base.clone(), tight(), Reference::new(), 0);
         let mut random = Random::new(seed);
@@ -143,7 +143,7 @@ pub(crate) fn judge_image(witness: &Witness, image: &Image) -> Result<usize, Err
     let mut go_on = |_| ControlFlow::Continue(());
     // Whatever it finds, it must not panic.
     let _ = sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut go_on);
-    let options = Options { read_only: true, ..tight() };
+    let options = VolumeOptions { read_only: true, ..tight() };
     match Volume::open(std::sync::Arc::new(image.clone()), options, after(0)) {
         Ok(volume) => Ok(witness.judge(&volume)),
         Err(error) => {

@@ -18,7 +18,7 @@ use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry, run_key,
 };
 use crate::log::{Append, Batch};
-use crate::meta::{Fault, Meta};
+use crate::meta::{Meta, MetadataError};
 use crate::mutant::{Mutant, mutated};
 use crate::owners::Owner;
 use crate::policy::{Candidate, GROUPS_MAX};
@@ -139,7 +139,7 @@ impl Volume {
         meta: &Meta,
         files: &mut [FilePlan<'_>],
         request: &Request<'_>,
-    ) -> std::result::Result<Vec<Chosen>, Fault> {
+    ) -> std::result::Result<Vec<Chosen>, MetadataError> {
         let now = meta.usage.clock.now();
         let mut chosen = Vec::new();
         for file in files {
@@ -150,7 +150,7 @@ impl Volume {
                     dirty.find(|(block, _)| *block == planned.block).expect("its data is locked");
                 let now = meta.usage.clock.after(chosen.len() as u64);
                 let before = planned.old.map(|old| old.history);
-                let history = meta.placement.history(before, now);
+                let history = meta.grouping.history(before, now);
                 chosen.push(Chosen {
                     ino: file.ino,
                     block: planned.block,
@@ -191,7 +191,7 @@ pub(in crate::volume) fn sort(chosen: &mut [Chosen]) {
 }
 
 /// The owners of a block that the cleaner moves.
-fn owners_of(meta: &Meta, moved: &Move) -> std::result::Result<Vec<Owner>, Fault> {
+fn owners_of(meta: &Meta, moved: &Move) -> std::result::Result<Vec<Owner>, MetadataError> {
     let mut owners = meta.owners(moved.address, moved.named)?;
     if mutated(Mutant::StaleMove) && owners.is_empty() {
         let (ino, block) = moved.named;
@@ -222,7 +222,7 @@ fn choose_moved(meta: &Meta, owner: &Owner, memory: &BlockRef, now: u32) -> Chos
         memory: memory.clone(),
         old: Some(mapping),
         mapping,
-        group: meta.placement.group(&candidate, now),
+        group: meta.grouping.group(&candidate, now),
         cleaning: true,
     }
 }
@@ -274,11 +274,11 @@ pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
 /// Why there is no batch, and which file is to blame, if one is.
 #[derive(Debug)]
 pub(in crate::volume) struct Obstacle {
-    pub(in crate::volume) fault: Fault,
+    pub(in crate::volume) fault: MetadataError,
     pub(in crate::volume) ino: Option<u64>,
 }
 
-impl<T: Into<Fault>> From<T> for Obstacle {
+impl<T: Into<MetadataError>> From<T> for Obstacle {
     fn from(fault: T) -> Self {
         Self { fault: fault.into(), ino: None }
     }
@@ -327,7 +327,7 @@ fn plan_file<'a>(
     ino: u64,
     data: MutexGuard<'a, FileData>,
     limit: usize,
-) -> std::result::Result<Option<FilePlan<'a>>, Fault> {
+) -> std::result::Result<Option<FilePlan<'a>>, MetadataError> {
     meta.tree.prepare(&Key::inode(ino))?;
     let Some(value) = meta.tree.get(&Key::inode(ino))? else { return Ok(None) };
     let inode = Inode::decode(value, ino, meta.tolerance)?;
@@ -365,7 +365,7 @@ fn plan_blocks(
     inode: &Inode,
     dirty: &DirtyBlocks,
     limit: usize,
-) -> std::result::Result<Vec<PlannedBlock>, Fault> {
+) -> std::result::Result<Vec<PlannedBlock>, MetadataError> {
     let now = meta.usage.clock.now();
     let mut run: Option<(Key, MappingRun)> = None;
     let mut planned = Vec::with_capacity(dirty.len().min(limit));
@@ -389,7 +389,7 @@ fn plan_blocks(
             file_modified: inode.modified,
         };
         let group = if u64::from(block) < end {
-            meta.placement.group(&candidate, now)
+            meta.grouping.group(&candidate, now)
         } else {
             (appended, last) = (appended + 1, Some(candidate));
             0
@@ -397,7 +397,7 @@ fn plan_blocks(
         planned.push(PlannedBlock { block, checksum: dirty.checksum, old, group });
     }
     if let Some(candidate) = last {
-        let group = meta.placement.group(&candidate, now);
+        let group = meta.grouping.group(&candidate, now);
         let first = planned.len() - appended;
         planned[first..].iter_mut().for_each(|planned| planned.group = group);
     }

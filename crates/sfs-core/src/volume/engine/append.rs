@@ -65,7 +65,7 @@ impl Engine for Append {
             let count = chosen.iter().filter(|c| c.group == group).count();
             Batch::opens(site.log, site.layout, data_head(group), count, 0)
         };
-        (0..site.meta.placement.group_count()).map(opens).sum()
+        (0..site.meta.grouping.group_count()).map(opens).sum()
     }
 
     /// There are not segments for all groups: one head takes everything.
@@ -84,7 +84,7 @@ pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
 
 /// The group whose head has the most room left.
 fn roomiest(site: Site<'_>) -> u8 {
-    let groups = 0..site.meta.placement.group_count();
+    let groups = 0..site.meta.grouping.group_count();
     let room = |group: &u8| Batch::head_room(site.log, site.layout, data_head(*group));
     groups.max_by_key(room).unwrap_or(0)
 }

@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "0,30,50,70,90",
           value_parser = clap::value_parser!(u8).range(0..=95))]
     utilizations: Vec<u8>,
-    /// Placement policy of SFS's log.
+    /// Grouping policy of SFS's log.
     #[arg(long, default_value = "lifetime")]
     policy: String,
     /// Only the figures whose names contain this.
@@ -110,8 +110,7 @@ struct Run {
 
 impl Arguments {
     fn filesystems(&self, segment_size: u64) -> Vec<Filesystem> {
-        let sfs =
-            |placement| Filesystem::Sfs { policy: self.policy.clone(), segment_size, placement };
+        let sfs = |layout| Filesystem::Sfs { policy: self.policy.clone(), segment_size, layout };
         let all = [
             sfs("block-group"),
             sfs("greedy-space"),
