@@ -100,5 +100,5 @@ fn grouping_policies(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, quantization, victims, grouping policies);
+criterion_group!(benches, quantization, victims, grouping_policies);
 criterion_main!(benches);

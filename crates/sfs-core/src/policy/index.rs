@@ -194,7 +194,7 @@ mod tests {
         }
         let now = 1 << 16;
         let worth = |group| index.score(&segment(group, BLOCKS / 2, now - 10_000), BLOCKS, now);
-        assert!(score(1) > 2.0 * score(0), "{} {}", score(0), score(1));
+        assert!(worth(1) > 2.0 * worth(0), "{} {}", worth(0), worth(1));
     }
 
     #[test]

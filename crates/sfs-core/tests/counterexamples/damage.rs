@@ -336,9 +336,9 @@ fn each_who_has_a_file_open_is_told_of_a_loss_once() {
 fn an_unreadable_leaf_does_not_stop_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(285))));
     format(&device, 32);
-    let (cache, data_layout) = (1 << 20, "none".to_owned());
+    let (cache, grouping) = (1 << 20, "none".to_owned());
     let options =
-        VolumeOptions { cache, data_layout, yield_cleaning: false, ..VolumeOptions::default() };
+        VolumeOptions { cache, grouping, yield_cleaning: false, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
     let (bad, dead) = (create(&volume, "bad"), create(&volume, "dead"));
     let others: Vec<u64> = (0..12_000).map(|no| create(&volume, &format!("{no}"))).collect();
