@@ -9,7 +9,7 @@ use sfs_core::format::{
     Timestamp, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
-use sfs_fsck::{Finding, FsckError, Repair, Report, VolumeOptions, check};
+use sfs_fsck::{Finding, FsckError, Options, Repair, Report, check};
 
 use super::forge::{
     DATA, Forge, GONE, HELLO, LINK, NEXT_INO, SUB, Volume, directory, entry_value, file,
@@ -18,7 +18,7 @@ use super::forge::{
 pub(crate) const NOW: Timestamp = Timestamp { secs: 2_000_000_000, nanos: 0 };
 
 pub(crate) fn check_device(device: &dyn Device, data: bool) -> Result<Report, FsckError> {
-    check(device, &VolumeOptions { data }, &mut |_| ControlFlow::Continue(()))
+    check(device, &Options { data }, &mut |_| ControlFlow::Continue(()))
 }
 
 /// The errors of `volume`; notes are left out.
