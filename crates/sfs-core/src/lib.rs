@@ -4,20 +4,31 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod clean;
 mod clock;
 mod counters;
 mod error;
+mod files;
+#[cfg(test)]
+mod fixture;
 pub mod format;
+mod health;
+mod io;
+mod lock_rank;
 mod log;
-mod meta;
+mod metadata;
 pub mod mutant;
-mod owners;
 mod places;
 pub mod policy;
+mod recovery;
 pub mod request;
+mod reserves;
+mod space;
 pub mod tree;
 mod usage;
 mod volume;
+mod writeback;
 
 pub use error::{Error, Result};
-pub use volume::{Basis, Moved, Rebuild, Volume, make, root_directory};
+pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
+pub use volume::Volume;

@@ -1,48 +1,52 @@
-//! The log: heads that append chunks to open segments.
+//! The log: heads that append chunks to open segments, and one writer.
 //!
-//! Owns: the position of every head, the sequence number, and the layout of a batch.
-//! Promises: chunks are numbered without a gap, each repeats the checksum of the one before, and
-//! the last of a batch has the END flag.
-//! Never: reads or writes the device.
+//! [`LogState`] says where the log stands; [`LogWriter`] owns it and writes. [`Batch`] lays the blocks of a commit or checkpoint
+//! out over the heads. [`ChunkReader`] reads chunks back, for recovery and for cleaning. Chunks are numbered without a
+//! gap, each repeats the checksum of the one before, and the last chunk of a batch has the END flag.
 
 mod batch;
 mod heads;
+mod scan;
+mod sync_queue;
+mod writer;
 
-use crate::format::Extensions;
-use crate::format::UsageEntry;
+use crate::format::{Extensions, UsageEntry};
 
-pub(crate) use batch::{Append, Batch, Chunk};
+pub(crate) use batch::Batch;
 pub(crate) use heads::{Head, Heads};
+pub(crate) use scan::{CHUNK_BLOCKS_MIN, ChunkReader};
+pub(crate) use sync_queue::SyncTarget;
+pub(crate) use writer::LogWriter;
 
-/// The head that tree nodes and lone deltas go to.
+/// Head of tree nodes, and of deltas without data.
 pub(crate) const METADATA_HEAD: u8 = 0;
 
-/// The head of the first group; the other groups' follow.
+/// Head of the first group; those of the other groups follow.
 pub(crate) const FIRST_GROUP_HEAD: u8 = UsageEntry::FIRST_GROUP;
 
-/// Where the log stands.
-pub(crate) struct Log {
+/// Position of the log, and the counters that each checkpoint stores.
+pub(crate) struct LogState {
     pub(crate) heads: Heads,
     /// Sequence number of the next chunk.
     pub(crate) next_sequence: u64,
     /// Checksum of the chunk before it.
     pub(crate) previous: u32,
-    /// Chunks have been written since the last flush.
+    /// `true` if chunks have been written since the last flush.
     pub(crate) unflushed: bool,
-    /// What `next_sequence` was at the last flush: chunks before it are durable.
+    /// Value of `next_sequence` at the last flush: chunks before it are durable.
     pub(crate) flushed: u64,
     /// Blocks written since the last checkpoint.
     pub(crate) blocks_since_checkpoint: u64,
     /// Number of the last checkpoint.
     pub(crate) checkpoint: u64,
-    /// Syncs up to this one are durable.
+    /// Generation of the sync queue up to which syncs are durable.
     pub(crate) synced: u64,
-    /// Times the volume was mounted for writing.
+    /// Number of writable mounts.
     pub(crate) mount_count: u64,
     /// Bytes that users wrote in earlier mounts.
     pub(crate) user_bytes_before: u64,
     /// Bytes that went to the device in earlier mounts.
     pub(crate) device_bytes_before: u64,
-    /// Records that the next checkpoint repeats.
+    /// Extension records that the next checkpoint repeats.
     pub(crate) extensions: Extensions,
 }

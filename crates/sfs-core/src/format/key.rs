@@ -76,6 +76,11 @@ impl Key {
         Self::new(ino, kind, 0)..=Self::new(ino, kind, u64::MAX)
     }
 
+    /// Returns whether this is the key of the first part of an extended attribute.
+    pub fn begins_xattr(self) -> bool {
+        self.kind == ItemKind::Xattr as u8 && self.offset & 0xffff == 0
+    }
+
     /// The key right after this one; after the last, which no item has, the same.
     pub fn next(self) -> Self {
         match self.offset.checked_add(1) {

@@ -1,75 +1,24 @@
-//! Batches: the chunks of one write-out, laid out over the heads.
+//! Layout of a batch: chunks of one commit or checkpoint, spread over the heads.
+//!
+//! [`Batch::reserve`] gives every block its address and opens segments; [`Batch::fill`] adds the content; [`Batch::finish`]
+//! numbers the chunks and computes their summaries. Nothing is written here.
 
 use std::sync::Arc;
 
-use sfs_device::{BLOCK_SIZE, Block, Stream};
+use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::Log;
-use crate::buffer::BlockRef;
+use super::LogState;
 use crate::format::{
     ChunkHeader, ChunkSummary, DeltaForm, Layout, SummaryEntry, summary_blocks, summary_len,
 };
+use crate::io::{Append, Chunk};
 use crate::usage::UsageTable;
-
-/// A block to append, and who owns it.
-#[derive(Clone, Debug)]
-pub(crate) struct Append {
-    pub(crate) entry: SummaryEntry,
-    pub(crate) memory: BlockRef,
-}
-
-/// A chunk that is ready to be written.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) address: u64,
-    pub(crate) head: u8,
-    pub(crate) summary: Vec<Block>,
-    pub(crate) appends: Vec<Append>,
-}
-
-impl Chunk {
-    pub(crate) fn stream(&self) -> Stream {
-        Stream(self.head)
-    }
-
-    /// The address of what was appended, behind the summary.
-    pub(crate) fn first_append(&self) -> u64 {
-        self.address + self.summary.len() as u64
-    }
-
-    /// The address behind its last block.
-    pub(crate) fn end(&self) -> u64 {
-        self.first_append() + self.appends.len() as u64
-    }
-
-    pub(crate) fn block_count(&self) -> usize {
-        self.summary.len() + self.appends.len()
-    }
-
-    /// The chunk's memory, in order, neighbours joined.
-    pub(crate) fn parts(&self) -> Vec<&[Block]> {
-        let mut parts: Vec<&[Block]> = vec![&self.summary];
-        let mut rest = self.appends.as_slice();
-        while let Some((first, tail)) = rest.split_first() {
-            let run = run_after(&first.memory, tail);
-            parts.push(first.memory.run(run + 1));
-            rest = &tail[run..];
-        }
-        parts
-    }
-}
-
-/// How many of `tail` follow `block` in memory.
-fn run_after(block: &BlockRef, tail: &[Append]) -> usize {
-    let blocks = std::iter::once(block).chain(tail.iter().map(|append| &append.memory));
-    blocks.zip(tail).take_while(|(block, next)| block.precedes(&next.memory)).count()
-}
 
 /// One chunk's share of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
-    /// It begins a segment.
+    /// `true` if the chunk begins a segment.
     opens: bool,
     entry_count: usize,
     delta_len: usize,
@@ -99,7 +48,7 @@ fn extents(
     extents
 }
 
-/// Most blocks that a chunk of `room` blocks describes.
+/// Returns the largest number of blocks that a chunk of `room` blocks can hold beside its summary.
 fn entries_max(room: usize) -> usize {
     let mut count = room - 1;
     while count + summary_blocks(count, 0) > room {
@@ -116,7 +65,7 @@ struct Planned {
     appends: Vec<Append>,
 }
 
-/// Chunks in the making.
+/// Chunks of a batch that is being built.
 #[derive(Default)]
 pub(crate) struct Batch {
     planned: Vec<Planned>,
@@ -124,47 +73,50 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The segments that `head` would open to append `entry_count` blocks and `delta_len` bytes.
+    /// Returns the number of segments that `head` would open to append `entry_count` blocks and `delta_len` bytes.
     pub(crate) fn opens(
-        log: &Log,
+        log: &LogState,
         layout: &Layout,
         head: u8,
         entry_count: usize,
         delta_len: usize,
     ) -> usize {
-        let room = log.heads.room(head, layout);
+        let room = log.heads.room_blocks(head, layout);
         extents(room, layout.segment_blocks, entry_count, delta_len)
             .iter()
             .filter(|extent| extent.opens)
             .count()
     }
 
-    /// Blocks that `head` can append without opening a segment.
-    pub(crate) fn head_room(log: &Log, layout: &Layout, head: u8) -> usize {
-        match log.heads.room(head, layout) {
+    /// Returns the number of blocks that `head` can append without opening a segment.
+    pub(crate) fn head_room_blocks(log: &LogState, layout: &Layout, head: u8) -> usize {
+        match log.heads.room_blocks(head, layout) {
             0 | 1 => 0,
             room => entries_max(room as usize),
         }
     }
 
-    /// Blocks that an empty segment takes, beside their summary.
-    pub(crate) fn segment_room(layout: &Layout) -> usize {
+    /// Returns the number of blocks that an empty segment takes beside their summary.
+    pub(crate) fn segment_data_blocks(layout: &Layout) -> usize {
         entries_max(layout.segment_blocks as usize)
     }
 
-    /// Takes room at `head` for `entry_count` blocks, whose addresses it gives, and for `delta`.
-    /// To be followed by [`Batch::fill`]. Panics if too few segments are Clean: see
-    /// [`Batch::opens`].
+    /// Reserves space at `head` for `entry_count` blocks and for `delta`, and returns the addresses of the blocks.
+    /// [`Batch::fill`] has to follow.
+    ///
+    /// # Panics
+    ///
+    /// If fewer segments are Clean than [`Batch::opens`] returns.
     pub(crate) fn reserve(
         &mut self,
-        log: &mut Log,
+        log: &mut LogState,
         layout: &Layout,
         usage: &mut UsageTable,
         head: u8,
         entry_count: usize,
         mut delta: &[u8],
     ) -> Vec<u64> {
-        let room = log.heads.room(head, layout);
+        let room = log.heads.room_blocks(head, layout);
         let mut addresses = Vec::with_capacity(entry_count);
         for extent in extents(room, layout.segment_blocks, entry_count, delta.len()) {
             let sequence = log.next_sequence + self.planned.len() as u64;
@@ -189,7 +141,7 @@ impl Batch {
         addresses
     }
 
-    /// The blocks for which room was taken, in the order of their addresses.
+    /// Adds the blocks that space was reserved for, in the order of their addresses.
     pub(crate) fn fill(&mut self, appends: Vec<Append>) {
         let mut appends = appends.into_iter();
         for planned in &mut self.planned[self.filled..] {
@@ -200,8 +152,8 @@ impl Batch {
         self.filled = self.planned.len();
     }
 
-    /// Numbers the chunks and seals their summaries.
-    pub(crate) fn finish(self, log: &mut Log, volume: u64, time: u32) -> Vec<Arc<Chunk>> {
+    /// Numbers the chunks and encodes their summaries.
+    pub(crate) fn finish(self, log: &mut LogState, volume: u64, time: u32) -> Vec<Arc<Chunk>> {
         assert_eq!(self.filled, self.planned.len());
         let last = self.planned.len().saturating_sub(1);
         let mut chunks = Vec::with_capacity(self.planned.len());
@@ -235,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_fill_segments_and_keep_everything() {
+    fn extents_fill_segments_and_lose_no_block() {
         for room in [0, 1, 2, 3, 31, 32] {
             for entries in [0, 1, 29, 30, 31, 32, 33, 200, 5000] {
                 for delta in [0, 1, 3000, 4032, 4033, 9000, 300_000] {

@@ -3,10 +3,10 @@
 use crate::format::{HEADS_MAX, HeadRecord, Layout};
 use crate::usage::UsageTable;
 
-/// A chunk has at least a summary block and something more to say.
+/// Fewest blocks of a chunk: a summary, and a block or more of summary for its delta.
 const ROOM_MIN: u32 = 2;
 
-/// Where a head appends.
+/// Position at which a head appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The open segment.
@@ -15,7 +15,7 @@ pub(crate) struct Head {
     pub(crate) next_block: u32,
 }
 
-/// All heads.
+/// Heads of the log, by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads([Option<Head>; HEADS_MAX]);
 
@@ -28,7 +28,7 @@ impl Heads {
         self.0[usize::from(head)] = Some(position);
     }
 
-    /// The heads that are open.
+    /// Returns the open heads with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, Head)> {
         (0u8..).zip(self.0).filter_map(|(no, head)| head.map(|head| (no, head)))
     }
@@ -39,13 +39,13 @@ impl Heads {
             .collect()
     }
 
-    /// Blocks that `head` can append before it needs another segment.
-    pub(crate) fn room(&self, head: u8, layout: &Layout) -> u32 {
+    /// Returns the number of blocks that `head` can append before it needs another segment.
+    pub(crate) fn room_blocks(&self, head: u8, layout: &Layout) -> u32 {
         self.get(head).map_or(0, |at| layout.segment_blocks - at.next_block)
     }
 
-    /// Makes sure that `head` can append a chunk, opening a segment if it must: address of the
-    /// chunk and blocks there is room for. `None` when no segment is Clean.
+    /// Opens a segment for `head` if the open one has no room for a chunk. Returns the address of the next chunk and the
+    /// blocks left in the segment; `None` if no segment is Clean.
     pub(crate) fn ready(
         &mut self,
         head: u8,
@@ -53,7 +53,7 @@ impl Heads {
         usage: &mut UsageTable,
         sequence: u64,
     ) -> Option<(u64, u32)> {
-        if self.room(head, layout) < ROOM_MIN {
+        if self.room_blocks(head, layout) < ROOM_MIN {
             let segment = usage.open(head, sequence)?;
             self.switch(head, segment, usage);
         }
@@ -77,7 +77,7 @@ impl Heads {
         }
     }
 
-    /// `head` has appended `blocks`.
+    /// Moves `head` on by `blocks` that it has appended.
     pub(crate) fn advance(&mut self, head: u8, blocks: u32, layout: &Layout) {
         let at = self.0[usize::from(head)].as_mut().expect("an appending head is open");
         at.next_block += blocks;

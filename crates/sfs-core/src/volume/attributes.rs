@@ -5,10 +5,10 @@
 //! Never: changes a length (see `truncate`).
 
 use super::Volume;
-use super::txn::Txn;
 use super::xattr;
 use crate::format::{FileKind, Inode, InodeFlags};
-use crate::meta::MetadataError;
+use crate::metadata::MetadataError;
+use crate::metadata::Txn;
 use crate::request::{AttributeChanges, Caller};
 use crate::{Error, Result};
 
@@ -22,7 +22,7 @@ const CAPABILITY: &[u8] = b"security.capability";
 impl Volume {
     /// The attributes of `ino`.
     pub fn attributes(&self, ino: u64) -> Result<Inode> {
-        self.consult(|txn| self.inode_of(txn, ino))
+        self.metadata.read_txn(|txn| self.inode_of(txn, ino))
     }
 
     /// The attributes of `ino` as callers see them.
@@ -33,7 +33,7 @@ impl Volume {
     ) -> std::result::Result<Inode, MetadataError> {
         let mut inode = txn.inode(ino)?;
         if inode.kind() == FileKind::Regular
-            && let Some(handle) = self.handles.find(ino)
+            && let Some(handle) = self.inodes.find(ino)
         {
             handle.data().overlay(&mut inode);
         }
@@ -47,9 +47,9 @@ impl Volume {
         changes: &AttributeChanges,
         caller: &Caller,
     ) -> Result<Inode> {
-        let handle = self.handles.get(ino);
+        let handle = self.inodes.get(ino);
         let admitted = changes.size.map(|size| self.admit_size(ino, size)).transpose()?;
-        let _io = handle.io.write();
+        let _io = handle.io_write();
         if let Some(size) = changes.size {
             self.set_size(&handle, size)?;
         }
@@ -62,7 +62,7 @@ impl Volume {
             let shown = (inode.size, inode.blocks);
             change(&mut inode, changes, caller)?;
             if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
-                xattr::delete_if_any(txn, self.hasher(), ino, &mut inode, CAPABILITY)?;
+                xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
             // The length and the blocks wait for their data; everything else may go ahead.
             (inode.size, inode.blocks) = (size, blocks);
@@ -70,7 +70,7 @@ impl Volume {
             (inode.size, inode.blocks) = shown;
             Ok(inode)
         };
-        self.transact_then(logic, |_| {
+        self.change_then(logic, |_| {
             if let Some(pending) = &mut handle.data().pending {
                 pending.times = None;
             }
@@ -79,11 +79,11 @@ impl Volume {
 
     /// Clears suid, sgid and capabilities of a file that was written by someone else than root.
     pub(super) fn kill_privileges(&self, ino: u64) -> Result<()> {
-        let armed = self.consult(|txn| {
+        let armed = self.metadata.read_txn(|txn| {
             let inode = txn.inode(ino)?;
             let capable = || -> std::result::Result<bool, MetadataError> {
                 Ok(inode.flags.contains(InodeFlags::XATTRS)
-                    && xattr::read(txn, self.hasher(), ino, CAPABILITY)?.is_some())
+                    && xattr::read(txn, &self.hasher(), ino, CAPABILITY)?.is_some())
             };
             // Anything else cannot be written: the write is about to be refused.
             Ok(inode.kind() == FileKind::Regular
@@ -92,10 +92,10 @@ impl Volume {
         if !armed {
             return Ok(());
         }
-        self.transact(|txn| {
+        self.change(|txn| {
             let mut inode = txn.inode(ino)?;
             inode.mode = without_privileges(inode.mode);
-            xattr::delete_if_any(txn, self.hasher(), ino, &mut inode, CAPABILITY)?;
+            xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             txn.put_inode(ino, &inode);
             Ok(())
         })

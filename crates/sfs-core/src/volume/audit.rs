@@ -7,7 +7,7 @@
 use super::Volume;
 use crate::Result;
 use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun, Structure};
-use crate::meta::{Meta, MetadataError};
+use crate::metadata::{Metadata, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
@@ -16,30 +16,22 @@ impl Volume {
     /// itself.
     pub fn audit(&self) -> Result<Vec<Discrepancy>> {
         let _log = self.log.lock();
-        let _keep = self.keep_nodes();
+        let _pin = self.metadata.pin_nodes();
         self.load_tree()?;
-        let mut failed = None;
-        loop {
-            let missing = {
-                let meta = self.meta.read();
-                if !meta.usage.is_coherent() {
-                    return Err(Corruption::new(Structure::Usage, 0, CorruptionKind::Count).into());
-                }
-                match self.count(&meta) {
-                    Ok(counted) => return Ok(compare(&meta, counted)),
-                    Err(MetadataError::NodeNotCached(missing)) => missing,
-                    Err(MetadataError::Error(error)) => return Err(error),
-                }
-            };
-            self.load(&missing, &mut failed)?;
-        }
+        self.metadata.update(|metadata| {
+            if !metadata.usage.is_coherent() {
+                let kind = CorruptionKind::Count;
+                return Err(Corruption::new(Structure::Usage, 0, kind).into());
+            }
+            Ok(compare(metadata, self.count(metadata)?))
+        })
     }
 
     /// Brings every node into memory.
     fn load_tree(&self) -> Result<()> {
         let mut from = Key::MIN;
         while let Some(key) =
-            self.consult(|txn| Ok(txn.tree().first_from(&from)?.map(|(key, _)| key)))?
+            self.metadata.read_txn(|txn| Ok(txn.tree().first_from(&from)?.map(|(key, _)| key)))?
         {
             from = key.next();
         }
@@ -47,18 +39,18 @@ impl Volume {
     }
 
     /// What the tree refers to, by segment.
-    fn count(&self, meta: &Meta) -> std::result::Result<Vec<SegmentSums>, MetadataError> {
+    fn count(&self, metadata: &Metadata) -> std::result::Result<Vec<SegmentSums>, MetadataError> {
         let layout = &self.superblock.layout;
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
-        for address in meta.tree.addresses()? {
+        for address in metadata.tree.addresses()? {
             if let Some(segment) = layout.segment_of(address) {
                 sums[segment as usize].live_blocks += 1;
             }
         }
-        for item in meta.tree.range(..) {
+        for item in metadata.tree.range(..) {
             let (key, value) = item?;
             if key.kind == ItemKind::Mapping as u8 {
-                for (_, mapping) in MappingRun::decode(value, &key, meta.tolerance)?.iter(0) {
+                for (_, mapping) in MappingRun::decode(value, &key, metadata.tolerance)?.iter(0) {
                     let Some(segment) = layout.segment_of(mapping.address) else { continue };
                     let sums = &mut sums[segment as usize];
                     sums.live_blocks += 1;
@@ -71,8 +63,8 @@ impl Volume {
     }
 }
 
-fn compare(meta: &Meta, counted: Vec<SegmentSums>) -> Vec<Discrepancy> {
-    let table = meta.usage.entries().iter().map(|entry| SegmentSums {
+fn compare(metadata: &Metadata, counted: Vec<SegmentSums>) -> Vec<Discrepancy> {
+    let table = metadata.usage.entries().iter().map(|entry| SegmentSums {
         live_blocks: entry.live_blocks.into(),
         write_count_sum: entry.write_count_sum,
         modified_sum: entry.modified_sum,

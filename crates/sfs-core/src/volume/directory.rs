@@ -11,11 +11,11 @@ use std::ops::Bound;
 use siphasher::sip::SipHasher13;
 
 use super::Volume;
-use super::txn::Txn;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX, Structure,
 };
-use crate::meta::MetadataError;
+use crate::metadata::MetadataError;
+use crate::metadata::Txn;
 use crate::request::DirectoryEntry;
 use crate::{Error, Result};
 
@@ -197,8 +197,9 @@ impl Volume {
             }
         }
         loop {
-            let copied =
-                self.consult(|txn| self.copy_entries(txn, ino, cookie, with_attributes))?;
+            let copied = self
+                .metadata
+                .read_txn(|txn| self.copy_entries(txn, ino, cookie, with_attributes))?;
             let mut names = &copied.names[..];
             for (no, entry) in copied.entries.iter().enumerate() {
                 let name;
@@ -246,7 +247,7 @@ impl Volume {
         }
         // Before anybody can delete one of them.
         if with_attributes {
-            entries.iter().for_each(|entry| self.handles.refer(entry.ino));
+            entries.iter().for_each(|entry| self.inodes.refer(entry.ino));
         }
         Ok(Copied { entries, names })
     }

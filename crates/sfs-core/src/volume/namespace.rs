@@ -4,14 +4,16 @@
 //! Promises: each operation is one transaction.
 //! Never: checks permissions; the kernel has.
 
+use super::Volume;
 use super::directory::{self, Found};
-use super::txn::Txn;
-use super::{Volume, orphans};
+use crate::files::orphans;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
     SYMLINK_LEN_MAX, Structure,
 };
-use crate::meta::MetadataError;
+use crate::metadata::MetadataError;
+use crate::metadata::Txn;
+use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, FileEntry, RenameMode};
 use crate::{Error, Result};
 
@@ -24,19 +26,19 @@ impl Volume {
     /// The file called `name` in `parent`. A reference to it is taken. "." finds every file that has a
     /// name, not only directories: so does who has kept its number (NFS, `open_by_handle_at`).
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<FileEntry> {
-        self.consult(|txn| {
+        self.metadata.read_txn(|txn| {
             let ino = match name {
                 b"." if txn.inode(parent)?.links == 0 => return Err(Error::NotFound.into()),
                 b"." => parent,
                 b".." => directory_of(txn, parent)?.parent,
                 _ => {
                     directory_of(txn, parent)?;
-                    directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?.ino
+                    directory::find(txn, &self.hasher(), parent, name)?.ok_or(Error::NotFound)?.ino
                 }
             };
             let inode = self.inode_of(txn, ino)?;
             // Before anybody can take its last name away: it would be deleted.
-            self.handles.refer(ino);
+            self.inodes.refer(ino);
             Ok(FileEntry { ino, inode })
         })
     }
@@ -108,7 +110,7 @@ impl Volume {
             orphans::remember(txn, ino);
             Ok(FileEntry { ino, inode })
         })?;
-        self.handles.set_linkable(made.ino, true);
+        self.inodes.set_linkable(made.ino, true);
         Ok(made)
     }
 
@@ -116,8 +118,8 @@ impl Volume {
         &self,
         make: impl Fn(&mut Txn<'_>) -> std::result::Result<FileEntry, MetadataError>,
     ) -> Result<FileEntry> {
-        self.admit(0)?;
-        self.transact_then(make, |entry| self.handles.refer(entry.ino))
+        self.space.admit(0)?;
+        self.change_then(make, |entry| self.inodes.refer(entry.ino))
     }
 
     /// A new file in `parent`.
@@ -131,7 +133,7 @@ impl Volume {
     ) -> std::result::Result<FileEntry, MetadataError> {
         directory::check_name(name)?;
         let directory = live_directory(txn, parent)?;
-        if directory::find(txn, self.hasher(), parent, name)?.is_some() {
+        if directory::find(txn, &self.hasher(), parent, name)?.is_some() {
             return Err(Error::Exists.into());
         }
         self.add(txn, (parent, directory), name, inode, caller)
@@ -161,7 +163,7 @@ impl Volume {
         }
         directory.size += 1;
         touch(&mut directory, caller);
-        directory::insert(txn, self.hasher(), parent, name, ino, inode.kind())?;
+        directory::insert(txn, &self.hasher(), parent, name, ino, inode.kind())?;
         txn.put_inode(ino, &inode);
         txn.put_inode(parent, &directory);
         Ok(FileEntry { ino, inode })
@@ -170,12 +172,12 @@ impl Volume {
     /// Another name for `ino`, or the first after [`Volume::make_unnamed`]. A reference to it is
     /// taken.
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<FileEntry> {
-        self.admit(0)?;
+        self.space.admit(0)?;
         // A truncation under way says nothing of what it leaves of a file without a name.
-        let unnamed = self.handles.is_linkable(ino).then(|| self.handles.get(ino));
-        let _io = unnamed.as_ref().map(|handle| handle.io.write());
+        let unnamed = self.inodes.is_linkable(ino).then(|| self.inodes.get(ino));
+        let _io = unnamed.as_ref().map(|handle| handle.io_write());
         if unnamed.is_some() {
-            self.finish_cut(ino, self.attributes(ino)?.size)?;
+            self.finish_truncation(ino, self.attributes(ino)?.size)?;
         }
         let make = |txn: &mut Txn<'_>| {
             directory::check_name(name)?;
@@ -184,33 +186,33 @@ impl Volume {
                 return Err(Error::NotPermitted.into());
             }
             if inode.links == 0 {
-                if unnamed.is_none() || !self.handles.is_linkable(ino) {
+                if unnamed.is_none() || !self.inodes.is_linkable(ino) {
                     return Err(Error::NotFound.into());
                 }
                 orphans::forget_cut(txn, ino);
             }
             let mut directory = live_directory(txn, parent)?;
-            if directory::find(txn, self.hasher(), parent, name)?.is_some() {
+            if directory::find(txn, &self.hasher(), parent, name)?.is_some() {
                 return Err(Error::Exists.into());
             }
             add_link(&mut inode)?;
             inode.ctime = caller.now;
             directory.size += 1;
             touch(&mut directory, caller);
-            directory::insert(txn, self.hasher(), parent, name, ino, inode.kind())?;
+            directory::insert(txn, &self.hasher(), parent, name, ino, inode.kind())?;
             txn.put_inode(ino, &inode);
             txn.put_inode(parent, &directory);
             Ok(FileEntry { ino, inode: self.inode_of(txn, ino)? })
         };
-        self.transact_then(make, |_| {
-            self.handles.refer(ino);
-            self.handles.set_linkable(ino, false);
+        self.change_then(make, |_| {
+            self.inodes.refer(ino);
+            self.inodes.set_linkable(ino, false);
         })
     }
 
     /// Removes a name that is not a directory's.
     pub fn unlink(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
-        let gone = self.transact(|txn| {
+        let gone = self.change(|txn| {
             let found = self.find(txn, parent, name)?;
             if found.kind == FileKind::Directory {
                 return Err(Error::IsDirectory.into());
@@ -222,7 +224,7 @@ impl Volume {
             txn.put_inode(parent, &directory);
             drop_link(txn, found.ino, caller)
         })?;
-        self.reclaim_if_gone(gone);
+        self.delete_if_unreferenced(gone);
         Ok(())
     }
 
@@ -234,7 +236,7 @@ impl Volume {
         if name == b".." {
             return Err(Error::NotEmpty);
         }
-        let gone = self.transact(|txn| {
+        let gone = self.change(|txn| {
             let found = self.find(txn, parent, name)?;
             if found.kind != FileKind::Directory {
                 return Err(Error::NotDirectory.into());
@@ -247,7 +249,7 @@ impl Volume {
             txn.put_inode(parent, &directory);
             drop_directory(txn, found.ino, caller)
         })?;
-        self.reclaim_if_gone(gone);
+        self.delete_if_unreferenced(gone);
         Ok(())
     }
 
@@ -258,7 +260,7 @@ impl Volume {
         name: &[u8],
     ) -> std::result::Result<Found, MetadataError> {
         directory_of(txn, parent)?;
-        Ok(directory::find(txn, self.hasher(), parent, name)?.ok_or(Error::NotFound)?)
+        Ok(directory::find(txn, &self.hasher(), parent, name)?.ok_or(Error::NotFound)?)
     }
 
     /// Renames; see [`RenameMode`]. Gives the directories that have another name now, whose attributes have
@@ -273,9 +275,9 @@ impl Volume {
         caller: &Caller,
     ) -> Result<[Option<u64>; 2]> {
         if mode.leaves_whiteout() {
-            self.admit(0)?;
+            self.space.admit(0)?;
         }
-        if self.is_batch_short() {
+        if !self.space.fits_one_batch() {
             self.write_named_ahead(parent, name)?;
             if mode == RenameMode::Exchange {
                 self.write_named_ahead(new_parent, new_name)?;
@@ -285,7 +287,7 @@ impl Volume {
             directory::check_name(new_name)?;
             let from = self.find(txn, parent, name)?;
             live_directory(txn, new_parent)?;
-            let to = directory::find(txn, self.hasher(), new_parent, new_name)?;
+            let to = directory::find(txn, &self.hasher(), new_parent, new_name)?;
             let directory = |found: &Found| {
                 let is_directory = found.kind == FileKind::Directory;
                 is_directory.then_some(found.ino)
@@ -323,20 +325,32 @@ impl Volume {
         };
         // No commit may come between the two: it would say the names without the data.
         let order = |(moved, ..): &([Option<u64>; 2], _, _)| {
-            moved.iter().flatten().for_each(|ino| self.order(*ino));
+            moved.iter().flatten().for_each(|ino| self.order_with_next_delta(*ino));
         };
-        let (_, gone, directories) = self.transact_then(logic, order)?;
-        self.reclaim_if_gone(gone);
+        let (_, gone, directories) = self.change_then(logic, order)?;
+        self.delete_if_unreferenced(gone);
         Ok(directories)
     }
 
     /// Writes out the data of a file that is about to be renamed.
     fn write_named_ahead(&self, parent: u64, name: &[u8]) -> Result<()> {
         // What is wrong with the name, renaming will say.
-        let Ok(found) = self.consult(|txn| self.find(txn, parent, name)) else { return Ok(()) };
-        match self.handles.find(found.ino) {
-            Some(handle) if !handle.data().dirty.is_empty() => self.write_ahead(found.ino),
+        let Ok(found) = self.metadata.read_txn(|txn| self.find(txn, parent, name)) else {
+            return Ok(());
+        };
+        match self.inodes.find(found.ino) {
+            Some(handle) if !handle.data().dirty.is_empty() => self.space.flush_before(found.ino),
             _ => Ok(()),
+        }
+    }
+
+    /// Orders the data of `ino` into the next delta: its new name has replaced another file.
+    fn order_with_next_delta(&self, ino: u64) {
+        if mutated(Mutant::RenameUnordered) {
+            return;
+        }
+        if let Some(file) = self.inodes.find(ino) {
+            self.dirty.order(&file, self.metadata.next_sequence());
         }
     }
 
@@ -349,7 +363,7 @@ impl Volume {
         caller: &Caller,
     ) -> std::result::Result<(), MetadataError> {
         txn.delete(Key::new(parent, ItemKind::Dirent, from.cookie));
-        directory::insert(txn, self.hasher(), new_parent, new_name, from.ino, from.kind)?;
+        directory::insert(txn, &self.hasher(), new_parent, new_name, from.ino, from.kind)?;
         let mut old = txn.inode(parent)?;
         drop_entry(&mut old, parent)?;
         touch(&mut old, caller);

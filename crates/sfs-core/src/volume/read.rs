@@ -1,44 +1,41 @@
-//! Reading file content.
+//! Reading file content: from the write buffer, the tree item, blocks in flight, and the device.
 //!
-//! Owns: where the bytes of a file are taken from: write buffer, tree item, blocks being written,
-//! device.
-//! Promises: what is read was written, or it is an error; no lock but the file's own is held while
-//! the device works.
-//! Never: changes anything.
+//! Content on the device is verified by its checksum, unless it is overwritten in place. Only the lock of the file is held
+//! during a device request.
 
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::handles::Handle;
-use super::txn::Txn;
+use crate::files::InodeState;
 use crate::format::{
     Corruption, CorruptionKind, ErrorKind, FileKind, ItemKind, Key, Mapping, MappingRun, Structure,
     run_key,
 };
-use crate::meta::MetadataError;
+use crate::metadata::MetadataError;
+use crate::metadata::Txn;
 use crate::request::ReadBuffer;
 use crate::{Error, Result};
 
-/// A block whose mapping changes under a reader this often is not what it should be.
+/// Attempts to read a block whose mapping changes meanwhile; after them its checksum counts as wrong.
 const ATTEMPTS: usize = 8;
 
 impl Volume {
-    /// Up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
+    /// Returns up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
     pub fn read(&self, ino: u64, offset: u64, len: usize) -> Result<ReadBuffer> {
         self.content(ino, offset, len, |handle, len| {
-            let mut buffer = ReadBuffer::new(offset, len, &self.pool);
+            let mut buffer = ReadBuffer::new(offset, len, self.dirty.pool());
             self.fill(handle, first_block(offset), buffer.blocks_mut())?;
             Ok(buffer)
         })
     }
 
-    /// As [`Volume::read`], from a block's beginning on, into `blocks`; gives the number of bytes. What is
-    /// behind them in the last block is undefined.
+    /// Reads up to `len` bytes of `ino` from `offset` on into `blocks`, and returns their number. The rest of the last block
+    /// is undefined. See [`Volume::read`].
     ///
     /// # Panics
     ///
-    /// When `offset` does not begin a block, or `blocks` are fewer than `len` bytes.
+    /// If `offset` does not begin a block, or if `blocks` hold fewer than `len` bytes.
     pub fn read_into(
         &self,
         ino: u64,
@@ -53,18 +50,18 @@ impl Volume {
         })
     }
 
-    /// What `take` makes of the bytes that there are from `offset` on, up to `len`; its default for none. The
-    /// file stays as long as it is meanwhile.
+    /// Calls `take` with the number of bytes between `offset` and the end of the file, up to `len`. Returns the default if there
+    /// are none. The size of the file does not change meanwhile.
     fn content<T: Default>(
         &self,
         ino: u64,
         offset: u64,
         len: usize,
-        take: impl FnOnce(&Handle, usize) -> Result<T>,
+        take: impl FnOnce(&InodeState, usize) -> Result<T>,
     ) -> Result<T> {
-        self.pace.note_request();
-        let handle = self.handles.get(ino);
-        let _io = handle.io.read();
+        self.space.note_request();
+        let handle = self.inodes.get(ino);
+        let _io = handle.io_read();
         let inode = self.attributes(ino)?;
         match inode.kind() {
             FileKind::Directory => return Err(Error::IsDirectory),
@@ -75,9 +72,9 @@ impl Volume {
         if len == 0 { Ok(T::default()) } else { take(&handle, len) }
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
-        self.consult(|txn| {
+        self.metadata.read_txn(|txn| {
             let inode = txn.inode(ino)?;
             if inode.kind() != FileKind::Symlink {
                 return Err(Error::Invalid.into());
@@ -90,9 +87,9 @@ impl Volume {
         })
     }
 
-    /// Fills `blocks` with the content of a file from block `first` on. Holes give zeros; what is
-    /// beyond the end of the file in its last block is undefined.
-    pub(super) fn fill(&self, handle: &Handle, first: u32, blocks: &mut [Block]) -> Result<()> {
+    /// Fills `blocks` with the content of a file from block `first` on. Holes are zeros; bytes of the last block beyond the
+    /// end of the file are undefined.
+    pub(super) fn fill(&self, handle: &InodeState, first: u32, blocks: &mut [Block]) -> Result<()> {
         let mut wanted = Vec::new();
         {
             let data = handle.data();
@@ -110,24 +107,25 @@ impl Volume {
                 }
             }
         }
-        // After the dirty blocks: one that is written out meanwhile is found in its new place.
+        // The mappings are read after the dirty blocks: a block written back meanwhile is found at its new address.
         let mut wrong = Vec::new();
         for _ in 0..ATTEMPTS {
             if wanted.is_empty() {
                 return Ok(());
             }
-            let mapped = self.consult(|txn| locate(txn, handle.ino, &wanted, first, blocks))?;
+            let mapped =
+                self.metadata.read_txn(|txn| locate(txn, handle.ino, &wanted, first, blocks))?;
             let before = std::mem::replace(&mut wrong, self.fetch(&mapped, first, blocks)?);
             self.note_retries(&before, &mapped, &wrong);
             wanted = wrong.iter().map(|(block, _)| *block).collect();
         }
-        let at = self.consult(|txn| txn.mapping(handle.ino, wanted[0]))?;
+        let at = self.metadata.read_txn(|txn| txn.mapping(handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
         let damage = Corruption::new(Structure::Data, at, CorruptionKind::Checksum);
-        Err(self.counted(damage.into()))
+        Err(self.health.counted(damage.into()))
     }
 
-    /// Counts blocks that were wrong `before`, and were read right from the same place now.
+    /// Counts blocks that were wrong `before` and are right now, read from the same address.
     fn note_retries(
         &self,
         before: &[(u32, Mapping)],
@@ -135,12 +133,12 @@ impl Volume {
         wrong: &[(u32, Mapping)],
     ) {
         for at in before.iter().filter(|at| mapped.contains(at) && !wrong.contains(at)) {
-            self.note_error(ErrorKind::Retry, at.1.address);
+            self.health.note_error(ErrorKind::Retry, at.1.address);
         }
     }
 
-    /// Reads mapped blocks, neighbours together; gives those whose checksum does not match,
-    /// because they have moved meanwhile or because the device lies.
+    /// Reads mapped blocks, neighbours in one request. Returns the blocks whose checksum does not match, because they have moved
+    /// meanwhile or because they are damaged.
     fn fetch(
         &self,
         mapped: &[(u32, Mapping)],
@@ -160,7 +158,7 @@ impl Volume {
             let (run, left) = rest.split_at(neighbours + 1);
             rest = left;
             let memory = &mut blocks[(block - first) as usize..][..run.len()];
-            self.read_blocks(mapping.address, memory)?;
+            self.io.read(mapping.address, memory)?;
             for ((block, mapping), memory) in run.iter().zip(memory) {
                 let differs = |checksum| crc32c::crc32c(memory.as_bytes()) != checksum;
                 if mapping.checksum.is_some_and(differs) {
@@ -170,44 +168,14 @@ impl Volume {
         }
         Ok(wrong)
     }
-
-    /// Blocks from the device, or from memory while they are being written.
-    pub(super) fn read_blocks(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
-        let mut found = 0;
-        {
-            let writing = self.writing.read();
-            if !writing.is_empty() {
-                for (at, block) in (address..).zip(blocks.iter_mut()) {
-                    if let Some(memory) = writing.get(at) {
-                        block.clone_from(memory.block());
-                        found += 1;
-                    }
-                }
-            }
-        }
-        match found {
-            0 => self.read_device(address, blocks),
-            _ if found == blocks.len() => Ok(()),
-            _ => self.read_mixed(address, blocks),
-        }
-    }
-
-    /// As [`Volume::read_blocks`], block by block.
-    fn read_mixed(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
-        for (at, block) in (address..).zip(blocks) {
-            self.read_blocks(at, std::slice::from_mut(block))?;
-        }
-        Ok(())
-    }
 }
 
-/// The block that `offset`, which is in a file, lies in.
+/// Returns the number of the block at `offset`.
 fn first_block(offset: u64) -> u32 {
     (offset / BLOCK_SIZE as u64) as u32
 }
 
-/// The mappings of `wanted` blocks. Those that have none are filled in right here, from the inline
-/// item or with zeros.
+/// Returns the mappings of `wanted` blocks. Blocks without a mapping are filled in here, from the inline item or with zeros.
 fn locate(
     txn: &Txn<'_>,
     ino: u64,
@@ -239,7 +207,7 @@ fn locate(
     Ok(mapped)
 }
 
-/// The inline content of `ino`; empty if it has none.
+/// Returns the inline content of `ino`; empty if it has none.
 fn inline(txn: &Txn<'_>, ino: u64) -> std::result::Result<Vec<u8>, MetadataError> {
     let mut content = Vec::new();
     for part in 0..4 {

@@ -7,16 +7,17 @@
 use sfs_device::BLOCK_SIZE;
 
 use super::Volume;
-use super::handles::Handle;
+use crate::files::InodeState;
 use crate::format::{FileKind, InodeFlags, ItemKind, Key, MappingRun, RUN_BLOCKS, run_key};
+use crate::metadata::run_base;
 use crate::request::Seek;
 use crate::{Error, Result};
 
 impl Volume {
     /// The next data or hole of `ino` at or after `offset`.
     pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
-        let handle = self.handles.get(ino);
-        let _io = handle.io.read();
+        let handle = self.inodes.get(ino);
+        let _io = handle.io_read();
         let inode = self.attributes(ino)?;
         if offset >= inode.size {
             return Err(Error::OutOfRange);
@@ -38,7 +39,7 @@ impl Volume {
     }
 
     /// The first block of a file from `block` on that is a hole; `end` if there is none before.
-    fn next_hole(&self, handle: &Handle, mut block: u64, end: u64) -> Result<u64> {
+    fn next_hole(&self, handle: &InodeState, mut block: u64, end: u64) -> Result<u64> {
         while block < end {
             let last = (block | u64::from(RUN_BLOCKS - 1)).min(end - 1);
             // Dirty ones first: what is written out meanwhile is mapped, or in the tree item.
@@ -49,7 +50,7 @@ impl Volume {
                 dirty.take_while(|block| blocks.contains(block)).collect()
             };
             let key = run_key(handle.ino, block as u32);
-            let (is_inline, run) = self.consult(|txn| {
+            let (is_inline, run) = self.metadata.read_txn(|txn| {
                 let run = txn.run(&key)?;
                 Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
@@ -68,9 +69,9 @@ impl Volume {
     }
 
     /// The first block of a file at or after `block` that is not a hole.
-    fn next_data(&self, handle: &Handle, block: u32) -> Result<Option<u32>> {
+    fn next_data(&self, handle: &InodeState, block: u32) -> Result<Option<u32>> {
         let dirty = handle.data().dirty.range_from(block).next().map(|(block, _)| block);
-        let mapped = self.consult(|txn| {
+        let mapped = self.metadata.read_txn(|txn| {
             if block == 0 && txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE) {
                 return Ok(Some(0));
             }
@@ -78,7 +79,7 @@ impl Volume {
             for item in txn.tree().range(run_key(handle.ino, block)..=last) {
                 let (key, value) = item?;
                 let run = MappingRun::decode(value, &key, txn.tolerance())?;
-                let base = super::txn::run_base(&key)?;
+                let base = run_base(&key)?;
                 if let Some((found, _)) = run.iter(base).find(|(found, _)| *found >= block) {
                     return Ok(Some(found));
                 }

@@ -7,21 +7,26 @@
 use super::Volume;
 use crate::format::{SegmentState, UsageEntry};
 use crate::log::METADATA_HEAD;
-use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Status};
+use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 impl Volume {
+    /// Returns how full the volume is.
+    pub fn space(&self) -> Space {
+        self.space.space()
+    }
+
     /// How the volume is now.
     pub fn status(&self) -> Status {
-        let meta = self.meta.read();
-        let entries = meta.usage.entries();
+        let metadata = self.metadata.read();
+        let entries = metadata.usage.entries();
         let (segments, groups) =
-            (count_segments(entries), count_groups(entries, meta.grouping.centres()));
-        let (grouping, victims) = (meta.grouping.name(), meta.victims.name());
-        drop(meta); // What follows takes the lock, too.
+            (count_segments(entries), count_groups(entries, metadata.grouping.centres()));
+        let (grouping, victims) = (metadata.grouping.name(), metadata.victim_policy.name());
+        drop(metadata); // What follows takes the lock, too.
         Status {
             grouping,
             victims,
-            space: self.space(),
+            space: self.space.space(),
             segment_blocks: self.superblock.layout.segment_blocks,
             segments,
             groups,

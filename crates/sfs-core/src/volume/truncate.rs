@@ -1,34 +1,39 @@
-//! Shortening files.
+//! Shortening files: unmaps the blocks beyond the new end, in bounded steps.
 //!
-//! Owns: unmapping what is beyond the new end.
-//! Promises: a crash leaves the old length or the new one, and no block beyond it for good.
-//! Never: zeroes a tail; growing does (see `write`).
+//! A crash leaves the old size or the new one, and no block beyond it for good. The tail of the last block is zeroed when the
+//! file grows (see `write`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use sfs_device::BLOCK_SIZE;
 
-use super::handles::Handle;
-use super::txn::Txn;
-use super::{Volume, orphans};
+use super::Volume;
 use crate::Result;
+use crate::files::InodeState;
+use crate::files::orphans;
 use crate::format::{FILE_BLOCKS_MAX, Inode, InodeFlags, ItemKind, Key};
+use crate::metadata::Txn;
 use crate::mutant::{Mutant, mutated};
 
 impl Volume {
-    /// Cuts a file, whose handle is locked for writing, to `size` bytes, fewer than it has.
-    pub(super) fn shrink(&self, handle: &Arc<Handle>, inode: &Inode, size: u64) -> Result<()> {
+    /// Truncates a file, whose content is locked for writing, to `size` bytes, fewer than it has.
+    pub(super) fn shrink(&self, handle: &Arc<InodeState>, inode: &Inode, size: u64) -> Result<()> {
         let ino = handle.ino;
         let keep = size.div_ceil(BLOCK_SIZE as u64);
-        if self.cut(handle, inode, size, keep)? {
-            while self.cut_further(ino, keep as u32)? {}
+        if self.truncate(handle, inode, size, keep)? {
+            while self.unmap_further(ino, keep as u32)? {}
         }
         Ok(())
     }
 
-    /// The new length, and the first step of unmapping. Says whether there is more to unmap.
-    fn cut(&self, handle: &Arc<Handle>, shown: &Inode, size: u64, keep: u64) -> Result<bool> {
+    /// Sets the new size, and does the first step of unmapping. Returns whether there is more to unmap.
+    fn truncate(
+        &self,
+        handle: &Arc<InodeState>,
+        shown: &Inode,
+        size: u64,
+        keep: u64,
+    ) -> Result<bool> {
         let ino = handle.ino;
         let logic = |txn: &mut Txn<'_>| {
             let mut inode = txn.inode(ino)?;
@@ -50,20 +55,20 @@ impl Volume {
                 inode.blocks = inode.blocks.saturating_sub(count);
                 done = all;
             }
-            // A file without a name has an item already, which says more.
+            // The orphan item of a file without a name covers the whole file.
             if !done && inode.links > 0 {
                 orphans::remember_cut(txn, ino, keep as u32);
             }
             txn.put_inode(ino, &inode);
             Ok(!done)
         };
-        // No commit may come between the two: it would map blocks beyond the new end.
-        self.transact_then(logic, |_| self.forget_blocks(handle, shown, size, keep))
+        // A commit between the two would map blocks beyond the new end.
+        self.change_then(logic, |_| self.drop_dirty_beyond(handle, shown, size, keep))
     }
 
-    /// One more step of unmapping; says whether there is still more.
-    fn cut_further(&self, ino: u64, keep: u32) -> Result<bool> {
-        self.transact(|txn| {
+    /// Does another step of unmapping; returns whether there is more to unmap.
+    fn unmap_further(&self, ino: u64, keep: u32) -> Result<bool> {
+        self.change(|txn| {
             let mut inode = txn.inode(ino)?;
             let (count, done) = txn.unmap_from(ino, keep)?;
             inode.blocks = inode.blocks.saturating_sub(count);
@@ -75,32 +80,31 @@ impl Volume {
         })
     }
 
-    /// Finishes a truncation of `ino` that a crash or an error left unfinished: to be called before the
-    /// file grows or gets its first name, which would show what was to be cut off. Its handle is locked
-    /// for writing, and callers see `size` bytes: what the tree says may be less, and a commit makes it
-    /// more at any time.
-    pub(super) fn finish_cut(&self, ino: u64, size: u64) -> Result<()> {
+    /// Finishes a truncation of `ino` that a crash or an error left unfinished. It has to be called before the file grows or
+    /// gets its first name, which would show the truncated content. The content is locked for writing, and callers see `size`
+    /// bytes; the size in the tree may be smaller until a commit.
+    pub(super) fn finish_truncation(&self, ino: u64, size: u64) -> Result<()> {
         let end = size.div_ceil(BLOCK_SIZE as u64);
-        while let Some(keep) = self.consult(|txn| orphans::unfinished_cut(txn, ino, end))? {
-            self.cut_further(ino, keep)?;
+        while let Some(keep) =
+            self.metadata.read_txn(|txn| orphans::unfinished_cut(txn, ino, end))?
+        {
+            self.unmap_further(ino, keep)?;
         }
         Ok(())
     }
 
-    /// Dirty blocks beyond the new end are nobody's any more.
-    fn forget_blocks(&self, handle: &Arc<Handle>, inode: &Inode, size: u64, keep: u64) {
+    /// Drops dirty blocks beyond the new end.
+    fn drop_dirty_beyond(&self, handle: &Arc<InodeState>, inode: &Inode, size: u64, keep: u64) {
         let mut data = handle.data();
-        let before = data.dirty.len();
         if keep < FILE_BLOCKS_MAX {
-            data.dirty.truncate(keep as u32);
+            self.dirty.remove(&mut data, |data| data.dirty.truncate(keep as u32));
         }
-        self.dirty_blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
         if let Some(pending) = &mut data.pending {
             pending.size = size;
         }
-        // What is written now replaces what was there: it must not be lost behind the truncation.
+        // Data written from now on replaces the old content, so it must become durable together with the truncation.
         if inode.size > 0 && !mutated(Mutant::TruncationUnordered) {
-            data.ordered = Some(self.next_sequence.load(Ordering::Relaxed));
+            data.flush_with_next_delta = Some(self.metadata.next_sequence());
         }
     }
 }
@@ -109,15 +113,15 @@ impl Volume {
 mod tests {
     use sfs_device::RamDevice;
 
-    use super::super::rig::{BLOCKS, CALLER, NOW, new_volume};
     use super::*;
+    use crate::fixture::{BLOCKS, CALLER, NOW, new_volume};
     use crate::format::{ROOT_INO, RUN_BLOCKS};
     use crate::request::VolumeOptions;
 
-    /// A file without a name is cut, in steps, of which one fails, and gets a name; then the power fails:
-    /// nothing said any more that it was to be cut further.
+    /// A file without a name is truncated in steps, one of which fails, and gets a name before a power failure: the rest of the
+    /// truncation was forgotten.
     #[test]
-    fn what_is_cut_off_a_file_without_a_name_does_not_come_back_with_its_name() {
+    fn a_truncation_of_an_unnamed_file_is_finished_before_it_gets_a_name() {
         let device = Arc::new(RamDevice::new(BLOCKS));
         let volume = new_volume(device.clone());
         let file = volume.make_unnamed(ROOT_INO, 0o600, &CALLER).expect("it is made").ino;
@@ -127,12 +131,12 @@ mod tests {
             volume.write(file, no * step, &[7; BLOCK_SIZE], mode, &CALLER).expect("a write");
         }
         volume.sync_all().expect("RAM");
-        let handle = volume.handles.get(file);
+        let handle = volume.inodes.get(file);
         let inode = volume.attributes(file).expect("RAM");
         {
-            // `shrink`, interrupted.
-            let _io = handle.io.write();
-            assert!(volume.cut(&handle, &inode, 0, 0).expect("RAM"), "it takes another step");
+            // `shrink`, interrupted after its first step.
+            let _io = handle.io_write();
+            assert!(volume.truncate(&handle, &inode, 0, 0).expect("RAM"), "it takes another step");
         }
         volume.link(file, ROOT_INO, b"name", &CALLER).expect("its first name");
         volume.sync_all().expect("RAM");
@@ -141,9 +145,9 @@ mod tests {
         while volume.work(NOW).expect("RAM") == crate::request::Work::More {}
         let inode = volume.attributes(file).expect("it has a name");
         assert_eq!(inode.size, 0);
-        let handle = volume.handles.get(file);
+        let handle = volume.inodes.get(file);
         {
-            let _io = handle.io.write();
+            let _io = handle.io_write();
             volume.set_size(&handle, 200 * step).expect("it grows");
         }
         let read = volume.read(file, 0, 1).expect("it reads");

@@ -1,9 +1,8 @@
-//! Writing file content: into the write buffer.
+//! Writing file content into the write buffer.
 //!
-//! Owns: dirty blocks from the moment they are written until a commit takes them.
-//! Promises: a write is seen whole by later reads; bytes between the old end of a file and a later
-//! write are zero; what is refused for lack of space changes nothing.
-//! Never: writes to the device, but for making room in the write buffer.
+//! A write is admitted to the blocks that it needs, merged with the old content of partly written blocks, and inserted as dirty
+//! blocks. Later reads see all of it. Bytes between the old end of a file and a later write are zero. A refused write
+//! changes nothing. Afterwards the writer is throttled if the write buffer or the Clean segments are short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,19 +11,21 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use super::dirty::DirtyBlock;
-use super::handles::{FileData, Handle, Pending};
 use crate::buffer::Buffer;
-use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Key, Mapping, Timestamp};
-use crate::meta::Meta;
+use crate::files::{DirtyBlock, FileData, InodeState, Pending};
+use crate::format::{
+    FILE_BLOCKS_MAX, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, Mapping, Timestamp,
+};
+use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, WriteMode};
+use crate::space::Admitted;
 use crate::{Error, Result};
 
-/// Bytes in the largest file.
+/// Bytes of the largest file.
 const FILE_LEN_MAX: u64 = FILE_BLOCKS_MAX * BLOCK_SIZE as u64;
 
-/// The content of a block that will be changed in part.
+/// Old content of a block that is changed in part.
 struct Base {
     block: u32,
     content: Box<Block>,
@@ -32,30 +33,30 @@ struct Base {
 }
 
 impl Base {
-    /// Whether there is content: a hole that is not written stays one.
+    /// Returns whether there is content: a hole that is not written stays a hole.
     fn holds_data(&self) -> bool {
         !matches!(self.state, State::Hole(_))
     }
 }
 
-/// What tells whether the content of a block is still the same.
+/// State of a block, by which a change of its content is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It waits in memory; its checksum.
+    /// Dirty, with this checksum.
     Dirty(u32),
-    /// It is on the device.
+    /// On the device.
     Mapped(Mapping),
-    /// It is on the device, where it is overwritten in place; block writes of the file so far.
+    /// On the device, where it is overwritten in place; with the number of block writes to the file.
     Placed(u64),
-    /// It is in the file's tree item; block writes of the file so far.
+    /// In the tree item of the file; with the number of block writes to the file.
     Inline(u64),
-    /// It is a hole; likewise.
+    /// A hole; with the number of block writes to the file.
     Hole(u64),
 }
 
 impl Volume {
-    /// Writes `data` at `offset` of `ino`. What is refused is not kept; what is kept is not refused, whatever comes
-    /// of making room after it.
+    /// Writes `data` at `offset` of `ino`. An error means that nothing was written: a failure to write back afterwards is
+    /// reported by the next write, if it lasts, and by a sync.
     pub fn write(
         &self,
         ino: u64,
@@ -64,16 +65,16 @@ impl Volume {
         mode: WriteMode,
         caller: &Caller,
     ) -> Result<()> {
-        self.writable()?;
+        self.health.check_writable()?;
         if data.is_empty() {
             return Ok(());
         }
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_LEN_MAX);
         let end = end.ok_or(Error::FileTooLarge)?;
-        let handle = self.handles.get(ino);
-        // A commit here would make a truncation durable before the data that it waits for.
-        if !handle.data().waits_for_data() {
-            self.relieve_if_run_over()?;
+        let handle = self.inodes.get(ino);
+        // A commit here would make a truncation durable without the data that follows it.
+        if !handle.data().awaits_ordered_data() {
+            self.space.check_write_buffer()?;
         }
         let admitted = self.admit_write(&handle, offset, end)?;
         if mode.kill_privileges {
@@ -83,38 +84,73 @@ impl Volume {
         self.merge(&handle, offset, data, times)?;
         drop(admitted);
         self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        self.clock.note_change();
-        // It is in the buffer. A failure from here on is one of the next write, if it lasts, and of a sync.
-        let _ = self.make_way(&handle, (data.len() as u64).div_ceil(BLOCK_SIZE as u64));
+        self.metadata.note_change();
+        let _ = self.write_back_if_needed(&handle, (data.len() as u64).div_ceil(BLOCK_SIZE as u64));
         Ok(())
     }
 
-    /// Makes way for the next writes, after one of `blocks`.
-    fn make_way(&self, handle: &Handle, blocks: u64) -> Result<()> {
-        let ordered = handle.data().ordered.is_some();
-        if ordered && self.is_batch_short() {
-            self.write_ahead(handle.ino)?;
+    /// Admits a write of `offset..end` of a file. Overwriting needs no space and is always admitted.
+    fn admit_write(&self, handle: &InodeState, offset: u64, end: u64) -> Result<Admitted<'_>> {
+        let first = offset / BLOCK_SIZE as u64;
+        let last = (end - 1) / BLOCK_SIZE as u64;
+        // One block more, in case the file leaves its tree item. Usually this succeeds without a look at the tree.
+        if let Some(admitted) = self.space.admit_at_once(last - first + 2) {
+            return Ok(admitted);
         }
-        self.relieve()?;
-        self.pay(blocks)
+        self.health.check_writable()?;
+        let inode = self.attributes(handle.ino)?;
+        let is_inline = inode.flags.contains(InodeFlags::INLINE);
+        if is_inline && end <= inode.size.min(INLINE_LEN_MAX as u64) {
+            return Ok(self.space.admit_without_blocks());
+        }
+        let mut new_blocks = u64::from(is_inline && first > 0);
+        for block in first..=last {
+            let block = block as u32;
+            if !handle.data().dirty.contains(block) {
+                let mapped = self.metadata.read_txn(|txn| txn.mapping(handle.ino, block))?;
+                new_blocks += u64::from(mapped.is_none());
+            }
+        }
+        match new_blocks {
+            0 => Ok(self.space.admit_without_blocks()),
+            _ => self.space.admit(new_blocks),
+        }
     }
 
-    /// Puts a write into the buffer, together with the old content around it.
+    /// Admits a change of the size of `ino` to `size`, until the file has the size: content of the tree item may need a block
+    /// beyond it.
+    pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<Option<Admitted<'_>>> {
+        let inode = self.attributes(ino)?;
+        let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
+        outgrows.then(|| self.space.admit(1)).transpose()
+    }
+
+    /// Writes back and cleans if necessary, after a write of `blocks`.
+    fn write_back_if_needed(&self, handle: &InodeState, blocks: u64) -> Result<()> {
+        let is_ordered = handle.data().flush_with_next_delta.is_some();
+        if is_ordered && !self.space.fits_one_batch() {
+            self.space.flush_before(handle.ino)?;
+        }
+        self.space.throttle_writer()?;
+        self.space.clean_for_writer(blocks)
+    }
+
+    /// Puts a write into the write buffer, together with the old content around it.
     fn merge(
         &self,
-        handle: &Arc<Handle>,
+        handle: &Arc<InodeState>,
         offset: u64,
         bytes: &[u8],
         times: Option<(Timestamp, Timestamp)>,
     ) -> Result<()> {
         let end = offset + bytes.len() as u64;
         let mut bases: Vec<Base> = Vec::new();
-        let _keep = self.keep_nodes();
+        let _keep = self.metadata.pin_nodes();
         loop {
-            let io = handle.io.write();
+            let io = handle.io_write();
             let inode = self.regular(handle.ino)?;
             if end > inode.size {
-                self.finish_cut(handle.ino, inode.size)?;
+                self.finish_truncation(handle.ino, inode.size)?;
             }
             let partial = partial_blocks(&inode, offset, end);
             if self.bases_hold(handle, &bases, &partial)? {
@@ -125,12 +161,12 @@ impl Volume {
             }
             drop(io);
             // The old content is read while other readers may go on.
-            let _io = handle.io.read();
+            let _io = handle.io_read();
             bases = self.read_bases(handle, &partial)?;
         }
     }
 
-    /// The attributes of a regular file.
+    /// Returns the attributes of a regular file.
     fn regular(&self, ino: u64) -> Result<Inode> {
         let inode = self.attributes(ino)?;
         match inode.kind() {
@@ -140,8 +176,8 @@ impl Volume {
         }
     }
 
-    /// Sets the length of a file whose handle is locked for writing.
-    pub(super) fn set_size(&self, handle: &Arc<Handle>, size: u64) -> Result<()> {
+    /// Sets the size of a file whose content is locked for writing.
+    pub(super) fn set_size(&self, handle: &Arc<InodeState>, size: u64) -> Result<()> {
         if size > FILE_LEN_MAX {
             return Err(Error::FileTooLarge);
         }
@@ -149,25 +185,25 @@ impl Volume {
         if size == inode.size {
             return Ok(());
         }
-        self.writable()?;
-        self.finish_cut(handle.ino, inode.size)?;
+        self.health.check_writable()?;
+        self.finish_truncation(handle.ino, inode.size)?;
         if size < inode.size {
             return self.shrink(handle, &inode, size);
         }
-        let _keep = self.keep_nodes();
+        let _keep = self.metadata.pin_nodes();
         while !self.grow(handle, size)? {}
-        self.clock.note_change();
+        self.metadata.note_change();
         Ok(())
     }
 
-    /// Makes a file longer; says whether it could, or has to be called again.
-    fn grow(&self, handle: &Arc<Handle>, size: u64) -> Result<bool> {
+    /// Makes a file longer; returns `false` if it has to be called again.
+    fn grow(&self, handle: &Arc<InodeState>, size: u64) -> Result<bool> {
         let inode = self.regular(handle.ino)?;
-        // The tail of the last block becomes visible: it has to be zero, and so be written.
+        // The tail of the last block becomes visible, so it has to be written as zeros.
         let partial = partial_blocks(&inode, size, size);
         let bases = self.read_bases(handle, &partial)?;
-        let meta = self.meta.read();
-        if !has_form_of(&meta, handle.ino, &inode) {
+        let meta = self.metadata.read();
+        if !is_inline_as_in(&meta, handle.ino, &inode) {
             return Ok(false);
         }
         let mut data = handle.data();
@@ -177,12 +213,12 @@ impl Volume {
         let times = data.pending.and_then(|pending| pending.times);
         data.pending = Some(Pending { size, times });
         drop(data);
-        self.note_dirty(handle);
+        self.dirty.note_dirty(handle);
         Ok(true)
     }
 
-    /// The current content of `blocks`, and what says whether it is still current later.
-    fn read_bases(&self, handle: &Handle, blocks: &[u32]) -> Result<Vec<Base>> {
+    /// Returns the content of `blocks`, with the state by which a later change is detected.
+    fn read_bases(&self, handle: &InodeState, blocks: &[u32]) -> Result<Vec<Base>> {
         let read = |block: &u32| {
             let mut content = Box::new(Block([0; BLOCK_SIZE]));
             let state = self.state_of(handle, *block)?;
@@ -192,11 +228,11 @@ impl Volume {
         blocks.iter().map(read).collect()
     }
 
-    fn state_of(&self, handle: &Handle, block: u32) -> Result<State> {
+    fn state_of(&self, handle: &InodeState, block: u32) -> Result<State> {
         if let Some(dirty) = handle.data().dirty.get(block) {
             return Ok(State::Dirty(dirty.checksum));
         }
-        self.consult(|txn| match txn.mapping(handle.ino, block)? {
+        self.metadata.read_txn(|txn| match txn.mapping(handle.ino, block)? {
             Some(Mapping { checksum: None, .. }) => {
                 Ok(State::Placed(txn.inode(handle.ino)?.write_count))
             }
@@ -210,13 +246,13 @@ impl Volume {
         })
     }
 
-    /// Whether `bases` are the current content of exactly the blocks `partial`.
-    fn bases_hold(&self, handle: &Handle, bases: &[Base], partial: &[u32]) -> Result<bool> {
+    /// Returns whether `bases` are the current content of exactly the blocks `partial`.
+    fn bases_hold(&self, handle: &InodeState, bases: &[Base], partial: &[u32]) -> Result<bool> {
         if !bases.iter().map(|base| base.block).eq(partial.iter().copied()) {
             return Ok(false);
         }
         for base in bases {
-            // A dirty block that was written out meanwhile has changed state but not content.
+            // A dirty block that was written back meanwhile has changed its state but not its content.
             if self.state_of(handle, base.block)? != base.state {
                 return Ok(false);
             }
@@ -224,10 +260,11 @@ impl Volume {
         Ok(true)
     }
 
-    /// Puts a write into the buffer, unless the file has another form than `inode` says.
+    /// Puts a write into the write buffer; returns `false` if the content moved into or out of the tree item since `inode`
+    /// was read.
     fn insert(
         &self,
-        handle: &Arc<Handle>,
+        handle: &Arc<InodeState>,
         inode: &Inode,
         offset: u64,
         bytes: &[u8],
@@ -237,7 +274,7 @@ impl Volume {
         let end = offset + bytes.len() as u64;
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        let mut buffer = Buffer::new((last - first + 1) as usize, &self.pool);
+        let mut buffer = Buffer::new((last - first + 1) as usize, self.dirty.pool());
         let memory = buffer.blocks_mut();
         clear_edges(memory, offset, end);
         for base in bases.iter().filter(|base| (first..=last).contains(&base.block.into())) {
@@ -249,69 +286,50 @@ impl Volume {
         memory.as_mut_bytes()[start..start + bytes.len()].copy_from_slice(bytes);
         let checksums: Vec<u32> = memory.iter().map(|b| crc32c::crc32c(b.as_bytes())).collect();
 
-        // A commit has the metadata from its plan until what it took is not dirty any more: it sees
-        // the whole write or nothing of it.
-        let meta = self.meta.read();
-        if !has_form_of(&meta, handle.ino, inode) {
+        // A commit holds the metadata lock from its plan until its blocks are clean, so it sees the whole write or nothing
+        // of it.
+        let meta = self.metadata.read();
+        if !is_inline_as_in(&meta, handle.ino, inode) {
             return false;
         }
         let mut data = handle.data();
-        let is_beside = |base: &&Base| !(first..=last).contains(&base.block.into());
-        for base in bases.iter().filter(is_beside).filter(|base| base.holds_data()) {
+        let is_outside = |base: &&Base| !(first..=last).contains(&base.block.into());
+        for base in bases.iter().filter(is_outside).filter(|base| base.holds_data()) {
             self.insert_base(&mut data, base, inode.size);
         }
         for ((block, memory), checksum) in (first..).zip(buffer.share()).zip(checksums) {
-            self.insert_dirty(&mut data, block as u32, DirtyBlock { memory, checksum });
+            self.dirty.insert(&mut data, block as u32, DirtyBlock { memory, checksum });
         }
         let size = inode.size.max(end);
         let times = times.or(data.pending.and_then(|pending| pending.times));
         data.pending = Some(Pending { size, times });
         drop(data);
-        self.note_dirty(handle);
+        self.dirty.note_dirty(handle);
         true
     }
 
-    /// Makes a block dirty with its old content, zero beyond `size`.
+    /// Makes a block dirty with its old content, and with zeros beyond `size`.
     fn insert_base(&self, data: &mut FileData, base: &Base, size: u64) {
-        let mut buffer = Buffer::new(1, &self.pool);
+        let mut buffer = Buffer::new(1, self.dirty.pool());
         let block = &mut buffer.blocks_mut()[0];
         block.clone_from(&base.content);
         clear_tail(block, base.block, size);
         let checksum = crc32c::crc32c(block.as_bytes());
         let memory = buffer.share().next().expect("a buffer of one block");
-        self.insert_dirty(data, base.block, DirtyBlock { memory, checksum });
-    }
-
-    fn insert_dirty(&self, data: &mut FileData, block: u32, dirty: DirtyBlock) {
-        if data.dirty.insert(block, dirty) {
-            self.dirty_blocks.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Forgets the dirty blocks of a file that is gone.
-    pub(super) fn drop_dirty(&self, handle: &Handle) {
-        let mut data = handle.data();
-        self.dirty_blocks.fetch_sub(data.dirty.len(), Ordering::Relaxed);
-        data.dirty.clear();
-        data.pending = None;
-        data.ordered = None;
-        // Before the data is let go: who writes next registers the file again.
-        self.dirty_files.lock().remove(&handle.ino);
-        self.ordered_files.lock().remove(&handle.ino);
+        self.dirty.insert(data, base.block, DirtyBlock { memory, checksum });
     }
 }
 
-/// Whether the content of `ino` still is in its tree item, or not there, as `inode` says; and
-/// whether that can be told.
-fn has_form_of(meta: &Meta, ino: u64, inode: &Inode) -> bool {
+/// Returns whether the content of `ino` is in its tree item exactly if `inode` has it there. Returns `false` if the inode is not
+/// cached.
+fn is_inline_as_in(meta: &Metadata, ino: u64, inode: &Inode) -> bool {
     let is_inline = |inode: &Inode| inode.flags.contains(InodeFlags::INLINE);
     let value = meta.tree.get(&Key::inode(ino)).ok().flatten();
     let now = value.and_then(|value| Inode::decode(value, ino, meta.tolerance).ok());
     now.is_some_and(|now| is_inline(&now) == is_inline(inode))
 }
 
-/// Zeroes the first and the last block of the memory for `offset..end` where they are not written
-/// whole.
+/// Zeroes the first and the last block of the memory for `offset..end` if they are partly written.
 fn clear_edges(memory: &mut [Block], offset: u64, end: u64) {
     let size = BLOCK_SIZE as u64;
     if !offset.is_multiple_of(size)
@@ -326,7 +344,7 @@ fn clear_edges(memory: &mut [Block], offset: u64, end: u64) {
     }
 }
 
-/// Zeroes what is beyond `size` in block number `no`.
+/// Zeroes the bytes beyond `size` in block number `no`.
 fn clear_tail(block: &mut Block, no: u32, size: u64) {
     let start = u64::from(no) * BLOCK_SIZE as u64;
     let keep = size.saturating_sub(start).min(BLOCK_SIZE as u64) as usize;
@@ -335,9 +353,8 @@ fn clear_tail(block: &mut Block, no: u32, size: u64) {
     }
 }
 
-/// The blocks whose old content matters to a change of `offset..end`, ascending: those that are
-/// overwritten in part, the one with the old end of the file if the file grows past it, and the
-/// first if it was inline and will not be.
+/// Returns the blocks whose old content is needed for a change of `offset..end`, in ascending order: blocks that are
+/// overwritten in part; the block with the old end, if the file grows past it; and block 0 of an inline file.
 fn partial_blocks(inode: &Inode, offset: u64, end: u64) -> Vec<u32> {
     let size = BLOCK_SIZE as u64;
     let holds = |byte: u64| (byte / size) as u32;
@@ -358,7 +375,7 @@ fn partial_blocks(inode: &Inode, offset: u64, end: u64) -> Vec<u32> {
     if inode.flags.contains(InodeFlags::INLINE) {
         blocks.push(0);
     }
-    // The head of a block that the write covers from the start to beyond the old end is nobody's.
+    // A block that is overwritten from its start to beyond the old end needs no old content.
     blocks.retain(|block| {
         let start = u64::from(*block) * size;
         let overwritten = offset <= start && end >= inode.size.min(start + size);
@@ -373,32 +390,32 @@ fn partial_blocks(inode: &Inode, offset: u64, end: u64) -> Vec<u32> {
 mod tests {
     use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-    use super::super::rig::{BLOCKS, NOW, create, new_volume, put, set_size, write};
     use super::*;
+    use crate::fixture::{BLOCKS, NOW, create, new_volume, put, set_size, write};
     use crate::request::VolumeOptions;
 
-    /// A writer reads what is inline, waits, and meanwhile the file is cut to nothing and grows again:
-    /// it put back what had been cut off.
+    /// A writer reads inline content and waits, and meanwhile the file is truncated to nothing and grows again: the writer
+    /// restored the truncated content.
     #[test]
-    fn what_was_inline_is_not_taken_for_the_hole_that_came_after() {
+    fn inline_content_is_not_mistaken_for_a_later_hole() {
         let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
         let file = create(&volume, "f");
         write(&volume, file, b"secret");
         volume.sync_all().expect("RAM");
-        let handle = volume.handles.get(file);
+        let handle = volume.inodes.get(file);
         let bases = volume.read_bases(&handle, &[0]).expect("RAM");
         assert!(volume.bases_hold(&handle, &bases, &[0]).expect("RAM"));
         for size in [0, 6] {
-            let _io = handle.io.write();
+            let _io = handle.io_write();
             volume.set_size(&handle, size).expect("there is room");
         }
         assert!(!volume.bases_hold(&handle, &bases, &[0]).expect("RAM"));
     }
 
-    /// The buffer runs over when the new data of a truncated file comes: what was written out to relieve it made
-    /// the truncation durable, and the data came with a later batch.
+    /// The write buffer overruns when new data of a truncated file arrives: a commit made the truncation durable, and the data
+    /// came with a later batch.
     #[test]
-    fn what_relieves_the_buffer_does_not_part_a_truncation_from_its_data() {
+    fn writing_back_does_not_separate_a_truncation_from_its_data() {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));
         drop(new_volume(device.clone()));
         let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
@@ -409,11 +426,14 @@ mod tests {
         let base = device.inner().snapshot();
         device.take_events();
 
-        let _others = Buffer::new(2 * (1 << 20) / BLOCK_SIZE, &volume.pool);
+        let _others = Buffer::new(2 * (1 << 20) / BLOCK_SIZE, volume.dirty.pool());
         set_size(&volume, file, 0);
         put(&volume, file, 0, 2, 2).expect("there is room");
         let events = device.take_events();
-        assert!(events.iter().any(|event| matches!(event, Event::Write { .. })), "it is relieved");
+        assert!(
+            events.iter().any(|event| matches!(event, Event::Write { .. })),
+            "something is written back"
+        );
         for count in 0..=events.len() {
             let image = Arc::new(image_after(&base, &events[..count]));
             let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");

@@ -6,12 +6,12 @@
 
 use super::Volume;
 use super::directory::NameHasher;
-use super::txn::Txn;
 use crate::format::{
     Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, Structure,
     XATTR_LEN_MAX,
 };
-use crate::meta::MetadataError;
+use crate::metadata::MetadataError;
+use crate::metadata::Txn;
 use crate::request::{Caller, XattrMode};
 use crate::{Error, Result};
 
@@ -48,11 +48,6 @@ fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<First<'a>, Corr
     Ok(First { name, value_len, value })
 }
 
-/// Whether the item at `key` is the first part of an attribute.
-pub(super) fn is_beginning(key: &Key) -> bool {
-    key.kind == ItemKind::Xattr as u8 && key.offset & 0xffff == 0
-}
-
 fn first_key(hasher: &NameHasher, ino: u64, name: &[u8]) -> Key {
     Key::new(ino, ItemKind::Xattr, hasher.hash(name) >> 32 << 32)
 }
@@ -62,7 +57,7 @@ fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> Step<Optio
     let mut from = first_key(hasher, ino, name);
     let last = Key { offset: from.offset | u64::from(u32::MAX), ..from };
     while let Some((key, bytes)) = txn.tree().range(from..=last).next().transpose()? {
-        if is_beginning(&key) && decode(bytes, &key)?.name == name {
+        if key.begins_xattr() && decode(bytes, &key)?.name == name {
             return Ok(Some(key));
         }
         // Not part by part: forged ones may be many.
@@ -149,7 +144,7 @@ fn names_from(txn: &Txn<'_>, from: &Key) -> Step<(Vec<u8>, Option<Key>)> {
         let Some((key, bytes)) = txn.tree().range(from..=last).next().transpose()? else {
             return Ok((names, None));
         };
-        if is_beginning(&key) {
+        if key.begins_xattr() {
             names.extend_from_slice(decode(bytes, &key)?.name);
             names.push(0);
         }
@@ -183,11 +178,11 @@ fn insert(txn: &mut Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8], value: 
 impl Volume {
     /// The value of extended attribute `name`.
     pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
-        self.consult(|txn| {
+        self.metadata.read_txn(|txn| {
             if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
                 return Err(Error::NoAttribute.into());
             }
-            Ok(read(txn, self.hasher(), ino, name)?.ok_or(Error::NoAttribute)?)
+            Ok(read(txn, &self.hasher(), ino, name)?.ok_or(Error::NoAttribute)?)
         })
     }
 
@@ -197,7 +192,7 @@ impl Volume {
         let mut next = Some(Key::new(ino, ItemKind::Xattr, 0));
         while let Some(from) = next {
             let found;
-            (found, next) = self.consult(|txn| names_from(txn, &from))?;
+            (found, next) = self.metadata.read_txn(|txn| names_from(txn, &from))?;
             names.extend(found);
         }
         Ok(names)
@@ -218,19 +213,19 @@ impl Volume {
         if value.len() > XATTR_LEN_MAX {
             return Err(Error::ValueTooLong);
         }
-        self.admit(0)?;
+        self.space.admit(0)?;
         if self.xattr_names(ino)?.len() + name.len() >= NAMES_LEN_MAX {
             return Err(Error::NoSpace);
         }
-        self.transact(|txn| {
+        self.change(|txn| {
             let mut inode = txn.inode(ino)?;
-            let existed = delete(txn, self.hasher(), ino, &mut inode, name)?;
+            let existed = delete(txn, &self.hasher(), ino, &mut inode, name)?;
             match (existed, mode) {
                 (true, XattrMode::Create) => return Err(Error::Exists.into()),
                 (false, XattrMode::Replace) => return Err(Error::NoAttribute.into()),
                 _ => {}
             }
-            insert(txn, self.hasher(), ino, name, value)?;
+            insert(txn, &self.hasher(), ino, name, value)?;
             inode.flags.set(InodeFlags::XATTRS, true);
             inode.ctime = caller.now;
             txn.put_inode(ino, &inode);
@@ -240,9 +235,9 @@ impl Volume {
 
     /// Removes an extended attribute.
     pub fn remove_xattr(&self, ino: u64, name: &[u8], caller: &Caller) -> Result<()> {
-        self.transact(|txn| {
+        self.change(|txn| {
             let mut inode = txn.inode(ino)?;
-            if !delete(txn, self.hasher(), ino, &mut inode, name)? {
+            if !delete(txn, &self.hasher(), ino, &mut inode, name)? {
                 return Err(Error::NoAttribute.into());
             }
             inode.ctime = caller.now;

@@ -1,0 +1,365 @@
+//! Cleaner: chooses victims, and reads and verifies their live blocks.
+//!
+//! A round collects live blocks of one or more victims in bounded steps. The caller then commits the blocks and calls
+//! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. A policy scores the victims; `watermarks` say when to clean.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{Mutex, MutexGuard};
+use sfs_device::{BLOCK_SIZE, Block};
+use zerocopy::IntoBytes;
+
+use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
+use super::progress::{CleanProgress, GarbageBlocks};
+use crate::Result;
+use crate::buffer::Buffer;
+use crate::counters::AtomicCounters;
+use crate::files::DirtyData;
+use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry, Superblock};
+use crate::health::Health;
+use crate::io::VolumeDevice;
+use crate::lock_rank::{Rank, Ranked};
+use crate::log::{Batch, ChunkReader};
+use crate::metadata::{Metadata, MetadataStore, Owner};
+use crate::policy::{Greedy, VictimPolicy};
+use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
+use crate::tree::{NodeNotCached, VerifiedNode};
+use crate::writeback::MovedBlock;
+
+/// Fraction of the write buffer for one that moved blocks may take.
+const WRITE_BUFFERS_PER_MOVED: usize = 4;
+
+/// Blocks of a victim that one step reads, in one request where possible: 1 MiB.
+const STEP_BLOCKS: u64 = 256;
+
+/// Most dead blocks between two live ones that are read along with them: reading them is faster than another request.
+const GAP_BLOCKS: u64 = 8;
+
+/// A live block of a victim.
+struct LiveBlock {
+    /// Inode number and block number in the summary.
+    named: (u64, u32),
+    address: u64,
+    /// Checksum in the mappings of all owners.
+    checksum: Option<u32>,
+}
+
+/// How victims are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// By the victim policy, which looks ahead.
+    Policy,
+    /// The emptiest segments, for a thread that cannot wait.
+    Emptiest,
+}
+
+/// Result of a step of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadStep {
+    /// A part of a victim has been read.
+    Read,
+    /// The round is complete: its blocks have to be committed.
+    RoundComplete,
+    /// No segment is worth cleaning.
+    NoVictim,
+}
+
+/// A round of cleaning.
+#[derive(Default)]
+pub(crate) struct CleaningRound {
+    /// Blocks of the last victim that have not been looked at, the last address first.
+    unread: Vec<(u64, SummaryEntry)>,
+    /// Victims of the round; the last one is being read.
+    victims: Vec<SegmentGeneration>,
+    /// Live blocks that wait for their commit.
+    moves: Vec<MovedBlock>,
+    progress: CleanProgress,
+}
+
+impl CleaningRound {
+    /// Returns whether the round holds no victim.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.victims.is_empty()
+    }
+
+    /// Returns the live blocks to commit.
+    pub(crate) fn moves(&self) -> &[MovedBlock] {
+        &self.moves
+    }
+
+    /// Empties the round, and returns its victims. The progress over rounds stays.
+    fn take(&mut self) -> Vec<SegmentGeneration> {
+        let progress = self.progress;
+        std::mem::replace(self, Self { progress, ..Self::default() }).victims
+    }
+}
+
+/// See the module.
+pub(crate) struct Cleaner {
+    /// Round of the background, and of writers that are throttled.
+    round: Mutex<CleaningRound>,
+    excluded: Mutex<ExcludedVictims>,
+    /// Number of changes when cleaning last gained nothing, and the least garbage since.
+    gained_nothing: Mutex<Option<(u64, u64)>>,
+    superblock: Arc<Superblock>,
+    metadata: Arc<MetadataStore>,
+    dirty: Arc<DirtyData>,
+    io: Arc<VolumeDevice>,
+    chunks: ChunkReader,
+    health: Arc<Health>,
+    counters: Arc<AtomicCounters>,
+    moved_blocks_max: usize,
+}
+
+/// Components that the cleaner uses.
+pub(crate) struct CleanerParts {
+    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) metadata: Arc<MetadataStore>,
+    pub(crate) dirty: Arc<DirtyData>,
+    pub(crate) io: Arc<VolumeDevice>,
+    pub(crate) chunks: ChunkReader,
+    pub(crate) health: Arc<Health>,
+    pub(crate) counters: Arc<AtomicCounters>,
+}
+
+impl Cleaner {
+    /// Returns a cleaner of the volume that `parts` belong to, whose write buffer has `write_buffer_bytes`.
+    pub(crate) fn new(parts: CleanerParts, write_buffer_bytes: usize) -> Self {
+        let CleanerParts { superblock, metadata, dirty, io, chunks, health, counters } = parts;
+        Self {
+            round: Mutex::default(),
+            excluded: Mutex::default(),
+            gained_nothing: Mutex::default(),
+            superblock,
+            metadata,
+            dirty,
+            io,
+            chunks,
+            health,
+            counters,
+            moved_blocks_max: write_buffer_bytes / WRITE_BUFFERS_PER_MOVED / BLOCK_SIZE,
+        }
+    }
+
+    /// Locks the round of the background.
+    pub(crate) fn lock_round(&self) -> Ranked<MutexGuard<'_, CleaningRound>> {
+        Ranked::take(Rank::Cleaner, || self.round.lock())
+    }
+
+    /// Locks the round of the background unless another thread works on it.
+    pub(crate) fn try_lock_round(&self) -> Option<Ranked<MutexGuard<'_, CleaningRound>>> {
+        Ranked::try_take(Rank::Cleaner, || self.round.try_lock())
+    }
+
+    /// Returns whether users have made too little garbage since cleaning last gained nothing: another round would only wear
+    /// the device.
+    pub(crate) fn is_futile(&self, garbage: GarbageBlocks) -> bool {
+        let changes_now = self.metadata.changes();
+        let is_futile = |(changes, least): &mut (u64, u64)| {
+            !garbage.has_grown(least) || *changes == changes_now
+        };
+        self.gained_nothing.lock().as_mut().is_some_and(is_futile)
+    }
+
+    /// Records that cleaning has gained nothing.
+    pub(crate) fn note_futile(&self, garbage: GarbageBlocks) {
+        *self.gained_nothing.lock() = Some((self.metadata.changes(), garbage.blocks));
+    }
+
+    /// Reads the next part of a victim, and takes another victim when one has been read. The log is not needed.
+    pub(crate) fn read_step(&self, round: &mut CleaningRound) -> ReadStep {
+        if round.unread.is_empty() && !self.take_victim(round, Choice::Policy) {
+            return if round.is_empty() { ReadStep::NoVictim } else { ReadStep::RoundComplete };
+        }
+        self.read_part(round);
+        ReadStep::Read
+    }
+
+    /// Reads a whole round of the emptiest segments, for a thread that lacks segments.
+    pub(crate) fn read_round(&self) -> CleaningRound {
+        let mut round = CleaningRound::default();
+        while self.take_victim(&mut round, Choice::Emptiest) {
+            while !round.unread.is_empty() {
+                self.read_part(&mut round);
+            }
+        }
+        round
+    }
+
+    /// Ends a round whose blocks were committed; returns whether another round is worthwhile. There is room for
+    /// `free_blocks` now.
+    pub(crate) fn finish(
+        &self,
+        round: &mut CleaningRound,
+        garbage: GarbageBlocks,
+        free_blocks: usize,
+    ) -> bool {
+        let goes_on = round.progress.note(self.metadata.changes(), garbage, free_blocks);
+        let victims = round.take();
+        let mut excluded = self.excluded.lock();
+        victims.iter().for_each(|victim| excluded.note_emptied(*victim));
+        self.counters.segments_cleaned.fetch_add(victims.len() as u64, Ordering::Relaxed);
+        goes_on
+    }
+
+    /// Ends a round whose blocks were not committed: other rounds may take its victims.
+    pub(crate) fn abandon(&self, round: &mut CleaningRound) {
+        let victims = round.take();
+        let mut excluded = self.excluded.lock();
+        victims.iter().for_each(|(segment, _)| excluded.give_back(*segment));
+    }
+
+    /// Looks at the emptied segments after a checkpoint.
+    pub(crate) fn note_checkpoint(&self) {
+        let metadata = self.metadata.read();
+        let layout = &self.superblock.layout;
+        self.excluded.lock().note_checkpoint(&metadata, layout, &self.health);
+    }
+
+    /// Takes the best victim whose live blocks fit into the Clean segments and into memory, together with those of the round
+    /// and the nodes that moving them makes dirty. Returns whether there was one.
+    fn take_victim(&self, round: &mut CleaningRound, choice: Choice) -> bool {
+        let Some(victim) = self.choose_victim(round, choice) else { return false };
+        self.excluded.lock().take(victim.0);
+        round.victims.push(victim);
+        match self.chunks.segment_entries(victim.0) {
+            Ok(entries) => round.unread = entries.into_iter().rev().collect(),
+            Err(_) => self.give_up_victim(round),
+        }
+        true
+    }
+
+    /// Excludes the victim that is being read, because it cannot be read. Blocks already read are moved.
+    fn give_up_victim(&self, round: &mut CleaningRound) {
+        round.unread.clear();
+        if let Some(victim) = round.victims.last() {
+            self.excluded.lock().note_unreadable(*victim);
+        }
+    }
+
+    fn choose_victim(&self, round: &CleaningRound, choice: Choice) -> Option<SegmentGeneration> {
+        let mut guard = self.metadata.write();
+        let metadata = &mut *guard;
+        let layout = &self.superblock.layout;
+        let generation = |segment: u32| (segment, metadata.usage.entry(segment).stamp);
+        let excluded = self.excluded.lock();
+        let is_fit = |segment: u32| {
+            let victim = generation(segment);
+            // A thread that lacks segments does not wait for other rounds: a block in two rounds is moved once.
+            let is_taken = match choice {
+                Choice::Policy => excluded.is_taken(segment),
+                Choice::Emptiest => round.victims.contains(&victim),
+            };
+            !(is_taken || excluded.contains(&victim))
+        };
+        let greedy: &dyn VictimPolicy = &Greedy;
+        let policy = if choice == Choice::Emptiest { greedy } else { &*metadata.victim_policy };
+        let victim = metadata.choose_victim(policy, layout.segment_blocks, is_fit)?;
+        drop(excluded);
+        self.fits(round, metadata, victim).then(|| {
+            metadata.note_cleaning(victim);
+            (victim, metadata.usage.entry(victim).stamp)
+        })
+    }
+
+    /// Returns whether the live blocks of `victim` fit beside those of `round`.
+    fn fits(&self, round: &CleaningRound, metadata: &Metadata, victim: u32) -> bool {
+        let layout = &self.superblock.layout;
+        let entry = metadata.usage.entry(victim);
+        let live = entry.live_blocks as usize;
+        let data = round.moves.len() + if entry.data_group().is_some() { live } else { 0 };
+        let segments = data.div_ceil(Batch::segment_data_blocks(layout))
+            + DELTA_SEGMENTS
+            + checkpoint_segments(layout, metadata, round.moves.len() + live);
+        (round.is_empty() || data <= self.moved_blocks_max)
+            && segments <= metadata.usage.clean_count()
+    }
+
+    /// Collects live data from the next part of the victim, and makes its live nodes dirty.
+    fn read_part(&self, round: &mut CleaningRound) {
+        if self.try_read_part(round).is_err() {
+            self.give_up_victim(round);
+        }
+    }
+
+    fn try_read_part(&self, round: &mut CleaningRound) -> Result<()> {
+        let Some((start, _)) = round.unread.last() else { return Ok(()) };
+        let end = start + STEP_BLOCKS;
+        let mut live = Vec::new();
+        while let Some((address, entry)) = round.unread.pop_if(|(at, _)| *at < end) {
+            match entry {
+                SummaryEntry::Data { ino, block, .. } => {
+                    let named = (ino, block);
+                    let owners = self.metadata.read_txn(|txn| txn.owners(address, named))?;
+                    // The commit looks for the owners once more: see `plan::stage`.
+                    live.extend(owners.first().map(|owner| {
+                        let checksum = owner.mapping.checksum;
+                        LiveBlock { named, address, checksum }
+                    }));
+                }
+                SummaryEntry::Node { checksum } => {
+                    if !self.relocate_node(NodePointer { address, checksum })? {
+                        self.note_damage(round, BlockDamage::Node(address));
+                    }
+                }
+            }
+        }
+        let is_near = |a: &LiveBlock, b: &LiveBlock| b.address - a.address <= GAP_BLOCKS;
+        live.chunk_by(is_near).try_for_each(|run| self.read_run(run, round))
+    }
+
+    /// Reads live blocks that are near each other in one request.
+    fn read_run(&self, run: &[LiveBlock], round: &mut CleaningRound) -> Result<()> {
+        let (first, last) = (run[0].address, run[run.len() - 1].address);
+        let mut buffer = Buffer::new((last - first + 1) as usize, self.dirty.pool());
+        if self.io.read(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
+            // Readable blocks are moved one by one; an unreadable block stays where it is.
+            return run
+                .iter()
+                .try_for_each(|live| self.read_run(std::slice::from_ref(live), round));
+        }
+        let mut live = run.iter().peekable();
+        for (address, memory) in (first..).zip(buffer.share()) {
+            let Some(live) = live.next_if(|live| live.address == address) else { continue };
+            let checksum = crc32c::crc32c(memory.block().as_bytes());
+            if Some(checksum) == live.checksum {
+                round.moves.push(MovedBlock { named: live.named, address, checksum, memory });
+            } else if self.is_live(live) {
+                // Moving the block would hide the damage behind a new checksum.
+                self.health.note_error(ErrorKind::Data, address);
+                self.note_damage(round, BlockDamage::Data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a block with a checksum is still mapped at its address.
+    fn is_live(&self, live: &LiveBlock) -> bool {
+        let owners = self.metadata.read_txn(|txn| txn.owners(live.address, live.named));
+        let has_checksum = |owner: &Owner| owner.mapping.checksum == live.checksum;
+        live.checksum.is_some() && owners.is_ok_and(|owners| owners.iter().any(has_checksum))
+    }
+
+    fn note_damage(&self, round: &CleaningRound, damage: BlockDamage) {
+        if let Some(victim) = round.victims.last() {
+            self.excluded.lock().note_damage(*victim, damage);
+        }
+    }
+
+    /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint moves it. Returns whether a
+    /// node is there.
+    fn relocate_node(&self, pointer: NodePointer) -> Result<bool> {
+        let mut block = Block([0; BLOCK_SIZE]);
+        self.io.read(pointer.address, std::slice::from_mut(&mut block))?;
+        let volume = self.superblock.volume();
+        let Ok(header) = NodeHeader::verify(&block.0, volume, pointer) else { return Ok(false) };
+        let node = NodeNotCached { pointer, level: header.level, keys: None };
+        let tolerance = self.superblock.tolerance();
+        let Ok(node) = VerifiedNode::decode(block, volume, &node, tolerance) else {
+            return Ok(false);
+        };
+        self.metadata.update(|metadata| Ok(metadata.tree.touch(&node, pointer.address)?))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,112 @@
+//! Victims that the cleaner must not choose.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::format::{ErrorKind, Layout, SegmentState};
+use crate::health::Health;
+use crate::metadata::Metadata;
+
+/// One use of a segment, from opening to release: its number, and the stamp that it was opened with.
+pub(super) type SegmentGeneration = (u32, u64);
+
+/// Segments that are not chosen as victims.
+#[derive(Debug, Default)]
+pub(super) struct ExcludedVictims {
+    /// A cleaning round holds these.
+    taken: BTreeSet<u32>,
+    /// Emptied, except for nodes that the next checkpoint moves.
+    emptied: BTreeSet<SegmentGeneration>,
+    /// Blocks were still live after a checkpoint.
+    suspect: BTreeSet<SegmentGeneration>,
+    /// Live blocks cannot be read: the segment is never cleaned again.
+    unreadable: BTreeSet<SegmentGeneration>,
+    /// Damage that the cleaner found while it read.
+    damage: BTreeMap<SegmentGeneration, BlockDamage>,
+}
+
+/// Damaged block that the cleaner has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockDamage {
+    /// Live data, which is counted already.
+    Data,
+    /// A node should be at this address. It may be dead.
+    Node(u64),
+}
+
+impl ExcludedVictims {
+    /// Reserves a victim for a round.
+    pub(super) fn take(&mut self, segment: u32) {
+        self.taken.insert(segment);
+    }
+
+    /// Returns a victim that was not emptied.
+    pub(super) fn give_back(&mut self, segment: u32) {
+        self.taken.remove(&segment);
+    }
+
+    /// Returns whether another round holds `segment`.
+    pub(super) fn is_taken(&self, segment: u32) -> bool {
+        self.taken.contains(&segment)
+    }
+
+    /// Returns whether cleaning a segment would be useless.
+    pub(super) fn contains(&self, victim: &SegmentGeneration) -> bool {
+        self.emptied.contains(victim) || self.unreadable.contains(victim)
+    }
+
+    /// Records that the data of a victim was moved.
+    pub(super) fn note_emptied(&mut self, victim: SegmentGeneration) {
+        self.taken.remove(&victim.0);
+        self.emptied.insert(victim);
+    }
+
+    /// Records that a victim cannot be read.
+    pub(super) fn note_unreadable(&mut self, victim: SegmentGeneration) {
+        self.unreadable.insert(victim);
+    }
+
+    /// Records damage in a victim. Damage of live data outweighs damage of a node that may be dead.
+    pub(super) fn note_damage(&mut self, victim: SegmentGeneration, damage: BlockDamage) {
+        let known = self.damage.entry(victim).or_insert(damage);
+        if damage == BlockDamage::Data {
+            *known = damage;
+        }
+    }
+
+    /// Looks at the emptied segments after a checkpoint has written their nodes. A block that is still live had not reached
+    /// the device when it was read, or it cannot be moved: it is damaged, or behind a damaged summary. A segment where this
+    /// happens twice is excluded until it is opened again: cleaning it once more would gain nothing.
+    pub(super) fn note_checkpoint(
+        &mut self,
+        metadata: &Metadata,
+        layout: &Layout,
+        health: &Health,
+    ) {
+        let is_sealed = |(segment, stamp): &SegmentGeneration| {
+            let entry = metadata.usage.entry(*segment);
+            entry.state == SegmentState::Sealed && entry.stamp == *stamp
+        };
+        self.suspect.retain(is_sealed);
+        self.unreadable.retain(is_sealed);
+        self.damage.retain(|victim, _| is_sealed(victim));
+        for victim in std::mem::take(&mut self.emptied).into_iter().filter(is_sealed) {
+            if !self.suspect.insert(victim) && self.unreadable.insert(victim) {
+                count_damage(victim, self.damage.remove(&victim), layout, health);
+            }
+        }
+    }
+}
+
+/// Counts live blocks of a segment that cannot be moved: data, or else a node, or blocks of a damaged summary.
+fn count_damage(
+    (segment, _): SegmentGeneration,
+    damage: Option<BlockDamage>,
+    layout: &Layout,
+    health: &Health,
+) {
+    match damage {
+        Some(BlockDamage::Data) => {}
+        Some(BlockDamage::Node(address)) => health.note_error(ErrorKind::Tree, address),
+        None => health.note_error(ErrorKind::Log, layout.segment_address(segment)),
+    }
+}

@@ -1,0 +1,75 @@
+//! Watermarks of cleaning (Rajimwale et al., section 3.6), as pure functions of the metadata.
+//!
+//! Below the low watermark the background cleans while no request is under way. Below the critical watermark it does not
+//! yield, and writers clean in proportion to their writes, so that they slow down smoothly.
+
+use super::progress::GarbageBlocks;
+use crate::format::Layout;
+use crate::log::Batch;
+use crate::metadata::Metadata;
+use crate::reserves::{clean_target_segments, free_segments};
+
+/// Segments of the volume for one segment of the low watermark.
+const SEGMENTS_PER_LOW: usize = 20;
+
+/// Segments of the volume for one segment of the critical watermark.
+const SEGMENTS_PER_CRITICAL: usize = 50;
+
+/// Segments that make a checkpoint worthwhile for a waiting thread.
+pub(crate) const WORTHWHILE_SEGMENTS: usize = 4;
+
+/// Blocks that a checkpoint has to release for each node that it writes, if space is left.
+const RELEASED_BLOCKS_PER_NODE: usize = 12;
+
+/// Unused segments for one that may wait for a checkpoint.
+const UNUSED_PER_PINNED: usize = 4;
+
+/// Urgency of cleaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Urgency {
+    /// Enough segments are Clean, or soon will be.
+    None,
+    /// The low watermark is passed.
+    Background,
+    /// The critical watermark is passed.
+    Critical,
+}
+
+/// Returns how urgent cleaning is. Drained segments count: a delta makes them Clean, or a checkpoint where that is worthwhile.
+pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
+    let segments = layout.segment_count as usize;
+    let target = clean_target_segments(layout, metadata) + WORTHWHILE_SEGMENTS;
+    let critical = (segments / SEGMENTS_PER_CRITICAL).max(target);
+    let low = (segments / SEGMENTS_PER_LOW).max(critical + critical / 4);
+    let usage = &metadata.usage;
+    let is_worthwhile = is_checkpoint_worthwhile(layout, metadata);
+    let pinned = if is_worthwhile { usage.pinned_count() } else { 0 };
+    let available = usage.clean_count() + usage.drained_count() + pinned;
+    if available < critical {
+        Urgency::Critical
+    } else if available < low {
+        Urgency::Background
+    } else {
+        Urgency::None
+    }
+}
+
+/// Returns whether so many segments wait for a checkpoint that its nodes are few beside what the segments will hold, or
+/// that the waiting segments are a good part of all unused ones.
+pub(crate) fn is_checkpoint_worthwhile(layout: &Layout, metadata: &Metadata) -> bool {
+    let nodes = metadata.checkpoint_nodes.max(metadata.tree.dirty_count());
+    let worthwhile = nodes * RELEASED_BLOCKS_PER_NODE / layout.segment_blocks as usize;
+    let used = metadata.usage.live_blocks() / Batch::segment_data_blocks(layout) as u64;
+    let unused = u64::from(layout.segment_count).saturating_sub(used);
+    let pinned = metadata.usage.pinned_count();
+    pinned > 0 && pinned >= worthwhile.min(unused as usize / UNUSED_PER_PINNED)
+}
+
+/// Returns the garbage in the segments that are in use.
+pub(crate) fn garbage(layout: &Layout, metadata: &Metadata) -> GarbageBlocks {
+    let segment_blocks = Batch::segment_data_blocks(layout) as u64;
+    let free = free_segments(metadata) as u64;
+    let used = u64::from(layout.segment_count).saturating_sub(free);
+    let blocks = (used * segment_blocks).saturating_sub(metadata.usage.live_blocks());
+    GarbageBlocks { blocks, segment_blocks }
+}

@@ -1,0 +1,237 @@
+//! Inode table: the state of a file in memory beyond its tree items.
+//!
+//! A file keeps its [`InodeState`] while it is dirty, and while data that still arrives would have to go with the next delta.
+//! References by callers are counted apart from it: the kernel refers to every file that it has ever listed, and
+//! looking at a file makes no state.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use rustc_hash::FxHashMap;
+use sfs_device::BLOCK_SIZE;
+
+use super::dirty_blocks::DirtyBlocks;
+use super::writeback_errors::WritebackErrors;
+use crate::format::{Inode, Timestamp};
+use crate::lock_rank::{Rank, Ranked};
+
+/// Attributes that must not reach the tree before the data that they describe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Length in bytes.
+    pub(crate) size: u64,
+    /// mtime and ctime of the last write; `None` if the caller sets them itself.
+    pub(crate) times: Option<(Timestamp, Timestamp)>,
+}
+
+impl Pending {
+    /// Changes `inode` to what callers see.
+    pub(crate) fn overlay(self, inode: &mut Inode) {
+        inode.size = self.size;
+        if let Some((mtime, ctime)) = self.times {
+            inode.mtime = mtime;
+            inode.ctime = inode.ctime.max(ctime);
+        }
+    }
+}
+
+/// Data of a file in memory.
+#[derive(Debug, Default)]
+pub(crate) struct FileData {
+    pub(crate) dirty: DirtyBlocks,
+    pub(crate) pending: Option<Pending>,
+    /// Set when a namespace change makes sense only together with the data of this file, present and future: the data
+    /// goes with the next delta (durability contract, sentence 4). The value is the sequence number that the next
+    /// chunk had at that change.
+    pub(crate) flush_with_next_delta: Option<u64>,
+    /// Dirty data of this file that was lost.
+    pub(crate) errors: WritebackErrors,
+}
+
+impl FileData {
+    /// Changes `inode` to what callers see.
+    pub(crate) fn overlay(&self, inode: &mut Inode) {
+        if let Some(pending) = self.pending {
+            pending.overlay(inode);
+        }
+        inode.blocks = self.blocks_of(inode);
+    }
+
+    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as callers see it. A look at the
+    /// tree would be needed to tell which dirty blocks replace mapped ones. So the number is never too low, and too high
+    /// only for a file with holes that is overwritten, until the commit.
+    pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
+        let most = inode.size.div_ceil(BLOCK_SIZE as u64).max(inode.blocks);
+        most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
+    }
+
+    /// Returns whether data of this file has to go with the next delta, and none has arrived yet.
+    pub(crate) fn awaits_ordered_data(&self) -> bool {
+        self.flush_with_next_delta.is_some() && self.dirty.is_empty()
+    }
+
+    /// Returns whether nothing here has to be remembered, when the next chunk has number `next_sequence`. Data that arrives
+    /// after the chunk with the namespace change is too late to go with it.
+    fn is_forgettable(&self, next_sequence: u64) -> bool {
+        let is_encoded = self.flush_with_next_delta.is_none_or(|sequence| sequence < next_sequence);
+        self.dirty.is_empty() && self.pending.is_none() && is_encoded && self.errors.all_reported()
+    }
+}
+
+/// State of one file.
+#[derive(Debug)]
+pub(crate) struct InodeState {
+    pub(crate) ino: u64,
+    /// Lock of the content: readers share it, writers and truncation own it.
+    io: RwLock<()>,
+    data: Mutex<FileData>,
+}
+
+impl InodeState {
+    fn new(ino: u64) -> Self {
+        Self { ino, io: RwLock::new(()), data: Mutex::default() }
+    }
+
+    /// Locks the content for reading.
+    pub(crate) fn io_read(&self) -> Ranked<RwLockReadGuard<'_, ()>> {
+        Ranked::take(Rank::FileIo, || self.io.read())
+    }
+
+    /// Locks the content for writing or truncation.
+    pub(crate) fn io_write(&self) -> Ranked<RwLockWriteGuard<'_, ()>> {
+        Ranked::take(Rank::FileIo, || self.io.write())
+    }
+
+    /// Locks the dirty blocks and pending attributes.
+    pub(crate) fn data(&self) -> DataGuard<'_> {
+        Ranked::take(Rank::FileData, || self.data.lock())
+    }
+}
+
+/// Guard of the dirty blocks and pending attributes of a file.
+pub(crate) type DataGuard<'a> = Ranked<MutexGuard<'a, FileData>>;
+
+/// Number of shards, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// Files in memory, by inode number.
+#[derive(Debug, Default)]
+pub(crate) struct InodeTable {
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+/// Files of one shard, by inode number.
+type Shard = FxHashMap<u64, InodeEntry>;
+
+/// References to a file, and its state.
+#[derive(Debug, Default)]
+struct InodeEntry {
+    /// References that callers hold.
+    references: u64,
+    /// `true` if the file was made without a name and has had none since.
+    is_linkable: bool,
+    state: Option<Arc<InodeState>>,
+}
+
+impl InodeEntry {
+    /// Returns whether the file has no references, its state has no users, and nothing has to be remembered.
+    fn is_idle(&self, next_sequence: u64) -> bool {
+        self.references == 0
+            && self.state.as_ref().is_none_or(|state| {
+                Arc::strong_count(state) == 1 && state.data().is_forgettable(next_sequence)
+            })
+    }
+}
+
+impl InodeTable {
+    fn shard(&self, ino: u64) -> Ranked<MutexGuard<'_, Shard>> {
+        Ranked::take(Rank::InodeShard, || self.shards[ino as usize % SHARDS].lock())
+    }
+
+    /// Returns the state of `ino`, which is made if there is none.
+    pub(crate) fn get(&self, ino: u64) -> Arc<InodeState> {
+        let mut shard = self.shard(ino);
+        let file = shard.entry(ino).or_default();
+        file.state.get_or_insert_with(|| Arc::new(InodeState::new(ino))).clone()
+    }
+
+    /// Returns the state of `ino` if there is one.
+    pub(crate) fn find(&self, ino: u64) -> Option<Arc<InodeState>> {
+        self.shard(ino).get(&ino)?.state.clone()
+    }
+
+    /// Adds a reference to `ino`.
+    pub(crate) fn refer(&self, ino: u64) {
+        self.shard(ino).entry(ino).or_default().references += 1;
+    }
+
+    /// Removes `count` references to `ino`; returns whether none is left. The next chunk will have sequence number
+    /// `next_sequence` or a later one.
+    pub(crate) fn forget(&self, ino: u64, count: u64, next_sequence: u64) -> bool {
+        let mut shard = self.shard(ino);
+        let Entry::Occupied(mut file) = shard.entry(ino) else { return true };
+        let left = file.get().references.saturating_sub(count);
+        file.get_mut().references = left;
+        if file.get().is_idle(next_sequence) {
+            file.remove();
+        }
+        left == 0
+    }
+
+    /// Returns whether a caller refers to `ino`.
+    pub(crate) fn is_referenced(&self, ino: u64) -> bool {
+        self.shard(ino).get(&ino).is_some_and(|file| file.references > 0)
+    }
+
+    /// Sets whether `ino`, which has a reference, may get a name though it has none.
+    pub(crate) fn set_linkable(&self, ino: u64, is_linkable: bool) {
+        if let Some(file) = self.shard(ino).get_mut(&ino) {
+            file.is_linkable = is_linkable;
+        }
+    }
+
+    /// Returns whether `ino` may get a name though it has none. A file without references may not.
+    pub(crate) fn is_linkable(&self, ino: u64) -> bool {
+        self.shard(ino).get(&ino).is_some_and(|file| file.references > 0 && file.is_linkable)
+    }
+
+    /// Returns the number of references over all files.
+    pub(crate) fn reference_count(&self) -> u64 {
+        let count =
+            |shard: &Mutex<Shard>| shard.lock().values().map(|file| file.references).sum::<u64>();
+        self.shards.iter().map(count).sum()
+    }
+
+    /// Drops the files that are not needed. The next chunk will have sequence number `next_sequence` or a later one.
+    pub(crate) fn sweep(&self, next_sequence: u64) {
+        for shard in &self.shards {
+            shard.lock().retain(|_, file| !file.is_idle(next_sequence));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_without_data_is_kept_until_the_chunk_it_is_ordered_with() {
+        for forgotten_first in [false, true] {
+            let inodes = InodeTable::default();
+            inodes.refer(20);
+            inodes.get(20).data().flush_with_next_delta = Some(7);
+            if forgotten_first {
+                assert!(inodes.forget(20, 1, 7));
+                inodes.sweep(7);
+                assert!(inodes.find(20).is_some(), "data may still arrive before the chunk");
+                inodes.sweep(8);
+            } else {
+                inodes.sweep(8);
+                assert!(inodes.find(20).is_some(), "a caller refers to the file");
+                assert!(inodes.forget(20, 1, 8));
+            }
+            assert!(inodes.find(20).is_none(), "the file is not needed");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The device as an open volume uses it.
+//!
+//! A read finds blocks that are still on their way to the device, so callers never see stale content. Errors are counted
+//! in [`Health`]; a write or flush that fails ends writing. Nothing here knows what a block means or which lock a caller
+//! holds.
+
+mod chunk;
+mod in_flight;
+mod in_place;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::RwLock;
+use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
+
+use crate::Result;
+use crate::counters::AtomicCounters;
+use crate::format::{Layout, SummaryEntry};
+use crate::health::Health;
+use in_flight::InFlight;
+
+pub(crate) use chunk::{Append, Chunk};
+pub(crate) use in_place::{InPlaceBlock, InPlaceWrites};
+
+/// Device of an open volume.
+pub(crate) struct VolumeDevice {
+    device: Arc<dyn Device>,
+    in_flight: RwLock<InFlight>,
+    health: Arc<Health>,
+    counters: Arc<AtomicCounters>,
+}
+
+impl VolumeDevice {
+    /// Wraps `device`, with no block in flight.
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        health: Arc<Health>,
+        counters: Arc<AtomicCounters>,
+    ) -> Self {
+        Self { device, in_flight: RwLock::default(), health, counters }
+    }
+
+    /// Reads blocks from `address` on: from memory while they are in flight, otherwise from the device.
+    pub(crate) fn read(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
+        let mut found = 0;
+        {
+            let in_flight = self.in_flight.read();
+            if !in_flight.is_empty() {
+                for (at, block) in (address..).zip(blocks.iter_mut()) {
+                    if let Some(memory) = in_flight.get(at) {
+                        block.clone_from(memory.block());
+                        found += 1;
+                    }
+                }
+            }
+        }
+        match found {
+            0 => self.read_stored(address, blocks),
+            _ if found == blocks.len() => Ok(()),
+            _ => self.read_mixed(address, blocks),
+        }
+    }
+
+    /// Reads block by block, where only some of the blocks are in flight.
+    fn read_mixed(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
+        for (at, block) in (address..).zip(blocks) {
+            self.read(at, std::slice::from_mut(block))?;
+        }
+        Ok(())
+    }
+
+    /// Reads blocks as the device has them, without blocks in flight.
+    pub(crate) fn read_stored(&self, address: u64, blocks: &mut [Block]) -> Result<()> {
+        self.device.read(address, blocks).map_err(|error| self.health.counted(error.into()))
+    }
+
+    /// Makes the blocks of a batch readable before they are written.
+    pub(crate) fn announce(&self, chunks: &[Arc<Chunk>], in_place: &InPlaceWrites) {
+        self.in_flight.write().insert(chunks, in_place);
+    }
+
+    /// Writes an announced chunk.
+    pub(crate) fn write_chunk(&self, chunk: &Chunk) -> Result<()> {
+        let written = self.device.write(chunk.address, &chunk.parts(), chunk.stream());
+        written.map_err(|error| self.health.fail(error))?;
+        self.count_chunk(chunk);
+        self.in_flight.write().remove_chunk(chunk);
+        Ok(())
+    }
+
+    fn count_chunk(&self, chunk: &Chunk) {
+        let is_node = |append: &&Append| matches!(append.entry, SummaryEntry::Node { .. });
+        let nodes = chunk.appends.iter().filter(is_node).count() * BLOCK_SIZE;
+        let counters = &self.counters;
+        counters.metadata_bytes.fetch_add(nodes as u64, Ordering::Relaxed);
+        let summary = (chunk.summary.len() * BLOCK_SIZE) as u64;
+        counters.summary_bytes.fetch_add(summary, Ordering::Relaxed);
+        let bytes = (chunk.block_count() * BLOCK_SIZE) as u64;
+        counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Writes announced neighbouring blocks in place, in one request.
+    pub(crate) fn write_in_place(&self, run: &[InPlaceBlock], stream: Stream) -> Result<()> {
+        let written = self.device.write(run[0].0, &in_place::parts(run), stream);
+        written.map_err(|error| self.health.fail(error))?;
+        let bytes = (run.len() * BLOCK_SIZE) as u64;
+        self.counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
+        self.in_flight.write().remove_in_place(run);
+        Ok(())
+    }
+
+    /// Writes metadata outside the log: a checkpoint record.
+    pub(crate) fn write_record(
+        &self,
+        address: u64,
+        blocks: &[Block],
+        stream: Stream,
+    ) -> Result<()> {
+        let written = self.device.write(address, &[blocks], stream);
+        written.map_err(|error| self.health.fail(error))?;
+        let bytes = (blocks.len() * BLOCK_SIZE) as u64;
+        self.counters.metadata_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.device_bytes_written.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes `block` at `address`, uncounted. Recovery and repair do so; an error does not end writing.
+    pub(crate) fn write_block(&self, address: u64, block: &Block, stream: Stream) -> Result<()> {
+        Ok(self.device.write(address, &[std::slice::from_ref(block)], stream)?)
+    }
+
+    /// Makes every completed write durable.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.device.flush().map_err(|error| self.health.fail(error))
+    }
+
+    /// Discards `count` segments from `first` on. The request is a hint: a device that refuses it loses nothing.
+    pub(crate) fn discard_segments(&self, layout: &Layout, first: u32, count: u32) {
+        let blocks = u64::from(count) * u64::from(layout.segment_blocks);
+        let _ = self.device.discard(layout.segment_address(first), blocks);
+    }
+}

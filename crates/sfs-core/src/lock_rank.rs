@@ -1,0 +1,179 @@
+//! Ranks of locks: the order in which one thread may take them, checked in debug builds.
+//!
+//! This file is the table of all locks of the core. A thread takes locks in ascending rank; taking a lock of the same
+//! or a lower rank than one it holds panics in debug builds, so every test checks the order. Locks of the last group
+//! guard a few lines each, take no other lock, and are not checked.
+//!
+//! | rank | lock | guards | held across device requests |
+//! |---|---|---|---|
+//! | 1 | `Admission::lock` | which writer may use the last free blocks | yes |
+//! | 2 | `InodeState::io` | content of one file: readers share it, writers and truncation own it | yes |
+//! | 3 | `Cleaner::round` | the cleaning round of the background | yes |
+//! | 4 | `LogWriter::state` | the log: batches are built and written one after the other | yes |
+//! | 5 | `MetadataStore::metadata` | tree, usage table, policies, changes for the next delta | no |
+//! | 6 | `InodeTable::shards` | which inodes are in memory | no |
+//! | 7 | `InodeState::data` | dirty blocks and pending attributes of one file | no |
+//! | – | `DirtyData::files`, then `DirtyData::ordered` | which files are dirty | no |
+//! | – | `VolumeDevice::in_flight` | blocks on their way to the device | no |
+//! | – | `ExcludedVictims` | segments that the cleaner must not choose | no |
+//! | – | `Discards` | Clean segments to discard | no |
+//! | – | `Orphans` | inodes to delete | no |
+//! | – | `SyncQueue` | syncs that wait | no |
+//! | – | `Schedule` | when background work is due | no |
+//! | – | `Health::record` | error counts | no |
+//! | – | `SuperblockStore::copies` | the superblock; taken with no other lock held | yes |
+//! | – | `WritebackErrors` of the volume | losses that callers have to be told | no |
+//! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
+//! | – | `SizeClass` of the memory pool | free memory | no |
+
+use std::ops::{Deref, DerefMut};
+
+/// Rank of a lock: see the module's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Rank {
+    /// `Admission::lock`.
+    Admission = 1,
+    /// `InodeState::io`. A thread may hold the lock of one file only.
+    FileIo,
+    /// `Cleaner::round`.
+    Cleaner,
+    /// `LogWriter::state`.
+    Log,
+    /// `MetadataStore::metadata`.
+    Metadata,
+    /// `InodeTable::shards`.
+    InodeShard,
+    /// `InodeState::data`. A commit holds those of many files at once, hence no check among equals.
+    FileData,
+}
+
+/// Guard of a lock that has a rank.
+#[derive(Debug)]
+pub(crate) struct Ranked<G> {
+    // Dropped first: the lock is released before its rank.
+    guard: G,
+    _held: held::Held,
+}
+
+impl<G> Ranked<G> {
+    /// Takes a lock of `rank`.
+    pub(crate) fn take(rank: Rank, lock: impl FnOnce() -> G) -> Self {
+        let held = held::Held::check_and_add(rank);
+        Self { guard: lock(), _held: held }
+    }
+
+    /// Tries to take a lock of `rank`. An attempt cannot deadlock, so the order is not checked.
+    pub(crate) fn try_take(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
+        lock().map(|guard| Self { guard, _held: held::Held::add(rank) })
+    }
+
+    /// Replaces the guard, as a downgrade does; the rank stays.
+    pub(crate) fn map<H>(self, change: impl FnOnce(G) -> H) -> Ranked<H> {
+        Ranked { guard: change(self.guard), _held: self._held }
+    }
+}
+
+impl<G: Deref> Deref for Ranked<G> {
+    type Target = G::Target;
+
+    fn deref(&self) -> &Self::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Ranked<G> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.guard
+    }
+}
+
+#[cfg(debug_assertions)]
+mod held {
+    use std::cell::RefCell;
+    use std::marker::PhantomData;
+
+    use super::Rank;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// A rank that this thread holds. It must be dropped by the thread that took it, so it is not `Send`.
+    #[derive(Debug)]
+    pub(super) struct Held(Rank, PhantomData<*const ()>);
+
+    impl Held {
+        pub(super) fn check_and_add(rank: Rank) -> Self {
+            HELD.with_borrow(|held| {
+                let is_above =
+                    |other: &Rank| *other > rank || *other == rank && rank != Rank::FileData;
+                if let Some(other) = held.iter().find(|other| is_above(other)) {
+                    panic!("a lock of rank {rank:?} is taken while one of {other:?} is held");
+                }
+            });
+            Self::add(rank)
+        }
+
+        pub(super) fn add(rank: Rank) -> Self {
+            HELD.with_borrow_mut(|held| held.push(rank));
+            Self(rank, PhantomData)
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // A thread that ends may have dropped the list already.
+            let _ = HELD.try_with(|held| {
+                let mut held = held.borrow_mut();
+                if let Some(at) = held.iter().rposition(|rank| *rank == self.0) {
+                    held.remove(at);
+                }
+            });
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod held {
+    use super::Rank;
+
+    /// Nothing: ranks are checked in debug builds only.
+    #[derive(Debug)]
+    pub(super) struct Held;
+
+    impl Held {
+        pub(super) fn check_and_add(_rank: Rank) -> Self {
+            Self
+        }
+
+        pub(super) fn add(_rank: Rank) -> Self {
+            Self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn ascending_ranks_pass() {
+        let (a, b) = (Mutex::new(()), Mutex::new(()));
+        let first = Ranked::take(Rank::Log, || a.lock());
+        let second = Ranked::take(Rank::Metadata, || b.lock());
+        drop((first, second));
+        drop(Ranked::take(Rank::Admission, || a.lock()));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a lock of rank Log is taken while one of Metadata is held")]
+    fn a_descending_rank_panics() {
+        let (a, b) = (Mutex::new(()), Mutex::new(()));
+        let _first = Ranked::take(Rank::Metadata, || a.lock());
+        let _second = Ranked::take(Rank::Log, || b.lock());
+    }
+}

@@ -1,0 +1,95 @@
+//! Log writer: owns the state of the log, writes batches, and makes them durable.
+//!
+//! A caller locks the log, builds a batch with it, and passes the batch back to be written in order. A flush covers
+//! everything written before it. Concurrent syncs share one commit and one flush by the queue in `sync_queue`.
+//! Nothing here decides what a batch holds, or looks for space.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{Mutex, MutexGuard};
+use sfs_device::Stream;
+
+use super::sync_queue::SyncQueue;
+use super::{FIRST_GROUP_HEAD, LogState};
+use crate::Result;
+use crate::counters::AtomicCounters;
+use crate::health::Health;
+use crate::io::{Chunk, InPlaceWrites, VolumeDevice};
+use crate::lock_rank::{Rank, Ranked};
+use crate::mutant::{Mutant, mutated};
+
+/// See the module.
+pub(crate) struct LogWriter {
+    state: Mutex<LogState>,
+    pub(crate) syncs: SyncQueue,
+    io: Arc<VolumeDevice>,
+    health: Arc<Health>,
+    counters: Arc<AtomicCounters>,
+}
+
+impl LogWriter {
+    /// Continues the log at `state`.
+    pub(crate) fn new(
+        state: LogState,
+        io: Arc<VolumeDevice>,
+        health: Arc<Health>,
+        counters: Arc<AtomicCounters>,
+    ) -> Self {
+        Self { state: Mutex::new(state), syncs: SyncQueue::default(), io, health, counters }
+    }
+
+    /// Locks the log, which is held while a batch is built, written and flushed.
+    pub(crate) fn lock(&self) -> Ranked<MutexGuard<'_, LogState>> {
+        Ranked::take(Rank::Log, || self.state.lock())
+    }
+
+    /// Locks the log unless another thread holds it.
+    pub(crate) fn try_lock(&self) -> Option<Ranked<MutexGuard<'_, LogState>>> {
+        Ranked::try_take(Rank::Log, || self.state.try_lock())
+    }
+
+    /// Writes a batch: blocks in place first, then the chunks in order. Where the delta refers to content that must not
+    /// be seen without the blocks in place, these are durable before the first chunk is written.
+    pub(crate) fn write_batch(
+        &self,
+        log: &mut LogState,
+        chunks: &[Arc<Chunk>],
+        in_place: &InPlaceWrites,
+    ) -> Result<()> {
+        // Damage that was met while the batch was built may have ended writing.
+        self.health.check_running()?;
+        for run in in_place.runs() {
+            self.io.write_in_place(run, Stream(FIRST_GROUP_HEAD))?;
+            log.unflushed = true;
+        }
+        if in_place.flush_before_delta() && !mutated(Mutant::PlacedUnflushed) {
+            // This is no flush of the log: its chunks are still to come.
+            self.io.flush()?;
+        }
+        self.write_chunks(log, chunks)
+    }
+
+    /// Writes chunks in order.
+    pub(crate) fn write_chunks(&self, log: &mut LogState, chunks: &[Arc<Chunk>]) -> Result<()> {
+        self.health.check_running()?;
+        for chunk in chunks {
+            self.io.write_chunk(chunk)?;
+            log.unflushed = true;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that was written before.
+    pub(crate) fn flush(&self, log: &mut LogState) -> Result<()> {
+        if log.unflushed {
+            if !mutated(Mutant::SkippedFlush) {
+                self.io.flush()?;
+            }
+            log.unflushed = false;
+            log.flushed = log.next_sequence;
+            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}

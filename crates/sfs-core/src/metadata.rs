@@ -1,0 +1,17 @@
+//! Metadata in memory: the tree, the usage table, the policies, and the changes that the next delta has to encode.
+//!
+//! [`MetadataStore`] owns the lock and loads nodes; [`Metadata`] is the state under the lock; [`Txn`] collects the changes of one
+//! operation. A set of changes takes effect whole or not at all. Every change is kept until a delta or a checkpoint has
+//! encoded it. No method of [`Metadata`] waits for the device: it returns [`MetadataError::NotCached`] instead.
+
+mod error;
+mod owners;
+mod state;
+mod store;
+mod txn;
+
+pub(crate) use error::MetadataError;
+pub(crate) use owners::Owner;
+pub(crate) use state::Metadata;
+pub(crate) use store::{MetadataStore, NODE_READS_MAX};
+pub(crate) use txn::{Txn, run_base};

@@ -1,0 +1,377 @@
+//! State of the metadata under its lock.
+
+use rustc_hash::FxHashMap;
+
+use super::error::MetadataError;
+use super::owners::{Owner, owners};
+use crate::format::{
+    Change, DecodeError, Inode, ItemKind, Key, Mapping, MappingRun, PolicyRecord, Tolerance,
+    run_key,
+};
+use crate::mutant::{Mutant, mutated};
+use crate::policy::{self, GroupingPolicy, VictimPolicy};
+use crate::tree::{NodeNotCached, Tree};
+use crate::usage::UsageTable;
+
+/// Number of times that the policies look at all segments while one segment is written.
+const POLICY_LOOKS_PER_SEGMENT: u32 = 8;
+
+/// Bytes of an encoded [`Change::Unmap`].
+const UNMAP_LEN: usize = Change::HEADER_LEN + 16;
+
+/// Blocks of a file that were unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unmap {
+    pub(crate) ino: u64,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+/// Changes of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// New value of each item; `None` if it is deleted. Mapping runs are in `runs`.
+    pub(crate) items: Vec<(Key, Option<Vec<u8>>)>,
+    /// Mapping runs as the unmaps leave them; `None` for an empty run.
+    pub(crate) runs: Vec<(Key, Option<Vec<u8>>)>,
+    pub(crate) unmaps: Vec<Unmap>,
+    /// Mappings that the unmaps removed.
+    pub(crate) freed: Vec<Mapping>,
+    pub(crate) next_ino: u64,
+}
+
+/// Metadata of a volume, as guarded by [`MetadataStore`].
+pub(crate) struct Metadata {
+    pub(crate) tree: Tree,
+    pub(crate) usage: UsageTable,
+    pub(crate) next_ino: u64,
+    pub(crate) grouping: Box<dyn GroupingPolicy>,
+    pub(crate) victim_policy: Box<dyn VictimPolicy>,
+    /// Structures of a newer program that the tree may hold.
+    pub(crate) tolerance: Tolerance,
+    /// Number of nodes that the last checkpoint wrote.
+    pub(crate) checkpoint_nodes: usize,
+    /// Write clock, in blocks, when the policies last looked at all segments.
+    policies_looked_at: Option<u64>,
+    /// Items that changed since the last delta; `true` if the item still exists.
+    changed: FxHashMap<Key, bool>,
+    /// Blocks unmapped since the last delta, in order.
+    unmaps: Vec<Unmap>,
+    /// Value of `next_ino` in the last delta.
+    encoded_next_ino: u64,
+}
+
+impl Metadata {
+    pub(crate) fn new(
+        tree: Tree,
+        usage: UsageTable,
+        next_ino: u64,
+        (grouping, victim_policy): (Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>),
+    ) -> Self {
+        Self {
+            tree,
+            usage,
+            next_ino,
+            grouping,
+            victim_policy,
+            tolerance: Tolerance::Exact,
+            checkpoint_nodes: 0,
+            policies_looked_at: None,
+            changed: FxHashMap::default(),
+            unmaps: Vec::new(),
+            encoded_next_ino: next_ino,
+        }
+    }
+
+    /// Returns whether the next delta would hold any change.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+            || !self.unmaps.is_empty()
+            || self.next_ino != self.encoded_next_ino
+    }
+
+    /// Returns the number of tree nodes that are live on the device once the dirty ones are written.
+    pub(crate) fn node_count(&self) -> u64 {
+        self.usage.live_nodes() + self.tree.new_count()
+    }
+
+    /// Returns the number of changes in the next delta.
+    pub(crate) fn change_count(&self) -> usize {
+        self.changed.len() + self.unmaps.len()
+    }
+
+    /// Applies a transaction. The chunk with its delta will have sequence number `sequence` or a later one.
+    pub(crate) fn apply(&mut self, effects: Effects, sequence: u64) -> Result<(), NodeNotCached> {
+        for (key, _) in effects.items.iter().chain(&effects.runs) {
+            self.tree.prepare(key)?;
+        }
+        for (key, value) in &effects.items {
+            self.write_item(key, value.as_deref());
+            self.changed.insert(*key, value.is_some());
+        }
+        for (key, value) in &effects.runs {
+            self.write_item(key, value.as_deref());
+        }
+        for unmap in effects.unmaps {
+            self.note_unmap(unmap);
+        }
+        for mapping in &effects.freed {
+            self.unmap_block(mapping, sequence);
+        }
+        self.next_ino = self.next_ino.max(effects.next_ino);
+        self.tree.prune();
+        Ok(())
+    }
+
+    /// Sets or removes a prepared item. An inode keeps the bytes that a newer program has appended to it.
+    fn write_item(&mut self, key: &Key, value: Option<&[u8]>) {
+        match value {
+            Some(value) if key.kind == ItemKind::Inode as u8 => {
+                let old = self.tree.get(key).expect("a prepared item is in memory");
+                let value = Inode::keep_rest(value, old);
+                self.tree.put(key, &value)
+            }
+            Some(value) => self.tree.put(key, value),
+            None => self.tree.remove(key).map(drop),
+        }
+        .expect("a prepared item is in memory");
+    }
+
+    /// Sets a prepared item; the next delta encodes it.
+    pub(crate) fn put_item(&mut self, key: &Key, value: &[u8]) {
+        self.write_item(key, Some(value));
+        self.changed.insert(*key, true);
+    }
+
+    /// Removes a prepared item; the next delta encodes the removal.
+    pub(crate) fn remove_item(&mut self, key: &Key) {
+        self.write_item(key, None);
+        self.changed.insert(*key, false);
+    }
+
+    fn note_unmap(&mut self, unmap: Unmap) {
+        if mutated(Mutant::UnmapForgotten) {
+            return;
+        }
+        match self.unmaps.last_mut() {
+            Some(last)
+                if last.ino == unmap.ino && unmap.last.checked_add(1) == Some(last.first) =>
+            {
+                last.first = unmap.first;
+            }
+            _ => self.unmaps.push(unmap),
+        }
+    }
+
+    /// Returns the bytes of [`Metadata::delta`] without its maps and releases, and without encoding it.
+    pub(crate) fn delta_len(&self) -> usize {
+        let item_len = |(key, exists): (&Key, &bool)| {
+            if !exists {
+                return Change::HEADER_LEN + Key::LEN;
+            }
+            let value = self.tree.get(key).expect("a changed item is in memory");
+            Change::HEADER_LEN + Key::LEN + size_of::<u64>() + value.map_or(0, <[u8]>::len)
+        };
+        let next_ino = usize::from(self.next_ino != self.encoded_next_ino)
+            * (Change::HEADER_LEN + size_of::<u64>());
+        next_ino + self.unmaps.len() * UNMAP_LEN + self.changed.iter().map(item_len).sum::<usize>()
+    }
+
+    /// Encodes the changes since the last delta, the mappings in `maps`, and the release of the segments `released`. Items
+    /// are in the order of their keys.
+    pub(crate) fn delta(&self, maps: &[Change], released: &[u32]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.next_ino != self.encoded_next_ino && !mutated(Mutant::NextInoUnsaid) {
+            Change::NextIno(self.next_ino).append(&mut bytes);
+        }
+        for unmap in &self.unmaps {
+            let Unmap { ino, first, last } = *unmap;
+            Change::Unmap { ino, first, last }.append(&mut bytes);
+        }
+        let mut changed: Vec<(&Key, &bool)> = self.changed.iter().collect();
+        changed.sort_unstable();
+        for (key, exists) in changed {
+            let change = if *exists {
+                // The leaf has been dirty since the item was put there, and dirty nodes stay in memory.
+                let value = self.tree.get(key).expect("a changed item is in memory");
+                let value = value.expect("a changed item is in the tree").to_vec();
+                Change::Put { key: key.encode(), value }
+            } else {
+                Change::Delete { key: key.encode() }
+            };
+            change.append(&mut bytes);
+        }
+        maps.iter().for_each(|map| map.append(&mut bytes));
+        for &segment in released {
+            let stamp = self.usage.entry(segment).stamp;
+            Change::Release { segment, stamp }.append(&mut bytes);
+        }
+        bytes
+    }
+
+    /// Continues with inode number `next`, which roll-forward has found in a delta.
+    pub(crate) fn restore_next_ino(&mut self, next: u64) {
+        self.next_ino = self.next_ino.max(next);
+        self.encoded_next_ino = self.next_ino;
+    }
+
+    /// Forgets the changes that a delta or a checkpoint has encoded.
+    pub(crate) fn clear_changes(&mut self) {
+        self.changed.clear();
+        if !mutated(Mutant::UnmapRepeated) {
+            self.unmaps.clear();
+        }
+        self.encoded_next_ino = self.next_ino;
+    }
+
+    /// Returns the mappings of a run, whose leaf is prepared afterwards.
+    pub(crate) fn run(&self, key: &Key) -> Result<MappingRun, MetadataError> {
+        match self.tree.get(key)? {
+            Some(value) => Ok(MappingRun::decode(value, key, self.tolerance)?),
+            None => Ok(MappingRun::default()),
+        }
+    }
+
+    /// Returns the owners of a block that is about to be moved: their whole runs decode. See [`owners`].
+    pub(crate) fn owners(
+        &self,
+        address: u64,
+        named: (u64, u32),
+    ) -> Result<Vec<Owner>, MetadataError> {
+        let owners = owners(&self.tree, self.tolerance, address, named)?;
+        for owner in &owners {
+            self.run(&run_key(owner.ino, owner.block))?;
+        }
+        Ok(owners)
+    }
+
+    /// Returns the mapping of block `block` of `ino`.
+    #[cfg(test)]
+    pub(crate) fn mapping(&self, ino: u64, block: u32) -> Result<Option<Mapping>, MetadataError> {
+        super::owners::find_mapping(&self.tree, self.tolerance, ino, block)
+    }
+
+    /// Counts a block as dead after its mapping was removed.
+    pub(crate) fn unmap_block(&mut self, mapping: &Mapping, sequence: u64) {
+        let now = self.usage.clock.now();
+        self.note_death(mapping, now);
+        self.grouping.note_write(Some(mapping.history), None, now);
+        self.usage.remove(mapping, sequence);
+    }
+
+    /// Informs the policies that `mapping` replaces `old`.
+    fn note_mapped(&mut self, old: Option<&Mapping>, mapping: &Mapping) {
+        // A block that the cleaner moves keeps its history.
+        if old.is_some_and(|old| old.history == mapping.history) {
+            self.grouping.note_move(mapping.history, self.usage.clock.now());
+            return;
+        }
+        let now = mapping.history.modified;
+        if let Some(old) = old {
+            self.note_death(old, now);
+        }
+        let before = old.map(|old| old.history);
+        self.grouping.note_write(before, Some(mapping.history), now);
+    }
+
+    fn note_death(&mut self, mapping: &Mapping, now: u32) {
+        if let Some(segment) = self.usage.segment_of(mapping.address) {
+            self.victim_policy.note_death(self.usage.entry(segment), now);
+        }
+    }
+
+    /// Returns the group of the segment that `mapping` points to.
+    pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<u8> {
+        let segment = self.usage.segment_of(mapping.address)?;
+        self.usage.entry(segment).data_group()
+    }
+
+    /// Lets the policies look at all segments before a batch is planned (SFS, section 3.3). Small batches share one look,
+    /// so that a single block does not pay for it.
+    pub(crate) fn begin_writing(&mut self, segment_blocks: u32) {
+        let written = self.usage.clock.blocks();
+        let due = self.policies_looked_at.is_none_or(|last| {
+            written - last >= u64::from(segment_blocks / POLICY_LOOKS_PER_SEGMENT)
+        });
+        if due {
+            self.policies_looked_at = Some(written);
+            let (entries, now) = (self.usage.entries(), self.usage.clock.now());
+            self.grouping.begin(entries, segment_blocks, now);
+            self.victim_policy.begin(entries, segment_blocks, now);
+        }
+    }
+
+    /// Returns the segment with the highest score by `policy` among those that are `fit`.
+    pub(crate) fn choose_victim(
+        &self,
+        policy: &dyn VictimPolicy,
+        segment_blocks: u32,
+        fit: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let now = self.usage.clock.now();
+        policy::best_victim(policy, self.usage.entries(), segment_blocks, now, fit)
+    }
+
+    /// Informs the grouping policy that `segment` is about to be cleaned.
+    pub(crate) fn note_cleaning(&mut self, segment: u32) {
+        let now = self.usage.clock.now();
+        self.grouping.note_cleaning(self.usage.entry(segment), now);
+    }
+
+    /// Returns the state of the policies for a checkpoint.
+    pub(crate) fn save_policies(&self) -> Vec<PolicyRecord> {
+        let record = |name: &str, len_max: usize, save: &dyn Fn(&mut Vec<u8>)| {
+            let mut state = Vec::new();
+            save(&mut state);
+            assert!(state.len() <= len_max, "the state of {name} has {} bytes", state.len());
+            PolicyRecord { name: name.to_owned(), state }
+        };
+        let (grouping, victim) = (&self.grouping, &self.victim_policy);
+        let records = [
+            record(grouping.name(), grouping.state_len_max(), &|state| grouping.save(state)),
+            record(victim.name(), victim.state_len_max(), &|state| victim.save(state)),
+        ];
+        records.into_iter().filter(|record| !record.state.is_empty()).collect()
+    }
+
+    /// Restores the state of the policies from a checkpoint.
+    pub(crate) fn restore_policies(&mut self, records: &[PolicyRecord]) {
+        for PolicyRecord { name, state } in records {
+            if name == self.grouping.name() {
+                self.grouping.restore(state);
+            } else if name == self.victim_policy.name() {
+                self.victim_policy.restore(state);
+            }
+        }
+    }
+
+    /// Maps blocks of one prepared run of `ino`, and updates the usage table and the policies.
+    pub(crate) fn map_run(
+        &mut self,
+        ino: u64,
+        blocks: &[(u32, Mapping)],
+        sequence: u64,
+    ) -> Result<(), DecodeError> {
+        let key = run_key(ino, blocks[0].0);
+        let value = self.tree.get(&key).expect("a prepared run is in memory");
+        let decode = |value| MappingRun::decode(value, &key, self.tolerance);
+        let mut run = value.map_or_else(|| Ok(MappingRun::default()), decode)?;
+        for (block, mapping) in blocks {
+            debug_assert_eq!(run_key(ino, *block), key);
+            let old = run.set(*block, Some(*mapping));
+            self.note_mapped(old.as_ref(), mapping);
+            // Added before the old mapping is removed: a forged delta may map a block to its own address, and its segment must not
+            // be empty in between.
+            self.usage.add(mapping);
+            if let Some(old) = old
+                && !mutated(Mutant::DeathUncounted)
+            {
+                self.usage.remove(&old, sequence);
+            }
+        }
+        let mut value = Vec::new();
+        run.encode(&mut value);
+        self.write_item(&key, Some(&value));
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! Metadata store: the lock of the metadata, and the loop that loads nodes.
+//!
+//! A read or write transaction is a closure that may run several times: when it meets a node that is not cached, the lock
+//! is released, the node is read from the device and verified, and the closure runs again. The lock is never held during
+//! a device request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use sfs_device::{BLOCK_SIZE, Block};
+
+use super::error::MetadataError;
+use super::state::Metadata;
+use super::txn::Txn;
+use crate::counters::AtomicCounters;
+use crate::format::{ErrorKind, Superblock};
+use crate::health::Health;
+use crate::io::VolumeDevice;
+use crate::lock_rank::{Rank, Ranked};
+use crate::tree::{NodeNotCached, VerifiedNode};
+use crate::{Error, Result};
+
+/// Fewest nodes in the cache: an operation needs some at once.
+const CACHED_NODES_MIN: usize = 256;
+
+/// Attempts to read a node before it counts as unreadable: the device may read it the next time.
+pub(crate) const NODE_READS_MAX: usize = 3;
+
+/// Guard for reading the metadata.
+pub(crate) type ReadGuard<'a> = Ranked<RwLockReadGuard<'a, Metadata>>;
+
+/// Guard for changing the metadata.
+pub(crate) type WriteGuard<'a> = Ranked<RwLockWriteGuard<'a, Metadata>>;
+
+/// See the module.
+pub(crate) struct MetadataStore {
+    metadata: RwLock<Metadata>,
+    io: Arc<VolumeDevice>,
+    superblock: Arc<Superblock>,
+    health: Arc<Health>,
+    counters: Arc<AtomicCounters>,
+    cached_nodes_max: usize,
+    /// Number of [`CachePin`]s.
+    pins: AtomicUsize,
+    /// `true` if nodes were loaded since the cache was last trimmed.
+    has_loaded: AtomicBool,
+    /// Number of changes by users.
+    changes: AtomicU64,
+    /// Sequence number of the next chunk, for threads that do not hold the log.
+    next_sequence: AtomicU64,
+    /// Addresses of nodes that the device failed to read, with the number of attempts.
+    unread: Mutex<BTreeMap<u64, usize>>,
+}
+
+/// Keeps every node in the cache: a change may need more nodes at once than the cache holds, and readers must not evict
+/// them meanwhile.
+pub(crate) struct CachePin<'a>(&'a MetadataStore);
+
+impl Drop for CachePin<'_> {
+    fn drop(&mut self) {
+        self.0.pins.fetch_sub(1, Ordering::Relaxed);
+        self.0.trim();
+    }
+}
+
+impl MetadataStore {
+    /// Takes over `metadata`. The cache of clean nodes has `cache_bytes`; the next chunk has number `next_sequence`.
+    pub(crate) fn new(
+        metadata: Metadata,
+        io: Arc<VolumeDevice>,
+        superblock: Arc<Superblock>,
+        health: Arc<Health>,
+        counters: Arc<AtomicCounters>,
+        cache_bytes: usize,
+        next_sequence: u64,
+    ) -> Self {
+        Self {
+            metadata: RwLock::new(metadata),
+            io,
+            superblock,
+            health,
+            counters,
+            cached_nodes_max: (cache_bytes / BLOCK_SIZE).max(CACHED_NODES_MIN),
+            pins: AtomicUsize::new(0),
+            has_loaded: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            next_sequence: AtomicU64::new(next_sequence),
+            unread: Mutex::default(),
+        }
+    }
+
+    /// Locks the metadata for reading.
+    pub(crate) fn read(&self) -> ReadGuard<'_> {
+        Ranked::take(Rank::Metadata, || self.metadata.read())
+    }
+
+    /// Locks the metadata for reading unless a thread is changing it.
+    pub(crate) fn try_read(&self) -> Option<ReadGuard<'_>> {
+        Ranked::try_take(Rank::Metadata, || self.metadata.try_read())
+    }
+
+    /// Locks the metadata for changes. Users' changes go through [`MetadataStore::write_txn`].
+    pub(crate) fn write(&self) -> WriteGuard<'_> {
+        Ranked::take(Rank::Metadata, || self.metadata.write())
+    }
+
+    /// Reads metadata. `logic` may run several times.
+    pub(crate) fn read_txn<T>(
+        &self,
+        mut logic: impl FnMut(&Txn<'_>) -> std::result::Result<T, MetadataError>,
+    ) -> Result<T> {
+        let mut failed = None;
+        let outcome = loop {
+            let outcome = {
+                let metadata = self.read();
+                logic(&Txn::new(&metadata))
+            };
+            match outcome {
+                Ok(value) => break Ok(value),
+                Err(MetadataError::NotCached(node)) => self.load(&node, &mut failed)?,
+                Err(MetadataError::Error(error)) => break Err(self.health.counted(error)),
+            }
+        };
+        self.trim();
+        outcome
+    }
+
+    /// Changes metadata, whole or not at all. `logic` may run several times; `then` runs once, before the change is
+    /// visible to other threads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Health::check_writable`], of `logic`, and of reading nodes.
+    pub(crate) fn write_txn<T>(
+        &self,
+        mut logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,
+        then: impl FnOnce(&T),
+    ) -> Result<T> {
+        self.health.check_writable()?;
+        let mut failed = None;
+        let _pin = self.pin_nodes();
+        loop {
+            let mut metadata = self.write();
+            let mut txn = Txn::new(&metadata);
+            let node = match logic(&mut txn) {
+                Ok(value) => {
+                    let effects = txn.finish();
+                    match metadata.apply(effects, self.next_sequence()) {
+                        Ok(()) => {
+                            then(&value);
+                            self.note_change();
+                            return Ok(value);
+                        }
+                        Err(node) => node,
+                    }
+                }
+                Err(MetadataError::NotCached(node)) => node,
+                Err(MetadataError::Error(error)) => {
+                    drop(metadata);
+                    return Err(self.health.counted(error));
+                }
+            };
+            drop(metadata);
+            self.load(&node, &mut failed)?;
+        }
+    }
+
+    /// Changes metadata step by step outside of transactions, for recovery and repair. `step` changes nothing when it
+    /// returns [`MetadataError::NotCached`], and runs again once the node is loaded.
+    pub(crate) fn update<T>(
+        &self,
+        mut step: impl FnMut(&mut Metadata) -> std::result::Result<T, MetadataError>,
+    ) -> Result<T> {
+        let mut failed = None;
+        let _pin = self.pin_nodes();
+        loop {
+            let outcome = step(&mut self.write());
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(MetadataError::NotCached(node)) => self.load(&node, &mut failed)?,
+                Err(MetadataError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Loads a node into the cache. A node that does not verify may have moved since the lock was released: `failed`
+    /// remembers it, and the second failure is an error.
+    pub(crate) fn load(
+        &self,
+        node: &NodeNotCached,
+        failed: &mut Option<NodeNotCached>,
+    ) -> Result<()> {
+        let verified = match self.read_node(node) {
+            Err(Error::Corrupt(_)) if *failed != Some(*node) => {
+                *failed = Some(*node);
+                return Ok(());
+            }
+            // A device error is counted where it occurs.
+            Err(Error::Corrupt(damage)) => return Err(self.health.counted(damage.into())),
+            other => other?,
+        };
+        if self.unread.lock().remove(&node.pointer.address).is_some() {
+            self.health.note_error(ErrorKind::Retry, node.pointer.address);
+        }
+        self.write().tree.insert(node, verified);
+        self.has_loaded.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Reads a node from the device, or from memory while it is in flight, and verifies it.
+    fn read_node(&self, node: &NodeNotCached) -> Result<VerifiedNode> {
+        let mut block = Box::new(Block([0; BLOCK_SIZE]));
+        self.io.read(node.pointer.address, std::slice::from_mut(&mut *block))?;
+        self.counters.nodes_read.fetch_add(1, Ordering::Relaxed);
+        let tolerance = self.superblock.tolerance();
+        Ok(VerifiedNode::decode(*block, self.superblock.volume(), node, tolerance)?)
+    }
+
+    /// Counts a failed attempt to read the node at `address`; returns whether it was the last one.
+    pub(crate) fn gives_up_reading(&self, address: u64) -> bool {
+        let mut unread = self.unread.lock();
+        let attempts = unread.entry(address).or_insert(0);
+        *attempts += 1;
+        *attempts >= NODE_READS_MAX
+    }
+
+    /// Keeps every node in the cache while the returned guard lives.
+    pub(crate) fn pin_nodes(&self) -> CachePin<'_> {
+        self.pins.fetch_add(1, Ordering::Relaxed);
+        CachePin(self)
+    }
+
+    /// Evicts nodes beyond the cache's size, if any were loaded.
+    fn trim(&self) {
+        if self.has_loaded.load(Ordering::Relaxed) && self.pins.load(Ordering::Relaxed) == 0 {
+            self.has_loaded.store(false, Ordering::Relaxed);
+            self.write().tree.evict(self.cached_nodes_max);
+        }
+    }
+
+    /// Returns the number of changes by users so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// Counts a change by a user.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the sequence number of the next chunk. A chunk that is built later has this number or a higher one.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence.load(Ordering::Relaxed)
+    }
+
+    /// Publishes the sequence number of the next chunk; the caller holds the log.
+    pub(crate) fn publish_sequence(&self, next_sequence: u64) {
+        self.next_sequence.store(next_sequence, Ordering::Relaxed);
+    }
+}

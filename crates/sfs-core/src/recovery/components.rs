@@ -1,0 +1,135 @@
+//! Components of an open volume below space control, assembled from the bottom to the top.
+
+use std::sync::Arc;
+
+use sfs_device::Device;
+
+use crate::counters::AtomicCounters;
+use crate::files::{DirtyData, InodeTable, Orphans};
+use crate::format::{DataLayout, Layout, Superblock};
+use crate::health::{Health, SuperblockCopies, SuperblockStore};
+use crate::io::VolumeDevice;
+use crate::log::{ChunkReader, LogState, LogWriter};
+use crate::metadata::{Metadata, MetadataStore};
+use crate::policy::{self, GroupingPolicy, One, VictimPolicy};
+use crate::request::VolumeOptions;
+use crate::writeback::data_layout::{LayoutBehaviour, behaviour_of};
+use crate::writeback::{BatchBuilder, Checkpointer, CheckpointerParts, Resolver};
+use crate::{Error, Result};
+
+/// See the module.
+pub(crate) struct Components {
+    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) options: VolumeOptions,
+    pub(crate) counters: Arc<AtomicCounters>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) superblocks: SuperblockStore,
+    pub(crate) io: Arc<VolumeDevice>,
+    pub(crate) chunks: ChunkReader,
+    pub(crate) metadata: Arc<MetadataStore>,
+    pub(crate) inodes: Arc<InodeTable>,
+    pub(crate) dirty: Arc<DirtyData>,
+    pub(crate) orphans: Arc<Orphans>,
+    pub(crate) log: Arc<LogWriter>,
+    pub(crate) behaviour: Arc<dyn LayoutBehaviour>,
+    pub(crate) builder: Arc<BatchBuilder>,
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) checkpointer: Arc<Checkpointer>,
+}
+
+impl Components {
+    /// Assembles the components of the volume on `device`, whose log is at `log` and whose metadata is `metadata`.
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        copies: SuperblockCopies,
+        options: VolumeOptions,
+        log: LogState,
+        mut metadata: Metadata,
+    ) -> Self {
+        let superblock = Arc::new(copies.current().clone());
+        metadata.tolerance = superblock.tolerance();
+        let next_sequence = log.next_sequence;
+        let counters = Arc::new(AtomicCounters::default());
+        let health = Arc::new(Health::new(&log.extensions, superblock.failure, &options));
+        let superblocks = SuperblockStore::new(device.clone(), health.clone(), copies);
+        let io = Arc::new(VolumeDevice::new(device, health.clone(), counters.clone()));
+        let chunks = ChunkReader::new(io.clone(), superblock.clone());
+        let metadata = Arc::new(MetadataStore::new(
+            metadata,
+            io.clone(),
+            superblock.clone(),
+            health.clone(),
+            counters.clone(),
+            options.cache,
+            next_sequence,
+        ));
+        let inodes = Arc::new(InodeTable::default());
+        let write_buffer = if options.read_only { 0 } else { options.write_buffer };
+        let dirty = Arc::new(DirtyData::new(write_buffer));
+        let orphans = Arc::new(Orphans::new(metadata.clone(), inodes.clone(), dirty.clone()));
+        let log = Arc::new(LogWriter::new(log, io.clone(), health.clone(), counters.clone()));
+        let behaviour: Arc<dyn LayoutBehaviour> = behaviour_of(superblock.data_layout).into();
+        let builder = Arc::new(BatchBuilder::new(
+            (superblock.clone(), &options),
+            behaviour.clone(),
+            metadata.clone(),
+            dirty.clone(),
+            io.clone(),
+            counters.clone(),
+        ));
+        let resolver = Arc::new(Resolver::new(
+            metadata.clone(),
+            inodes.clone(),
+            dirty.clone(),
+            health.clone(),
+        ));
+        let checkpointer = Arc::new(Checkpointer::new(CheckpointerParts {
+            superblock: superblock.clone(),
+            builder: builder.clone(),
+            resolver: resolver.clone(),
+            metadata: metadata.clone(),
+            dirty: dirty.clone(),
+            log: log.clone(),
+            io: io.clone(),
+            health: health.clone(),
+            counters: counters.clone(),
+        }));
+        Self {
+            superblock,
+            options,
+            counters,
+            health,
+            superblocks,
+            io,
+            chunks,
+            metadata,
+            inodes,
+            dirty,
+            orphans,
+            log,
+            behaviour,
+            builder,
+            resolver,
+            checkpointer,
+        }
+    }
+}
+
+/// Returns the policies that `options` name.
+pub(super) fn policies(
+    options: &VolumeOptions,
+    superblock: &Superblock,
+) -> Result<(Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>)> {
+    let Layout { segment_count, segment_blocks, .. } = superblock.layout;
+    let blocks = u64::from(segment_count) * u64::from(segment_blocks);
+    // Data outside the log needs no groups in it.
+    let name = match superblock.data_layout {
+        DataLayout::Log => &*options.grouping,
+        _ => One.name(),
+    };
+    let groups = options.groups;
+    let grouping = policy::grouping_policy(name, groups, segment_count, segment_blocks, blocks);
+    let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victim_policy(name));
+    let victims = policy::victim_policy(victims, segment_count, segment_blocks, blocks);
+    grouping.zip(victims).ok_or(Error::Invalid)
+}

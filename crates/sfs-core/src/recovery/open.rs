@@ -1,0 +1,305 @@
+//! Opening a volume: the newest checkpoint, the log since then, and the checkpoint that begins a mount.
+
+use std::sync::Arc;
+
+use sfs_device::{Block, Device, Stream};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::components::{Components, policies};
+use super::roll_forward::{LogCursor, chain_of_mount};
+use crate::format::{
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, HEADS_MAX,
+    Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
+};
+use crate::health::SuperblockCopies;
+use crate::log::{FIRST_GROUP_HEAD, Head, Heads, LogState};
+use crate::metadata::Metadata;
+use crate::mutant::{Mutant, mutated};
+use crate::request::VolumeOptions;
+use crate::tree::Tree;
+use crate::usage::UsageTable;
+use crate::writeback::{CheckpointReason, Shortage, StepError};
+use crate::{Error, Result};
+
+/// A volume that was recovered in memory. Nothing has been written.
+pub(crate) struct Recovery {
+    pub(crate) components: Components,
+    /// Record of the newest checkpoint.
+    pub(crate) record: CheckpointRecord,
+    /// `true` if a later checkpoint had been begun.
+    pub(crate) next_is_begun: bool,
+}
+
+/// Opens the volume on `device`: loads its newest checkpoint and rolls the log forward. A writable mount then begins with a
+/// checkpoint of its own.
+pub(crate) fn open(
+    device: Arc<dyn Device>,
+    options: VolumeOptions,
+    now: Timestamp,
+) -> Result<Components> {
+    let recovery = Recovery::read(device, options, now)?;
+    if !recovery.components.options.read_only {
+        recovery.flush_recovered()?;
+        if !mutated(Mutant::UpgradeLate) {
+            recovery.components.superblocks.settle()?;
+        }
+        recovery.write_mount_checkpoint()?;
+        if mutated(Mutant::UpgradeLate) {
+            recovery.components.superblocks.settle()?;
+        }
+        recovery.components.health.begin_recording();
+    }
+    Ok(recovery.components)
+}
+
+impl Recovery {
+    /// Recovers the volume in memory.
+    pub(crate) fn read(
+        device: Arc<dyn Device>,
+        options: VolumeOptions,
+        now: Timestamp,
+    ) -> Result<Self> {
+        let copies = SuperblockCopies::read(&*device)?;
+        let superblock = copies.current().clone();
+        let (record, damage) = read_checkpoints(&*device, &superblock)?;
+        let writes = !options.read_only;
+        let unknown = superblock.write_incompatibility().filter(|_| writes);
+        if let Some(reason) = unknown.or(record.extensions.incompatibility(writes)) {
+            return Err(reason.into());
+        }
+        let layout = superblock.layout;
+        let log = LogState {
+            heads: open_heads(&record, &layout)?,
+            next_sequence: record.next_sequence,
+            previous: record.previous,
+            unflushed: false,
+            flushed: record.next_sequence,
+            blocks_since_checkpoint: 0,
+            checkpoint: record.number,
+            synced: 0,
+            mount_count: record.mount_count + u64::from(writes),
+            user_bytes_before: record.user_bytes_written,
+            device_bytes_before: record.device_bytes_written,
+            extensions: record.extensions.repeated(),
+        };
+        let tree = Tree::open(record.root(), record.root_level);
+        let policies = policies(&options, &superblock)?;
+        let usage = UsageTable::new(layout, superblock.tick_shift);
+        let metadata = Metadata::new(tree, usage, record.next_ino, policies);
+        let components = Components::new(device, copies, options, log, metadata);
+        components.health.set_time(now);
+        if components.health.remembered().is_damaged {
+            let slot = layout.slots[(record.number % 2) as usize];
+            components.health.note_error(ErrorKind::Volume, slot);
+        }
+        components.load_usage(record.blocks_written)?;
+        components.metadata.write().restore_policies(&record.policies);
+        let next_is_begun = components.roll_forward(damage)?;
+        components.find_in_place_blocks()?;
+        components.orphans.find_all()?;
+        Ok(Self { components, record, next_is_begun })
+    }
+
+    /// Makes everything durable that was read, before anything is overwritten that only an older state needs: a daemon that
+    /// was killed has left its last requests in the cache of the device.
+    pub(crate) fn flush_recovered(&self) -> Result<()> {
+        let mut log = self.components.log.lock();
+        log.unflushed = true;
+        self.components.log.flush(&mut log)
+    }
+
+    /// Writes a checkpoint of the recovered state. The chain of chunks continues from a number that no earlier mount has
+    /// used: a chunk that a crash left behind cannot fit, even if this mount writes the same batch again.
+    ///
+    /// First, the number of a checkpoint that had been begun is used up by another copy of the last record. Then both slots
+    /// are whole before the nodes of the next checkpoint are written. A later mount that finds a damaged slot knows: either
+    /// the log leads to the nodes of its checkpoint, or no crash has caused the damage.
+    fn write_mount_checkpoint(&self) -> Result<()> {
+        let Components { log, checkpointer, .. } = &self.components;
+        let mut log = log.lock();
+        self.close_heads(&mut log);
+        if self.next_is_begun {
+            log.checkpoint = self.record.number + 1;
+            let extensions = self.record.extensions.repeated();
+            let number = log.checkpoint;
+            checkpointer.write_record(&CheckpointRecord {
+                number,
+                extensions,
+                ..self.record.clone()
+            })?;
+        }
+        let previous = log.previous;
+        log.previous = chain_of_mount(previous, log.mount_count);
+        match checkpointer.checkpoint(&mut log, CheckpointReason::Mount) {
+            Ok(_) => Ok(()),
+            Err(StepError::Shortage(Shortage)) => {
+                log.previous = previous;
+                self.continue_without_checkpoint(&mut log)
+            }
+            Err(StepError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Continues the chain of the last checkpoint, when no segment is Clean for another one: the first commit reclaims. Until
+    /// then the chain leads past the nodes of a checkpoint that had been begun. Chunks of an incomplete batch are overwritten:
+    /// a later mount might find them in place of chunks of this mount.
+    pub(crate) fn continue_without_checkpoint(&self, log: &mut LogState) -> Result<()> {
+        let Components { io, .. } = &self.components;
+        if let Some((nodes, end)) = self.components.next_batch(LogCursor::end_of(log))? {
+            self.components.apply(log, &nodes, end)?;
+        }
+        while let Some(chunk) = self.components.next_chunk(&mut LogCursor::end_of(log))? {
+            io.write_block(chunk.header.address, &Block::new_zeroed(), Stream::default())?;
+            io.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Seals the segments of groups that the grouping policy of this mount does not have.
+    fn close_heads(&self, log: &mut LogState) {
+        let mut metadata = self.components.metadata.write();
+        let first = FIRST_GROUP_HEAD + metadata.grouping.group_count();
+        for head in first..HEADS_MAX as u8 {
+            log.heads.close(head, &mut metadata.usage);
+        }
+    }
+}
+
+impl Components {
+    /// Loads the usage table from the tree, and checks it against the heads.
+    fn load_usage(&self, blocks_written: u64) -> Result<()> {
+        let layout = self.superblock.layout;
+        let mut entries = Vec::with_capacity(layout.segment_count as usize);
+        while entries.len() < layout.segment_count as usize {
+            let first = entries.len() as u32;
+            let key = usage_key(first);
+            let item = self.metadata.read_txn(|txn| {
+                let missing =
+                    Corruption::new(Structure::Usage, first.into(), CorruptionKind::Dangling);
+                let value = txn.get(&key)?.ok_or(missing)?;
+                Ok(UsageEntry::decode_item(value, first)?)
+            })?;
+            let expected = USAGE_PER_ITEM.min(layout.segment_count - first) as usize;
+            if item.len() != expected {
+                let kind = CorruptionKind::Length;
+                return Err(Corruption::new(Structure::Usage, first.into(), kind).into());
+            }
+            entries.extend(item);
+        }
+        UsageTable::check(&layout, &entries)?;
+        let wrong =
+            |segment: u32| Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Value);
+        for (_, head) in self.log.lock().heads.iter() {
+            let UsageEntry { state, live_blocks, .. } = entries[head.segment as usize];
+            if state != SegmentState::Open || live_blocks > head.next_block {
+                return Err(wrong(head.segment).into());
+            }
+        }
+        self.metadata.write().usage =
+            UsageTable::from_entries(layout, entries, self.superblock.tick_shift, blocks_written);
+        Ok(())
+    }
+}
+
+/// Returns the newest sound checkpoint, and the damage of the other slot if there is any.
+pub(crate) fn read_checkpoints(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<(CheckpointRecord, Option<Error>)> {
+    let mut blocks = Block::new_vec_zeroed(CHECKPOINT_SLOT_BLOCKS as usize).expect("memory");
+    let mut read = |slot: u64, at: u64| -> Result<CheckpointRecord> {
+        device.read(at, &mut blocks)?;
+        let record = CheckpointRecord::decode(blocks.as_bytes(), superblock.volume(), at)?;
+        if record.number % 2 == slot {
+            return Ok(record);
+        }
+        Err(Corruption::new(Structure::Checkpoint, at, CorruptionKind::Value).into())
+    };
+    let [a, b] = superblock.layout.slots;
+    match (read(0, a), read(1, b)) {
+        (Ok(a), Ok(b)) => {
+            let first = (a.number > b.number) != mutated(Mutant::OldCheckpoint);
+            Ok((if first { a } else { b }, None))
+        }
+        (Ok(record), Err(damage)) | (Err(damage), Ok(record)) => Ok((record, Some(damage))),
+        (Err(damage), Err(_)) => Err(damage),
+    }
+}
+
+/// Returns the heads of a checkpoint.
+fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
+    let wrong = Corruption::new(
+        Structure::Checkpoint,
+        layout.slots[(record.number % 2) as usize],
+        CorruptionKind::Value,
+    );
+    let mut heads = Heads::default();
+    for head in &record.heads {
+        let sound = usize::from(head.head) < HEADS_MAX
+            && head.segment < layout.segment_count
+            && head.next_block <= layout.segment_blocks
+            && heads.get(head.head).is_none()
+            && heads.iter().all(|(_, other)| other.segment != head.segment);
+        if !sound {
+            return Err(wrong.into());
+        }
+        heads.set(head.head, Head { segment: head.segment, next_block: head.next_block });
+    }
+    if !record.has_sound_counts() {
+        return Err(wrong.into());
+    }
+    Ok(heads)
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
+
+    use super::*;
+    use crate::Volume;
+    use crate::fixture::{BLOCKS, NOW, create, new_volume, write};
+    use crate::format::ROOT_INO;
+
+    /// Opens a volume as if no segment were Clean for a checkpoint.
+    fn open_without_checkpoint(device: Arc<dyn Device>) -> Volume {
+        let recovery = Recovery::read(device, VolumeOptions::default(), NOW).expect("it opens");
+        recovery.flush_recovered().expect("a flush");
+        let log = recovery.components.log.clone();
+        recovery.continue_without_checkpoint(&mut log.lock()).expect("it continues");
+        Volume::from_components(recovery.components)
+    }
+
+    /// Two mounts in a row have no space for a checkpoint and continue from the same chunk. The first leaves one of several
+    /// chunks of a batch, at a head that is read before the head of the second mount: data that the second had synced was not
+    /// found.
+    #[test]
+    fn chunks_of_a_mount_without_checkpoint_do_not_hide_those_of_the_next() {
+        let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));
+        let volume = new_volume(device.clone());
+        let file = create(&volume, "file");
+        write(&volume, file, &[1; 4096]);
+        volume.close().expect("it closes");
+
+        let base = device.inner().snapshot();
+        device.take_events();
+        let volume = open_without_checkpoint(device.clone());
+        for no in 0..1000 {
+            create(&volume, &format!("{no:0250}"));
+        }
+        volume.sync_all().expect("a sync");
+        let events = device.take_events();
+        let mut writes =
+            events.iter().enumerate().filter(|(_, e)| matches!(e, Event::Write { .. }));
+        let (first, _) = writes.next().expect("a chunk");
+        assert!(writes.next().is_some(), "the batch has more than one");
+
+        let image = Arc::new(image_after(&base, &events[..=first]));
+        let volume = open_without_checkpoint(image.clone());
+        assert!(volume.lookup(ROOT_INO, format!("{:0250}", 0).as_bytes()).is_err());
+        write(&volume, file, &[2; 4096]);
+        volume.sync_all().expect("a sync");
+        drop(volume);
+        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
+        assert_eq!(volume.read(file, 0, 1).expect("it reads").as_bytes(), [2]);
+    }
+}

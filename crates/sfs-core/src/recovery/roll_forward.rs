@@ -1,0 +1,429 @@
+//! Roll-forward: applies the log since the last checkpoint.
+//!
+//! Chunks are found in order and applied batch by batch, in memory only. Everything after the last whole batch is as if it had
+//! never been written. A checkpoint that was durable and is gone is noticed. Memory is bounded by the caches and one batch.
+
+use sfs_device::Block;
+
+use super::components::Components;
+use crate::format::{
+    Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
+    Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+};
+use crate::log::{CHUNK_BLOCKS_MIN, Head, Heads, LogState};
+use crate::metadata::{Metadata, MetadataError, run_base};
+use crate::mutant::{Mutant, mutated};
+use crate::{Error, Result};
+
+/// How far the checkpoint after the last known one came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NextCheckpoint {
+    /// No nodes of it were found.
+    None,
+    /// Its nodes were written, and perhaps its record.
+    Begun,
+    /// It was durable, because a chunk follows its nodes, and its record is gone.
+    Lost,
+    /// It was durable, and the log does not lead to its nodes.
+    LostUnseen,
+}
+
+impl NextCheckpoint {
+    fn begun_or_lost(is_lost: bool) -> Self {
+        if is_lost { Self::Lost } else { Self::Begun }
+    }
+
+    fn is_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::LostUnseen)
+    }
+}
+
+impl Components {
+    /// Applies the batches since the checkpoint. Nodes at the end of the log are left out, because their checkpoint was never
+    /// durable: their blocks stay free, or the next checkpoint might lack space. Returns whether the next checkpoint had been
+    /// begun.
+    ///
+    /// # Errors
+    ///
+    /// `damage` of the other slot, unless a crash may have caused it while that checkpoint was being written. Otherwise the
+    /// slot held a durable checkpoint, whose changes are missing now.
+    pub(super) fn roll_forward(&self, damage: Option<Error>) -> Result<bool> {
+        let mut log = self.log.lock();
+        let mount = log.mount_count + u64::from(self.options.read_only);
+        let (first, number) = (log.next_sequence, log.checkpoint + 1);
+        let is_damaged = damage.is_some();
+        let mut next = self.apply_batches(&mut log, number, is_damaged)?;
+        if is_damaged && next != NextCheckpoint::Lost {
+            // The mount after the lost checkpoint may have continued the chain with its own number.
+            let begun = self.next_batch(LogCursor::end_of(&log).begun(mount))?;
+            if let Some((nodes, end)) = begun
+                && self.chunks.checkpoint_of(&nodes[0])? == Some(number)
+            {
+                next = NextCheckpoint::begun_or_lost(self.is_followed(&end)?);
+            }
+        }
+        if is_damaged && next == NextCheckpoint::None {
+            // No crash damages a slot while the log does not lead to the nodes of its checkpoint.
+            let nodes = self.first_nodes_of(number, first)?;
+            if nodes.is_some_and(|nodes| nodes > log.next_sequence) {
+                next = NextCheckpoint::LostUnseen;
+            }
+        }
+        let is_begun = matches!(next, NextCheckpoint::Begun | NextCheckpoint::Lost);
+        let damage = match damage {
+            // Other damage is what a crash may have left of a checkpoint that was being written.
+            Some(damage) if !is_begun && !self.is_of_blank_slot(&damage)? => {
+                Some(self.health.counted(damage))
+            }
+            other => other,
+        };
+        match damage {
+            Some(damage) if next.is_lost() => Err(damage),
+            _ => Ok(is_begun || is_damaged),
+        }
+    }
+
+    /// Applies whole batches in order, up to the nodes of checkpoint `number` if they are the last ones or their record is
+    /// lost. Returns how far that checkpoint came.
+    fn apply_batches(
+        &self,
+        log: &mut LogState,
+        number: u64,
+        is_damaged: bool,
+    ) -> Result<NextCheckpoint> {
+        let mut next = NextCheckpoint::None;
+        while let Some((batch, end)) = self.next_batch(LogCursor::end_of(log))? {
+            if let Some(of) = self.chunks.checkpoint_of(&batch[0])? {
+                if of == number {
+                    next = NextCheckpoint::begun_or_lost(is_damaged && self.is_followed(&end)?);
+                }
+                if next == NextCheckpoint::Lost || self.next_batch(end.clone())?.is_none() {
+                    break;
+                }
+            }
+            self.apply(log, &batch, end)?;
+        }
+        Ok(next)
+    }
+
+    /// Returns whether `damage` only says that a slot was never written, or cleared by a repair.
+    fn is_of_blank_slot(&self, damage: &Error) -> Result<bool> {
+        let Error::Corrupt(Corruption { at, kind: CorruptionKind::Magic, .. }) = *damage else {
+            return Ok(false);
+        };
+        let mut block = [Block::ZERO];
+        self.io.read_stored(at, &mut block)?;
+        Ok(block[0].0 == Block::ZERO.0)
+    }
+
+    /// Applies the batch that ends at `next`.
+    pub(super) fn apply(
+        &self,
+        log: &mut LogState,
+        batch: &[ChunkSummary],
+        next: LogCursor,
+    ) -> Result<()> {
+        for (segment, head) in next.opened {
+            self.open_found(log, head, segment)?;
+        }
+        let first = log.next_sequence;
+        log.heads = next.heads;
+        log.next_sequence = next.sequence;
+        log.previous = next.previous;
+        self.metadata.publish_sequence(next.sequence);
+        log.blocks_since_checkpoint += batch.iter().map(ChunkSummary::block_count).sum::<u64>();
+        self.apply_batch(batch, first)
+    }
+
+    /// Returns whether a chunk follows at `end`, where the nodes of a checkpoint end. Such a chunk is written only once the
+    /// checkpoint is durable, and may be in a segment that became Clean by it.
+    fn is_followed(&self, end: &LogCursor) -> Result<bool> {
+        let layout = &self.superblock.layout;
+        let heads = end.heads.iter().map(|(_, head)| (head.segment, head.next_block));
+        for (segment, block) in heads.chain((0..layout.segment_count).map(|segment| (segment, 0))) {
+            let room = layout.segment_blocks - block;
+            let address = layout.segment_address(segment) + u64::from(block);
+            if room >= CHUNK_BLOCKS_MIN
+                && let Some(chunk) = self.chunks.read_summary(address, room)?
+                && chunk.header.sequence == end.sequence
+                && chunk.header.previous == end.previous
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the lowest sequence number, from `first` on, of a chunk with nodes of checkpoint `number` in any segment.
+    fn first_nodes_of(&self, number: u64, first: u64) -> Result<Option<u64>> {
+        let mut lowest = None;
+        for segment in 0..self.superblock.layout.segment_count {
+            for chunk in self.chunks.segment_chunks(segment) {
+                let chunk = chunk?;
+                let sequence = chunk.header.sequence;
+                let is_lower = sequence >= first && lowest.is_none_or(|lowest| sequence < lowest);
+                if is_lower && self.chunks.checkpoint_of(&chunk)? == Some(number) {
+                    lowest = Some(sequence);
+                }
+            }
+        }
+        Ok(lowest)
+    }
+
+    /// Opens `segment`, the next Clean one, for `head`, as the log shows.
+    fn open_found(&self, log: &mut LogState, head: u8, segment: u32) -> Result<()> {
+        let mut metadata = self.metadata.write();
+        let opened = metadata.usage.open(head, log.next_sequence);
+        assert_eq!(opened, Some(segment), "the search follows the order of allocation");
+        log.heads.switch(head, segment, &mut metadata.usage);
+        Ok(())
+    }
+
+    /// Returns the next whole batch of the log, and where it ends.
+    pub(super) fn next_batch(
+        &self,
+        mut position: LogCursor,
+    ) -> Result<Option<(Vec<ChunkSummary>, LogCursor)>> {
+        let mut batch = Vec::new();
+        let mut delta_len = 0;
+
+        while let Some(chunk) = self.next_chunk(&mut position)? {
+            delta_len += chunk.delta.len();
+            if delta_len > DELTA_LEN_MAX {
+                let at = chunk.header.address;
+                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Length).into());
+            }
+            let end = chunk.header.end || mutated(Mutant::EndIgnored);
+            batch.push(chunk);
+            if end {
+                return Ok(Some((batch, position)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the chunk with the next sequence number, at any head.
+    pub(super) fn next_chunk(&self, position: &mut LogCursor) -> Result<Option<ChunkSummary>> {
+        let layout = &self.superblock.layout;
+        for (no, head) in position.heads.clone().iter() {
+            let room = layout.segment_blocks - head.next_block;
+            if room < CHUNK_BLOCKS_MIN {
+                continue;
+            }
+            let address = layout.segment_address(head.segment) + u64::from(head.next_block);
+            if let Some(chunk) = self.expected_chunk(address, room, position)?
+                && chunk.header.head == no
+            {
+                position.take(no, &chunk, layout);
+                return Ok(Some(chunk));
+            }
+        }
+        let skip = position.opened.len();
+        let Some(segment) = self.metadata.read().usage.clean().nth(skip) else { return Ok(None) };
+        let address = layout.segment_address(segment);
+        match self.expected_chunk(address, layout.segment_blocks, position)? {
+            Some(chunk) if usize::from(chunk.header.head) < HEADS_MAX => {
+                let head = chunk.header.head;
+                position.opened.push((segment, head));
+                position.heads.set(head, Head { segment, next_block: 0 });
+                position.take(head, &chunk, layout);
+                Ok(Some(chunk))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the chunk at `address` if it is whole and the next one.
+    fn expected_chunk(
+        &self,
+        address: u64,
+        room: u32,
+        position: &LogCursor,
+    ) -> Result<Option<ChunkSummary>> {
+        let Some(chunk) = self.chunks.read_summary(address, room)? else { return Ok(None) };
+        let next = chunk.header.sequence == position.sequence
+            && (chunk.header.previous == position.previous || mutated(Mutant::ChainIgnored));
+        Ok(if next && self.chunks.is_whole(&chunk)? { Some(chunk) } else { None })
+    }
+
+    /// Applies the changes of a batch whose first chunk has number `sequence`.
+    fn apply_batch(&self, batch: &[ChunkSummary], sequence: u64) -> Result<()> {
+        let at = batch.first().map_or(0, |chunk| chunk.header.address);
+        let changes = Change::decode_batch(batch)?;
+        if !Change::are_sound(&changes, &self.superblock) {
+            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+        }
+        for change in &changes {
+            if let Change::Unmap { ino, first, last } = *change {
+                self.unmap(ino, first, last, sequence)?;
+            }
+        }
+        let (mut released, mut maps) = (Vec::new(), Vec::new());
+        for change in changes {
+            match change {
+                Change::Map { .. } => maps.push(change),
+                Change::Release { segment, stamp } => released.push((segment, stamp)),
+                change => self.apply_change(change)?,
+            }
+        }
+        for chunk in batch {
+            self.metadata.write().usage.clock.catch_up(chunk.header.time);
+            self.apply_mappings(chunk, sequence)?;
+        }
+        for map in maps {
+            self.apply_map(&map, at, sequence)?;
+        }
+        let usage = &mut self.metadata.write().usage;
+        usage.settle(sequence);
+        match released.iter().all(|(segment, stamp)| usage.release_found(*segment, *stamp)) {
+            true => Ok(()),
+            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into()),
+        }
+    }
+
+    fn apply_change(&self, change: Change) -> Result<()> {
+        let (key, value) = match change {
+            Change::Unmap { .. } | Change::Release { .. } | Change::Map { .. } => return Ok(()),
+            Change::NextIno(next) => {
+                let mut metadata = self.metadata.write();
+                metadata.restore_next_ino(next);
+                return Ok(());
+            }
+            Change::Put { key, value } => (Key::decode(&key), Some(value)),
+            Change::Delete { key } => (Key::decode(&key), None),
+        };
+        self.recover(|metadata| match &value {
+            Some(value) => Ok(metadata.tree.put(&key, value)?),
+            None => Ok(metadata.tree.remove(&key).map(drop)?),
+        })
+    }
+
+    fn apply_mappings(&self, chunk: &ChunkSummary, sequence: u64) -> Result<()> {
+        let first = chunk.header.address + chunk.summary_blocks() as u64;
+        let data: Vec<(u64, u32, Mapping)> = (first..)
+            .zip(&chunk.entries)
+            .filter_map(|(address, entry)| match *entry {
+                SummaryEntry::Data { ino, block, checksum, history } => {
+                    Some((ino, block, Mapping { address, checksum: Some(checksum), history }))
+                }
+                SummaryEntry::Node { .. } => None,
+            })
+            .collect();
+        self.map_found(&data, sequence)
+    }
+
+    /// Maps blocks in place.
+    fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
+        let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
+        let segment = map.mapped_segment(&self.superblock.layout);
+        if !segment.is_some_and(|at| self.metadata.write().usage.place_found(at, sequence)) {
+            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+        }
+        let placed = (0..count).map(|n| (ino, block + n, Mapping::placed(address + u64::from(n))));
+        self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
+        // Other deltas may have mapped blocks of the same segment.
+        let live = segment.map_or(0, |at| self.metadata.read().usage.entry(at).live_blocks);
+        match live <= self.superblock.layout.segment_blocks {
+            true => Ok(()),
+            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Count).into()),
+        }
+    }
+
+    /// Maps blocks, each with its inode number and block number.
+    fn map_found(&self, data: &[(u64, u32, Mapping)], sequence: u64) -> Result<()> {
+        for run in data.chunk_by(|a, b| run_key(a.0, a.1) == run_key(b.0, b.1)) {
+            let ino = run[0].0;
+            let blocks: Vec<(u32, Mapping)> = run.iter().map(|(_, b, m)| (*b, *m)).collect();
+            self.recover(|metadata| {
+                metadata.tree.prepare(&run_key(ino, blocks[0].0))?;
+                Ok(metadata.map_run(ino, &blocks, sequence)?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Unmaps `first..=last` of `ino`.
+    fn unmap(&self, ino: u64, first: u32, last: u32, sequence: u64) -> Result<()> {
+        let mut end = Key::new(ino, ItemKind::Mapping, u64::from(last / RUN_BLOCKS) + 1);
+        loop {
+            let next = self.recover(|metadata| {
+                let Some((key, value)) = metadata.tree.last_before(&end)? else { return Ok(None) };
+                if key < run_key(ino, first) {
+                    return Ok(None);
+                }
+                let mut run = MappingRun::decode(value, &key, metadata.tolerance)?;
+                let base = run_base(&key)?;
+                let gone: Vec<(u32, Mapping)> =
+                    run.iter(base).filter(|(block, _)| (first..=last).contains(block)).collect();
+                for (block, _) in &gone {
+                    run.set(*block, None);
+                }
+                if run.is_empty() {
+                    metadata.tree.remove(&key)?;
+                } else {
+                    let mut value = Vec::new();
+                    run.encode(&mut value);
+                    metadata.tree.put(&key, &value)?;
+                }
+                gone.iter().for_each(|(_, mapping)| metadata.unmap_block(mapping, sequence));
+                Ok(Some(key))
+            })?;
+            match next {
+                Some(key) => end = key,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Does one step of roll-forward, which changes nothing when a node is not cached.
+    fn recover<T>(
+        &self,
+        mut step: impl FnMut(&mut Metadata) -> std::result::Result<T, MetadataError>,
+    ) -> Result<T> {
+        self.metadata.update(|metadata| {
+            let outcome = step(metadata);
+            metadata.tree.prune();
+            outcome
+        })
+    }
+}
+
+/// Position in the log up to which it has been read.
+#[derive(Clone)]
+pub(super) struct LogCursor {
+    heads: Heads,
+    sequence: u64,
+    previous: u32,
+    /// Segments opened by the batch, with their heads.
+    opened: Vec<(u32, u8)>,
+}
+
+impl LogCursor {
+    /// Returns the position after the last chunk of `log`.
+    pub(super) fn end_of(log: &LogState) -> Self {
+        Self {
+            heads: log.heads.clone(),
+            sequence: log.next_sequence,
+            previous: log.previous,
+            opened: Vec::new(),
+        }
+    }
+
+    /// Returns the position from which mount number `mount_count` continues the chain.
+    fn begun(mut self, mount_count: u64) -> Self {
+        self.previous = chain_of_mount(self.previous, mount_count);
+        self
+    }
+
+    /// Moves on past `chunk` of `head`.
+    fn take(&mut self, head: u8, chunk: &ChunkSummary, layout: &Layout) {
+        self.heads.advance(head, chunk.block_count() as u32, layout);
+        self.sequence += 1;
+        self.previous = chunk.checksum;
+    }
+}
+
+/// Returns the checksum that the first chunk of a mount repeats for the chunk before it.
+pub(super) fn chain_of_mount(previous: u32, mount_count: u64) -> u32 {
+    crc32c::crc32c_append(previous, &mount_count.to_le_bytes())
+}

@@ -1,0 +1,71 @@
+//! Reserves: Clean segments that every step leaves for the steps that must always be possible.
+//!
+//! A checkpoint must always fit; before it, one segment must always be cleanable; and a commit by a user leaves both. All
+//! reserves of the core are here, as pure functions of the metadata.
+
+use crate::format::Layout;
+use crate::log::Batch;
+use crate::metadata::Metadata;
+
+/// Segments that a short delta may open: it may cross into one more.
+pub(crate) const DELTA_SEGMENTS: usize = 1;
+
+/// Nodes that a checkpoint makes dirty itself, besides those that scale with the number of changes: nodes of the usage
+/// table, and their parents.
+const CHECKPOINT_NODES: usize = 16;
+
+/// Nodes that these may be split into.
+const CHECKPOINT_SPLITS: usize = 2;
+
+/// Segments that cleaning one segment may open: the next one of the head, one for the delta, and one more because two
+/// checkpoints may each fill a segment in part.
+const CLEANING_SEGMENTS: usize = 3;
+
+/// Segments that a small commit may open, and one that gives early warning.
+pub(crate) const COMMIT_SEGMENTS: usize = 4;
+
+/// Returns the segments that the next checkpoint may have to open when `changed_leaves` more leaves are changed before it.
+pub(crate) fn checkpoint_segments(
+    layout: &Layout,
+    metadata: &Metadata,
+    changed_leaves: usize,
+) -> usize {
+    // A change makes a leaf and its parents dirty, and the sums of a segment. No node is written twice; splits make new
+    // nodes.
+    let clean_nodes =
+        (metadata.usage.live_nodes() as usize).saturating_sub(metadata.tree.old_count());
+    let more = changed_leaves;
+    let nodes = metadata.tree.dirty_count()
+        + (more + more / 4 + CHECKPOINT_NODES).min(clean_nodes)
+        + more / 4;
+    (nodes + CHECKPOINT_SPLITS).div_ceil(Batch::segment_data_blocks(layout))
+}
+
+/// Returns the segments that a commit which changes `changed_leaves` leaves Clean, so that a segment can always be cleaned
+/// and the checkpoint that releases it can be written.
+pub(crate) fn cleaning_segments(
+    layout: &Layout,
+    metadata: &Metadata,
+    changed_leaves: usize,
+) -> usize {
+    let moved_blocks = Batch::segment_data_blocks(layout);
+    checkpoint_segments(layout, metadata, changed_leaves + moved_blocks) + CLEANING_SEGMENTS
+}
+
+/// Returns the number of Clean segments that the cleaner aims for: every group can open a head of its own. With fewer, all
+/// blocks may have to go to one head, for which the reserve suffices.
+pub(crate) fn clean_target_segments(layout: &Layout, metadata: &Metadata) -> usize {
+    let groups = usize::from(metadata.grouping.group_count());
+    cleaning_segments(layout, metadata, 0) + COMMIT_SEGMENTS + groups
+}
+
+/// Returns the segments that are Clean or Drained.
+pub(crate) fn free_segments(metadata: &Metadata) -> usize {
+    let usage = &metadata.usage;
+    usage.clean_count() + usage.drained_count() + usage.pinned_count()
+}
+
+/// Returns the segments that will be Clean after a checkpoint, without those that the checkpoint itself takes.
+pub(crate) fn reclaimable_segments(layout: &Layout, metadata: &Metadata) -> usize {
+    free_segments(metadata).saturating_sub(checkpoint_segments(layout, metadata, 0))
+}

@@ -1,0 +1,111 @@
+//! Space control in the background: checkpoints that are due, release before segments are short, and cleaning.
+
+use std::time::Duration;
+
+use super::checkpoint_due::{self, SinceCheckpoint};
+use super::control::{SpaceControl, ignore_shortage};
+use crate::Result;
+use crate::clean::watermarks::{Urgency, garbage, is_checkpoint_worthwhile, urgency};
+use crate::clean::{CleaningRound, ReadStep};
+use crate::log::LogState;
+use crate::metadata::Metadata;
+use crate::request::Work;
+use crate::reserves::clean_target_segments;
+use crate::writeback::{CheckpointReason, StepError};
+
+/// Time after which a cleaner that has yielded to users looks again.
+const YIELD: Duration = Duration::from_millis(5);
+
+impl SpaceControl {
+    /// Writes a checkpoint if one is due, `age_ms` after the last; otherwise releases segments before a thread has to wait
+    /// for them. Returns whether a due checkpoint was written.
+    pub(crate) fn checkpoint_if_due(&self, age_ms: i64) -> Result<bool> {
+        let mut log = self.log.lock();
+        let since = SinceCheckpoint {
+            log_blocks: log.blocks_since_checkpoint,
+            dirty_nodes: self.metadata.read().tree.dirty_count(),
+            has_new_error_kind: self.health.has_new_kind(),
+            age_ms,
+        };
+        let interval = self.limits.checkpoint_interval;
+        let due = checkpoint_due::in_background(since, self.limits.cache_bytes, interval);
+        let Some(reason) = due else {
+            self.release_if_due(&mut log)?;
+            return Ok(false);
+        };
+        self.health.clear_new_kind();
+        let checkpoint = self.checkpoint_with_reclaim(&mut log, reason);
+        checkpoint.map_err(StepError::into_user_error)?;
+        Ok(true)
+    }
+
+    /// Makes Drained segments Clean before a thread has to wait for them.
+    fn release_if_due(&self, log: &mut LogState) -> Result<()> {
+        let layout = &self.superblock.layout;
+        let is_short = |metadata: &Metadata| {
+            metadata.usage.clean_count() < clean_target_segments(layout, metadata)
+        };
+        let is_short_now = is_short(&self.metadata.read());
+        if is_short_now {
+            self.release(log).map_err(StepError::into_user_error)?;
+        }
+        let is_due = {
+            let metadata = self.metadata.read();
+            is_short(&metadata) && is_checkpoint_worthwhile(layout, &metadata)
+        };
+        if is_due {
+            ignore_shortage(self.checkpoint(log, CheckpointReason::PinnedSegments))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Discards the next run of Clean segments; returns whether there was one.
+    pub(crate) fn discard_step(&self) -> bool {
+        self.discards.discard_run(&mut self.log.lock())
+    }
+
+    /// Does one step of background cleaning, if segments are short and no user has to be yielded to. Returns when to
+    /// continue; `None` if there is nothing to clean.
+    pub(crate) fn clean_step(&self) -> Result<Option<Work>> {
+        let layout = &self.superblock.layout;
+        let (urgency, garbage_before) = {
+            let metadata = self.metadata.read();
+            (urgency(layout, &metadata), garbage(layout, &metadata))
+        };
+        let Some(mut round) = self.cleaner.try_lock_round() else { return Ok(None) };
+        if urgency == Urgency::None && round.is_empty() {
+            return Ok(None);
+        }
+        let may_yield = self.limits.yield_cleaning && urgency < Urgency::Critical;
+        if may_yield && self.pace.is_busy() {
+            return Ok(Some(Work::Idle(YIELD)));
+        }
+        if urgency == Urgency::None {
+            self.finish_round(&mut round)?;
+            return Ok(Some(Work::More));
+        }
+        if self.cleaner.is_futile(garbage_before) {
+            return Ok(None);
+        }
+        let goes_on = match self.cleaner.read_step(&mut round) {
+            ReadStep::Read => true,
+            ReadStep::RoundComplete => self.finish_round(&mut round)?,
+            ReadStep::NoVictim => false,
+        };
+        if goes_on {
+            return Ok(Some(Work::More));
+        }
+        self.cleaner.note_futile(garbage(layout, &self.metadata.read()));
+        Ok(None)
+    }
+
+    /// Commits the round of the background; returns whether another round is worthwhile.
+    fn finish_round(&self, round: &mut CleaningRound) -> Result<bool> {
+        match self.commit_round(&mut self.log.lock(), round) {
+            Ok(goes_on) => Ok(goes_on),
+            Err(StepError::Shortage(_)) => Ok(false),
+            Err(StepError::Failed(error)) => Err(error),
+        }
+    }
+}

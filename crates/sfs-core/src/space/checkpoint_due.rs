@@ -1,0 +1,118 @@
+//! When a checkpoint is due: all thresholds, side by side.
+//!
+//! Besides these reasons, a checkpoint is ordered by a mount, an unmount, `sfs-mkfs` and `sfs-fsck`, and by
+//! [`CheckpointReason::Shortage`] and [`CheckpointReason::PinnedSegments`], for which see `SpaceControl::reclaim` and
+//! `watermarks::is_checkpoint_worthwhile`.
+
+use std::time::Duration;
+
+use sfs_device::BLOCK_SIZE;
+
+use crate::writeback::CheckpointReason;
+
+/// Blocks of log after which a checkpoint is due: 512 MiB. With many nodes to write it may be more.
+const LOG_BLOCKS: u64 = 512 << 20 >> 12;
+
+/// Blocks of log for each dirty node: a checkpoint that writes many nodes has to be worthwhile.
+const LOG_BLOCKS_PER_NODE: u64 = 48;
+
+/// Most blocks of log, however many nodes are dirty: 1.5 GiB.
+const LOG_BLOCKS_MAX: u64 = 3 * LOG_BLOCKS;
+
+/// Dirty nodes that never make an operation write a checkpoint, however small the cache: the background has time to do so.
+const FOREGROUND_NODES: usize = 256;
+
+/// Changes in memory at which an operation commits them in a delta.
+pub(super) const DELTA_CHANGES_MAX: usize = 16_384;
+
+/// State of the volume since the last checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SinceCheckpoint {
+    pub(super) log_blocks: u64,
+    pub(super) dirty_nodes: usize,
+    pub(super) has_new_error_kind: bool,
+    /// Milliseconds; negative after the clock was set back.
+    pub(super) age_ms: i64,
+}
+
+/// Returns why the background should write a checkpoint now, if it should. The node cache has `cache_bytes`.
+pub(super) fn in_background(
+    since: SinceCheckpoint,
+    cache_bytes: usize,
+    interval: Duration,
+) -> Option<CheckpointReason> {
+    let SinceCheckpoint { log_blocks, dirty_nodes, has_new_error_kind, age_ms } = since;
+    if log_blocks == 0 && !has_new_error_kind {
+        return None;
+    }
+    let log_blocks_due =
+        (dirty_nodes as u64 * LOG_BLOCKS_PER_NODE).clamp(LOG_BLOCKS, LOG_BLOCKS_MAX);
+    let interval_ms = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
+    if log_blocks >= log_blocks_due {
+        Some(CheckpointReason::LogLength)
+    } else if dirty_nodes >= dirty_nodes_max(cache_bytes) {
+        Some(CheckpointReason::DirtyNodes)
+    } else if age_ms < 0 {
+        Some(CheckpointReason::ClockSetBack)
+    } else if age_ms >= interval_ms {
+        let has_log = log_blocks > 0;
+        Some(if has_log { CheckpointReason::Interval } else { CheckpointReason::NewErrorKind })
+    } else {
+        None
+    }
+}
+
+/// Returns why an operation should write a checkpoint before it changes more metadata, if it should.
+pub(super) fn before_change(dirty_nodes: usize, cache_bytes: usize) -> Option<CheckpointReason> {
+    let is_due = dirty_nodes > dirty_nodes_max(cache_bytes) + FOREGROUND_NODES;
+    is_due.then_some(CheckpointReason::DirtyNodes)
+}
+
+/// Returns the number of dirty nodes that half of the cache holds.
+fn dirty_nodes_max(cache_bytes: usize) -> usize {
+    cache_bytes / BLOCK_SIZE / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CACHE: usize = 128 << 20;
+    const INTERVAL: Duration = Duration::from_secs(30);
+    const NOTHING: SinceCheckpoint =
+        SinceCheckpoint { log_blocks: 0, dirty_nodes: 0, has_new_error_kind: false, age_ms: 0 };
+
+    fn due(since: SinceCheckpoint) -> Option<CheckpointReason> {
+        in_background(since, CACHE, INTERVAL)
+    }
+
+    #[test]
+    fn each_threshold_makes_a_checkpoint_due() {
+        let some = SinceCheckpoint { log_blocks: 1, ..NOTHING };
+        let cases = [
+            (NOTHING, None),
+            (SinceCheckpoint { age_ms: 30_000, ..NOTHING }, None),
+            (some, None),
+            (SinceCheckpoint { age_ms: 29_999, ..some }, None),
+            (SinceCheckpoint { age_ms: 30_000, ..some }, Some(CheckpointReason::Interval)),
+            (SinceCheckpoint { age_ms: -1, ..some }, Some(CheckpointReason::ClockSetBack)),
+            (SinceCheckpoint { log_blocks: LOG_BLOCKS - 1, ..some }, None),
+            (SinceCheckpoint { log_blocks: LOG_BLOCKS, ..some }, Some(CheckpointReason::LogLength)),
+            (SinceCheckpoint { dirty_nodes: 16_383, ..some }, None),
+            (SinceCheckpoint { dirty_nodes: 16_384, ..some }, Some(CheckpointReason::DirtyNodes)),
+        ];
+        for (since, reason) in cases {
+            assert_eq!(due(since), reason, "{since:?}");
+        }
+        let error = SinceCheckpoint { has_new_error_kind: true, age_ms: 30_000, ..NOTHING };
+        assert_eq!(due(error), Some(CheckpointReason::NewErrorKind));
+    }
+
+    #[test]
+    fn many_dirty_nodes_allow_more_log() {
+        let some = SinceCheckpoint { log_blocks: LOG_BLOCKS, dirty_nodes: 4000, ..NOTHING };
+        assert_eq!(due(some), None);
+        let most = SinceCheckpoint { log_blocks: LOG_BLOCKS_MAX, dirty_nodes: 16_000, ..NOTHING };
+        assert_eq!(due(most), Some(CheckpointReason::LogLength));
+    }
+}

@@ -1,0 +1,331 @@
+//! Space control: conducts commits, checkpoints, cleaning and release, and reclaims segments.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::admission::Admission;
+use super::throttle::{CleaningPace, WriteBufferMarks};
+use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage};
+use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
+use crate::counters::AtomicCounters;
+use crate::files::{DirtyData, Orphans};
+use crate::format::Superblock;
+use crate::health::Health;
+use crate::log::{Batch, LogState, LogWriter};
+use crate::metadata::MetadataStore;
+use crate::request::{Space, VolumeOptions};
+use crate::reserves::{free_segments, reclaimable_segments};
+use crate::writeback::data_layout::LayoutBehaviour;
+use crate::writeback::{
+    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Progress, Selection,
+    Shortage, StepError, spare_blocks,
+};
+use crate::{Error, Result};
+
+/// Result of a step that may lack segments.
+pub(super) type StepResult<T> = std::result::Result<T, StepError>;
+
+/// See the module `space`.
+pub(crate) struct SpaceControl {
+    pub(super) superblock: Arc<Superblock>,
+    pub(super) metadata: Arc<MetadataStore>,
+    pub(super) dirty: Arc<DirtyData>,
+    pub(super) log: Arc<LogWriter>,
+    pub(super) health: Arc<Health>,
+    pub(super) counters: Arc<AtomicCounters>,
+    pub(super) builder: Arc<BatchBuilder>,
+    pub(super) orphans: Arc<Orphans>,
+    pub(super) cleaner: Cleaner,
+    pub(super) discards: Discards,
+    pub(super) admission: Admission,
+    pub(super) pace: CleaningPace,
+    pub(super) marks: WriteBufferMarks,
+    pub(super) limits: Limits,
+    behaviour: Arc<dyn LayoutBehaviour>,
+    committer: Committer,
+    checkpointer: Arc<Checkpointer>,
+}
+
+/// Mount options that space control obeys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) cache_bytes: usize,
+    pub(super) checkpoint_interval: Duration,
+    pub(super) yield_cleaning: bool,
+}
+
+/// Components that space control conducts or looks at.
+pub(crate) struct SpaceControlParts {
+    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) behaviour: Arc<dyn LayoutBehaviour>,
+    pub(crate) metadata: Arc<MetadataStore>,
+    pub(crate) dirty: Arc<DirtyData>,
+    pub(crate) log: Arc<LogWriter>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) counters: Arc<AtomicCounters>,
+    pub(crate) builder: Arc<BatchBuilder>,
+    pub(crate) committer: Committer,
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) cleaner: Cleaner,
+    pub(crate) discards: Discards,
+    pub(crate) orphans: Arc<Orphans>,
+}
+
+impl SpaceControl {
+    /// Returns the space control of the volume that `parts` belong to.
+    pub(crate) fn new(parts: SpaceControlParts, options: &VolumeOptions) -> Self {
+        let SpaceControlParts { superblock, behaviour, metadata, dirty, log, .. } = parts;
+        let admission =
+            Admission::new(superblock.clone(), behaviour.clone(), metadata.clone(), dirty.clone());
+        Self {
+            superblock,
+            metadata,
+            dirty,
+            log,
+            health: parts.health,
+            counters: parts.counters,
+            builder: parts.builder,
+            orphans: parts.orphans,
+            cleaner: parts.cleaner,
+            discards: parts.discards,
+            admission,
+            pace: CleaningPace::default(),
+            marks: WriteBufferMarks::new(options.write_buffer),
+            limits: Limits {
+                cache_bytes: options.cache,
+                checkpoint_interval: options.checkpoint_interval,
+                yield_cleaning: options.yield_cleaning,
+            },
+            behaviour,
+            committer: parts.committer,
+            checkpointer: parts.checkpointer,
+        }
+    }
+
+    /// Returns how full the volume is.
+    pub(crate) fn space(&self) -> Space {
+        let metadata = self.metadata.read();
+        let layout = &self.superblock.layout;
+        let dirty = self.dirty.block_count() as u64;
+        Space {
+            total_blocks: self.behaviour.capacity_blocks(layout),
+            free_blocks: self.behaviour.free_blocks(layout, &metadata).saturating_sub(dirty),
+            files: metadata.next_ino - crate::format::FIRST_INO,
+        }
+    }
+
+    /// Commits the dirty data in `selection`: in one batch if it fits, otherwise in several, and reclaims segments between
+    /// them. Nothing is flushed.
+    pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
+        let mut stall = StallDetector::default();
+        loop {
+            match self.commit_once(log, &CommitRequest::of(selection)) {
+                Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => {
+                    stall = StallDetector::default();
+                }
+                Ok(_) => return Ok(()),
+                Err(StepError::Shortage(Shortage)) => {
+                    // Cleaning makes nodes dirty, and their checkpoint may take the segments that were gained. They are
+                    // Clean again once it is written.
+                    let has_more = self.reclaim(log)?;
+                    if !stall.note(self.spare_blocks()) && !has_more {
+                        return Err(Shortage.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Commits the dirty data in `selection`, with up to `attempts` attempts if the device fails to read a node.
+    pub(crate) fn commit_with_retries(
+        &self,
+        log: &mut LogState,
+        selection: &Selection,
+        attempts: usize,
+    ) -> StepResult<()> {
+        for _ in 1..attempts {
+            let outcome = self.commit(log, selection);
+            let is_device_error = matches!(outcome, Err(StepError::Failed(Error::Device(_))));
+            if !is_device_error || self.health.has_stopped() {
+                return outcome;
+            }
+        }
+        self.commit(log, selection)
+    }
+
+    /// Commits one batch.
+    pub(crate) fn commit_once(
+        &self,
+        log: &mut LogState,
+        request: &CommitRequest<'_>,
+    ) -> StepResult<Progress> {
+        let committed = self.committer.commit_once(log, request)?;
+        self.discards.add(&committed.released);
+        Ok(committed.progress)
+    }
+
+    /// Writes a checkpoint.
+    pub(crate) fn checkpoint(
+        &self,
+        log: &mut LogState,
+        reason: CheckpointReason,
+    ) -> StepResult<()> {
+        let released = self.checkpointer.checkpoint(log, reason)?;
+        self.cleaner.note_checkpoint();
+        self.discards.add(&released);
+        Ok(())
+    }
+
+    /// Writes a checkpoint, and reclaims segments for it if they are short.
+    pub(crate) fn checkpoint_with_reclaim(
+        &self,
+        log: &mut LogState,
+        reason: CheckpointReason,
+    ) -> StepResult<()> {
+        match self.checkpoint(log, reason) {
+            Err(StepError::Shortage(Shortage)) if self.reclaim(log)? => {
+                self.checkpoint(log, reason)
+            }
+            other => other,
+        }
+    }
+
+    /// Makes Drained segments Clean by a delta (decision 12), which needs no checkpoint. Returns whether more segments are
+    /// Clean than before.
+    pub(super) fn release(&self, log: &mut LogState) -> StepResult<bool> {
+        let counts = || {
+            let metadata = self.metadata.read();
+            (metadata.usage.clean_count(), metadata.usage.drained_count())
+        };
+        let (before, drained) = counts();
+        // The first batch may have to encode what drained the segments.
+        for _ in 0..2 {
+            if counts().0 > before || drained == 0 {
+                break;
+            }
+            self.log.flush(log)?;
+            ignore_shortage(self.commit_once(log, &CommitRequest::release()).map(drop))?;
+        }
+        Ok(counts().0 > before)
+    }
+
+    /// Makes the freeing of blocks in place durable, so that they can be used again. Returns whether any were waiting and
+    /// all of them are free now.
+    fn settle_freed_blocks(&self, log: &mut LogState) -> StepResult<bool> {
+        if !self.metadata.read().usage.is_freeing() {
+            return Ok(false);
+        }
+        ignore_shortage(self.commit_once(log, &CommitRequest::release()).map(drop))?;
+        self.log.flush(log)?;
+        let mut metadata = self.metadata.write();
+        metadata.usage.settle_freed(log.flushed);
+        Ok(!metadata.usage.is_freeing())
+    }
+
+    /// Makes segments Clean for a thread that cannot go on without: by release, by cleaning, and by a checkpoint where
+    /// nothing less helps. Returns whether more segments are Clean than before.
+    pub(crate) fn reclaim(&self, log: &mut LogState) -> StepResult<bool> {
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let clean = || self.metadata.read().usage.clean_count();
+        let before = clean();
+        if self.settle_freed_blocks(log)? || self.release(log)? {
+            return Ok(true);
+        }
+        let mut stall = StallDetector::default();
+        loop {
+            let has_cleaned = self.clean_until_reclaimable(log, before + WORTHWHILE_SEGMENTS)?;
+            if !self.release(log)? || clean() <= before {
+                self.checkpoint(log, CheckpointReason::Shortage)?;
+            }
+            if clean() > before {
+                return Ok(true);
+            }
+            if !has_cleaned || !stall.note(self.reclaimable_blocks(log)) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space to clean into. Returns
+    /// whether any segment was cleaned.
+    fn clean_until_reclaimable(&self, log: &mut LogState, enough: usize) -> StepResult<bool> {
+        let mut has_cleaned = false;
+        let mut stall = StallDetector::default();
+        let reclaimable = || reclaimable_segments(&self.superblock.layout, &self.metadata.read());
+        while reclaimable() < enough && stall.note(self.reclaimable_blocks(log)) {
+            let mut round = self.cleaner.read_round();
+            if round.is_empty() {
+                break;
+            }
+            match self.commit_round(log, &mut round) {
+                Ok(_) => has_cleaned = true,
+                Err(StepError::Shortage(Shortage)) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(has_cleaned)
+    }
+
+    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If that fails, the victims stay
+    /// as they are, and other rounds may take them.
+    pub(super) fn commit_round(
+        &self,
+        log: &mut LogState,
+        round: &mut CleaningRound,
+    ) -> StepResult<bool> {
+        if let Err(error) = self.commit_moves(log, round) {
+            self.cleaner.abandon(round);
+            return Err(error);
+        }
+        let garbage = garbage(&self.superblock.layout, &self.metadata.read());
+        Ok(self.cleaner.finish(round, garbage, self.reclaimable_blocks(log)))
+    }
+
+    fn commit_moves(&self, log: &mut LogState, round: &CleaningRound) -> StepResult<()> {
+        let commit = |log: &mut LogState| match round.moves() {
+            [] => Ok(()),
+            moves => self.commit_once(log, &CommitRequest::moving(moves)).map(drop),
+        };
+        match commit(log) {
+            Err(StepError::Shortage(Shortage)) => {
+                // Other threads have taken segments since the victims were chosen; Drained segments may replace them.
+                if !self.release(log)? {
+                    self.checkpoint(log, CheckpointReason::Shortage)?;
+                }
+                commit(log)
+            }
+            other => other,
+        }
+    }
+
+    /// Returns the batch builder.
+    #[cfg(test)]
+    pub(crate) fn builder(&self) -> &BatchBuilder {
+        &self.builder
+    }
+
+    /// Returns the number of blocks that a user's commit certainly has room for.
+    fn spare_blocks(&self) -> usize {
+        spare_blocks(&*self.behaviour, &self.superblock.layout, &self.metadata.read())
+    }
+
+    /// Returns the number of blocks that can be written after a checkpoint, including those in open segments.
+    fn reclaimable_blocks(&self, log: &LogState) -> usize {
+        let layout = &self.superblock.layout;
+        let room = |(head, _)| Batch::head_room_blocks(log, layout, head);
+        let heads: usize = log.heads.iter().map(room).sum();
+        let metadata = self.metadata.read();
+        let all = free_segments(&metadata) * Batch::segment_data_blocks(layout) + heads;
+        all.saturating_sub(metadata.tree.dirty_count())
+    }
+}
+
+/// Turns a shortage into success, for a step that can be done later as well.
+pub(super) fn ignore_shortage(outcome: StepResult<()>) -> Result<()> {
+    match outcome {
+        Err(StepError::Shortage(Shortage)) | Ok(()) => Ok(()),
+        Err(StepError::Failed(error)) => Err(error),
+    }
+}

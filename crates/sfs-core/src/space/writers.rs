@@ -1,0 +1,211 @@
+//! Space control for threads that write: admission, throttling, and room for metadata.
+
+use std::sync::atomic::Ordering;
+
+use super::admission::Admitted;
+use super::checkpoint_due::{self, DELTA_CHANGES_MAX};
+use super::control::{SpaceControl, ignore_shortage};
+use crate::clean::ReadStep;
+use crate::clean::watermarks::{Urgency, garbage, urgency};
+use crate::log::LogState;
+use crate::metadata::NODE_READS_MAX;
+use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
+use crate::writeback::{CheckpointReason, Selection, StepError};
+use crate::{Error, Result};
+
+impl SpaceControl {
+    /// Counts a request by a user: background cleaning yields to it.
+    pub(crate) fn note_request(&self) {
+        self.pace.note_request();
+    }
+
+    /// Admits an operation that adds metadata and `blocks` of data. As long as the returned value lives, no other
+    /// operation is admitted to the same space. The caller must not hold an admission, or a lock that a writer may wait
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSpace`] if there is no space even after every orphan was deleted.
+    pub(crate) fn admit(&self, blocks: u64) -> Result<Admitted<'_>> {
+        self.health.check_writable()?;
+        let mut may_gain = true;
+        loop {
+            if let Some(admitted) = self.admission.try_admit(blocks) {
+                return Ok(admitted);
+            }
+            if !may_gain {
+                return Err(Error::NoSpace);
+            }
+            // Step by step: a writer that needs one block does not wait until all orphans are deleted.
+            may_gain = match self.delete_orphan_step() {
+                Err(error) if self.health.has_stopped() => return Err(error),
+                // The error concerns another file.
+                Err(_) => true,
+                Ok(has_more) => has_more,
+            };
+        }
+    }
+
+    /// Admits a writer to `blocks` if there is space for certain and without waiting.
+    pub(crate) fn admit_at_once(&self, blocks: u64) -> Option<Admitted<'_>> {
+        self.admission.try_admit_shared(blocks).ok()
+    }
+
+    /// Admits a writer that needs no new block.
+    pub(crate) fn admit_without_blocks(&self) -> Admitted<'_> {
+        self.admission.admit_without_blocks()
+    }
+
+    /// Begins to delete a file without name and references; the rest, and what fails, is left to the background.
+    pub(crate) fn begin_deletion(&self, ino: u64) {
+        match self.before_change() {
+            Ok(()) => self.orphans.begin(ino),
+            Err(_) => self.orphans.queue(ino),
+        }
+    }
+
+    /// Queues a file without name and references for deletion.
+    pub(crate) fn queue_deletion(&self, ino: u64) {
+        self.orphans.queue(ino);
+    }
+
+    /// Returns whether `ino` has lost its last name.
+    pub(crate) fn is_orphan(&self, ino: u64) -> bool {
+        self.orphans.is_orphan(ino)
+    }
+
+    /// Deletes a part of one orphan; returns whether there was one.
+    pub(crate) fn delete_orphan_step(&self) -> Result<bool> {
+        if self.orphans.is_empty() {
+            return Ok(false);
+        }
+        self.before_change()?;
+        self.orphans.step()
+    }
+
+    /// Commits the dirty data of `ino`, which is ordered before a change of metadata. Ordered data has to fit into one
+    /// batch with the delta; where segments are short it is written before the change.
+    pub(crate) fn flush_before(&self, ino: u64) -> Result<()> {
+        let mut log = self.log.lock();
+        ignore_shortage(self.commit(&mut log, &Selection::Files([ino].into())))
+    }
+
+    /// Returns whether all dirty data certainly fits into one batch.
+    pub(crate) fn fits_one_batch(&self) -> bool {
+        self.builder.fits_one_batch()
+    }
+
+    /// Refuses a write while twice the write buffer is in use and nothing can be written back.
+    pub(crate) fn check_write_buffer(&self) -> Result<()> {
+        if self.is_overrun() { self.throttle_writer() } else { Ok(()) }
+    }
+
+    fn is_overrun(&self) -> bool {
+        self.marks.is_overrun(self.dirty.pool().held())
+    }
+
+    /// Writes dirty data back when the write buffer passes a mark: see `throttle`.
+    pub(crate) fn throttle_writer(&self) -> Result<()> {
+        let pool = self.dirty.pool();
+        if !self.marks.is_high(self.dirty.block_count(), pool.held()) {
+            return Ok(());
+        }
+        let must_wait = self.marks.is_full(pool.held());
+        let log = if must_wait { Some(self.log.lock()) } else { self.log.try_lock() };
+        let Some(mut log) = log else { return Ok(()) };
+        let selection = Selection::Largest(self.marks.write_back_blocks());
+        loop {
+            let before = self.dirty.block_count();
+            let attempts = if self.is_overrun() { NODE_READS_MAX } else { 1 };
+            let outcome = self.commit_with_retries(&mut log, &selection, attempts);
+            // The data of this writer is in the buffer; an error may concern other files. It matters only when the buffer
+            // is overrun.
+            if self.is_overrun() || self.health.has_stopped() {
+                outcome.map_err(StepError::into_user_error)?;
+            }
+            // One write may be longer than the part that is written back at once.
+            if !self.marks.is_full(pool.held()) || self.dirty.block_count() >= before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Cleans in proportion to the `blocks` that a writer has put into the write buffer, if segments are short.
+    pub(crate) fn clean_for_writer(&self, blocks: u64) -> Result<()> {
+        self.pace.note_request();
+        let layout = &self.superblock.layout;
+        let (is_due, garbage) = {
+            let Some(metadata) = self.metadata.try_read() else { return Ok(()) };
+            if urgency(layout, &metadata) < Urgency::Critical {
+                self.pace.clear_debt();
+                return Ok(());
+            }
+            (self.pace.add_debt(blocks), garbage(layout, &metadata))
+        };
+        if !is_due || self.cleaner.is_futile(garbage) {
+            return Ok(());
+        }
+        self.pace.pay_debt();
+        self.counters.stalls.fetch_add(1, Ordering::Relaxed);
+        let mut round = self.cleaner.lock_round();
+        let outcome = match self.cleaner.read_step(&mut round) {
+            ReadStep::RoundComplete => self.commit_round(&mut self.log.lock(), &mut round),
+            ReadStep::Read | ReadStep::NoVictim => Ok(true),
+        };
+        match outcome {
+            Err(StepError::Failed(error)) if self.health.has_stopped() => Err(error),
+            // An error in blocks of other files does not keep this one from being written.
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes room before metadata is changed: writes back when too much has changed for memory or for one delta, and
+    /// reclaims when segments are short. Every change of metadata by a user goes through here first.
+    pub(crate) fn before_change(&self) -> Result<()> {
+        self.health.check_writable()?;
+        let (changes, dirty_nodes) = {
+            let metadata = self.metadata.read();
+            (metadata.change_count(), metadata.tree.dirty_count())
+        };
+        let checkpoint = checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes);
+        if changes >= DELTA_CHANGES_MAX || checkpoint.is_some() {
+            let Some(mut log) = self.log.try_lock() else { return Ok(()) };
+            return ignore_shortage(match checkpoint {
+                Some(reason) => self.checkpoint(&mut log, reason),
+                None => self.commit(&mut log, &Selection::Files(Default::default())),
+            });
+        }
+        self.keep_reserve()
+    }
+
+    /// Reclaims before more nodes are dirty than a checkpoint could write. A thread that holds the log is not waited for,
+    /// unless the reserve is used up.
+    fn keep_reserve(&self) -> Result<()> {
+        let (is_low, is_used_up) = {
+            let metadata = self.metadata.read();
+            let clean = metadata.usage.clean_count();
+            let reserve = cleaning_segments(&self.superblock.layout, &metadata, 0);
+            let is_dirty = metadata.tree.dirty_count() > 0;
+            (is_dirty && clean < reserve + COMMIT_SEGMENTS / 2, is_dirty && clean < reserve)
+        };
+        if !is_low {
+            return Ok(());
+        }
+        let log = if is_used_up { Some(self.log.lock()) } else { self.log.try_lock() };
+        let Some(mut log) = log else { return Ok(()) };
+        ignore_shortage(self.reclaim(&mut log).map(drop))
+    }
+
+    /// Commits everything and writes the last checkpoint before an unmount. Damage in some files keeps no other file from
+    /// being written; nodes that the device fails to read are tried often enough.
+    pub(crate) fn commit_for_unmount(&self, log: &mut LogState) -> Result<()> {
+        // Each dirty file may need two nodes: a leaf and its parent.
+        let nodes = 1 + 2 * self.dirty.file_count();
+        let committed = self.commit_with_retries(log, &Selection::All, NODE_READS_MAX * nodes);
+        let committed = committed.map_err(StepError::into_user_error);
+        committed.inspect_err(|error| self.health.note_blocked(error))?;
+        self.log.flush(log)?;
+        let checkpoint = self.checkpoint_with_reclaim(log, CheckpointReason::Unmount);
+        checkpoint.map_err(StepError::into_user_error)
+    }
+}

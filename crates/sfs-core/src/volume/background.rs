@@ -1,0 +1,100 @@
+//! Background work: one bounded step at a time, whenever the caller finds the time.
+//!
+//! Written data becomes durable within the commit interval, and about half a second after writing has paused.
+
+use std::time::Duration;
+
+use super::Volume;
+use super::schedule::PAUSE;
+use crate::Result;
+use crate::format::Timestamp;
+use crate::request::Work;
+
+impl Volume {
+    /// Does one bounded step of the work that is due: deletions, commits, checkpoints, discards, cleaning. The step may wait
+    /// for the log. Returns when the next step is due.
+    pub fn work(&self, now: Timestamp) -> Result<Work> {
+        self.health.set_time(now);
+        if self.options.read_only {
+            return Ok(Work::Idle(Duration::MAX));
+        }
+        self.superblocks.after(self.step(now))
+    }
+
+    fn step(&self, now: Timestamp) -> Result<Work> {
+        self.health.check_running()?;
+        // The commit precedes work that may fail: many files may be damaged.
+        let mut committed = Ok(());
+        if self.is_commit_due(now) {
+            committed = self.sync_queued(None);
+            self.schedule.note_commit();
+        }
+        if self.schedule.is_sweep_due(now) {
+            self.inodes.sweep(self.metadata.next_sequence());
+        }
+        if self.schedule.is_memory_release_due(now) {
+            self.dirty.pool().rest();
+        }
+        // A deletion may make the space that the commit lacks, so it precedes the error of the commit.
+        let deleted = self.space.delete_orphan_step();
+        committed?;
+        self.dirty.with_errors(|errors| errors.background.report_new())?;
+        if deleted? {
+            return Ok(Work::More);
+        }
+        if self.space.checkpoint_if_due(self.schedule.checkpoint_age_ms(now))? {
+            self.schedule.note_checkpoint(now);
+        }
+        if self.space.discard_step() {
+            return Ok(Work::More);
+        }
+        if let Some(work) = self.space.clean_step()? {
+            return Ok(work);
+        }
+        let is_waiting = self.schedule.is_waiting();
+        Ok(Work::Idle(if is_waiting { PAUSE / 2 } else { Duration::from_secs(1) }))
+    }
+
+    fn is_commit_due(&self, now: Timestamp) -> bool {
+        let is_changed = !self.dirty.is_empty() || self.metadata.read().has_changes();
+        // Data written back to shrink the buffer, or with blocks that the cleaner moved, is not durable yet.
+        let is_unflushed = is_changed || self.log.try_lock().is_none_or(|log| log.unflushed);
+        let changes = self.metadata.changes();
+        let interval = self.options.commit_interval;
+        self.schedule.is_commit_due((is_changed, is_unflushed), changes, interval, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sfs_device::RamDevice;
+
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::fixture::{BLOCKS, NOW, create, new_volume, write};
+
+    #[test]
+    fn memory_is_kept_for_a_writer_that_returns_soon() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let pool = volume.dirty.pool();
+        let work_at = |secs: i64| {
+            let now = Timestamp { secs: NOW.secs + secs, ..NOW };
+            while volume.work(now).expect("it works") == Work::More {}
+            pool.kept()
+        };
+        let file = create(&volume, "file");
+        write(&volume, file, &[1; 5000]);
+        work_at(1);
+        let used: Vec<Buffer> = (0..4096).map(|_| Buffer::new(1, pool)).collect();
+        drop(used);
+        assert!(work_at(2) >= 4096);
+        assert!(work_at(9) >= 4096);
+        assert!(work_at(11) >= 4096, "the memory was used");
+        write(&volume, file, &[2; 5000]);
+        assert!(work_at(20) >= 4096);
+        assert!(work_at(22) < 10, "little memory was used");
+        assert_eq!(work_at(33), 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! Counterexamples of data in place that need private access: each once failed.
+
+use std::sync::Arc;
+
+use sfs_device::Device;
+
+use super::Volume;
+use crate::fixture::{CALLER, NOW, create, new_placed, put, set_size, write};
+use crate::format::{Change, DataLayout, Key, run_key};
+use crate::log::{Batch, METADATA_HEAD};
+use crate::recovery::{Basis, Moved, Rebuild, read_checkpoints};
+use crate::request::VolumeOptions;
+use crate::writeback::CommitRequest;
+use crate::{Error, Result};
+
+fn open(device: Arc<dyn Device>) -> Result<Volume> {
+    Volume::open(device, VolumeOptions::default(), NOW)
+}
+
+fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
+    volume.read(ino, at, 1).expect("it reads").as_bytes()[0]
+}
+
+/// A checkpoint that lacks a node builds what has to go ahead of it once more; both batches overwrite one
+/// block where it is. When the first has been written the second still waits.
+#[test]
+fn a_block_built_twice_is_read_as_it_is() {
+    let (_, volume) = new_placed(DataLayout::GreedySpace);
+    let file = create(&volume, "f");
+    write(&volume, file, &[1; 4096]);
+    volume.sync_all().expect("RAM");
+    let build = |byte: u8| {
+        // What replaces what was cut off goes with the next delta.
+        set_size(&volume, file, 4095);
+        write(&volume, file, &[byte; 4096]);
+        let mut log = volume.log.lock();
+        match volume.space.builder().build(
+            &mut log,
+            &mut volume.metadata.write(),
+            &CommitRequest::before_checkpoint(),
+        ) {
+            Ok(built) => built,
+            Err(_) => panic!("everything is in memory"),
+        }
+    };
+    let (first, second) = (build(2), build(3));
+    volume.log.write_batch(&mut volume.log.lock(), &first.chunks, &first.in_place).expect("RAM");
+    assert_eq!(byte(&volume, file, 0), 3, "the device has what is older");
+    volume.write(file, 4000, &[4; 4], Default::default(), &CALLER).expect("a write of a part");
+    volume.log.write_batch(&mut volume.log.lock(), &second.chunks, &second.in_place).expect("RAM");
+    volume.sync_all().expect("RAM");
+    assert_eq!(byte(&volume, file, 0), 3, "what was written last, after a write of another part");
+}
+
+/// Mappings of an inode below the first are not looked at by the walk that marks what is taken.
+#[test]
+fn a_block_with_a_hidden_owner_is_refused() {
+    let (device, volume) = new_placed(DataLayout::GreedySpace);
+    let a = create(&volume, "a");
+    put(&volume, a, 0, 40, 1).expect("there is room");
+    volume.sync_all().expect("RAM");
+    {
+        let mut metadata = volume.metadata.write();
+        let inode = metadata.tree.get(&Key::inode(a)).ok().flatten().expect("it is there").to_vec();
+        let run = metadata.tree.get(&run_key(a, 32)).ok().flatten().expect("it is there").to_vec();
+        for (key, value) in [(Key::inode(5), inode), (run_key(5, 32), run)] {
+            metadata.tree.prepare(&key).expect("in memory");
+            metadata.tree.put(&key, &value).expect("in memory");
+        }
+    }
+    volume.close().expect("RAM");
+    drop(volume);
+    let refused = open(device).err();
+    assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
+}
+
+/// A forged delta maps the only block of a segment where it is, and says that the segment is Clean.
+#[test]
+fn a_forged_map_of_what_is_mapped_causes_no_panic() {
+    let (device, volume) = new_placed(DataLayout::GreedySpace);
+    let f = create(&volume, "f");
+    put(&volume, f, 0, 1, 1).expect("there is room");
+    volume.sync_all().expect("RAM");
+    {
+        let mut log = volume.log.lock();
+        let mut metadata = volume.metadata.write();
+        let metadata = &mut *metadata;
+        let mapping = metadata.mapping(f, 0).ok().flatten().expect("mapped");
+        let address = mapping.address;
+        let segment = metadata.usage.segment_of(address).expect("in one");
+        let map = |block: u32| Change::Map {
+            ino: f,
+            block,
+            count: 1,
+            address: address + u64::from(block),
+        };
+        for (maps, released) in [(vec![map(0)], vec![segment]), (vec![map(1)], vec![])] {
+            let delta = metadata.delta(&maps, &released);
+            let mut batch = Batch::default();
+            let layout = &volume.superblock.layout;
+            batch.reserve(&mut log, layout, &mut metadata.usage, METADATA_HEAD, 0, &delta);
+            batch.fill(Vec::new());
+            let id = volume.superblock.volume();
+            let chunks = batch.finish(&mut log, id, metadata.usage.clock.now());
+            volume.log.write_chunks(&mut log, &chunks).expect("RAM");
+        }
+    }
+    drop(volume);
+    let refused = open(device).err();
+    assert!(matches!(refused, Some(Error::Corrupt(_))), "{refused:?}");
+}
+
+/// A repair moves a block of each of some files: there is room for the tree, however few blocks they are.
+#[test]
+fn what_a_repair_moves_leaves_room_for_the_tree() {
+    for data_layout in DataLayout::ALL {
+        let (device, volume) = new_placed(data_layout);
+        volume.close().expect("RAM");
+        let superblock = volume.superblock().clone();
+        let (record, _) = read_checkpoints(&*device, &superblock).expect("RAM");
+        let usage = volume.metadata.read().usage.entries().to_vec();
+        drop(volume);
+        let basis = Basis { record, usage, time: 0 };
+        let rebuild = Rebuild::begin(device, &superblock, &basis).expect("it begins");
+        let files = u64::from(superblock.layout.segment_count);
+        let moved = (1..=files).map(|no| Moved {
+            ino: no * 16,
+            block: 0,
+            history: crate::format::History::default(),
+            content: sfs_device::Block([1; 4096]),
+        });
+        rebuild.move_blocks(moved.collect()).expect("there is room");
+        let committed = rebuild.commit(files * 16 + 1);
+        assert!(committed.is_ok(), "{data_layout:?}: {committed:?}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Opening and closing a volume, and changing its metadata.
+
+use std::sync::Arc;
+
+use sfs_device::Device;
+
+use super::Volume;
+use super::directory::NameHasher;
+use super::schedule::Schedule;
+use crate::Result;
+use crate::clean::{Cleaner, CleanerParts, Discards};
+use crate::format::{FORMAT_VERSION, Label, Remembered, Superblock, Timestamp};
+use crate::metadata::{MetadataError, Txn};
+use crate::recovery::{self, Components};
+use crate::request::{Counters, VolumeOptions};
+use crate::space::{SpaceControl, SpaceControlParts};
+use crate::writeback::Committer;
+
+impl Volume {
+    /// Opens the volume on `device`: loads its newest checkpoint and rolls the log forward. Unless `options` make it
+    /// read-only, a checkpoint of this mount is written.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt`](crate::Error::Corrupt) and [`Incompatible`](crate::Error::Incompatible) for the image,
+    /// [`Invalid`](crate::Error::Invalid) for an unknown policy, and those of the device.
+    pub fn open(device: Arc<dyn Device>, options: VolumeOptions, now: Timestamp) -> Result<Self> {
+        let volume = Self::from_components(recovery::open(device, options, now)?);
+        volume.schedule.start(now);
+        Ok(volume)
+    }
+
+    /// Completes the components of an open volume.
+    pub(crate) fn from_components(components: Components) -> Self {
+        let Components { superblock, options, counters, health, superblocks, .. } = components;
+        let Components { io, chunks, metadata, inodes, dirty, orphans, log, .. } = components;
+        let committer = Committer::new(
+            components.builder.clone(),
+            components.resolver,
+            metadata.clone(),
+            log.clone(),
+            health.clone(),
+        );
+        let cleaner_parts = CleanerParts {
+            superblock: superblock.clone(),
+            metadata: metadata.clone(),
+            dirty: dirty.clone(),
+            io: io.clone(),
+            chunks,
+            health: health.clone(),
+            counters: counters.clone(),
+        };
+        let cleaner = Cleaner::new(cleaner_parts, options.write_buffer);
+        let discards =
+            Discards::new(options.discard, superblock.clone(), metadata.clone(), io.clone());
+        let space_parts = SpaceControlParts {
+            superblock: superblock.clone(),
+            behaviour: components.behaviour,
+            metadata: metadata.clone(),
+            dirty: dirty.clone(),
+            log: log.clone(),
+            health: health.clone(),
+            counters: counters.clone(),
+            builder: components.builder,
+            committer,
+            checkpointer: components.checkpointer,
+            cleaner,
+            discards,
+            orphans,
+        };
+        let space = SpaceControl::new(space_parts, &options);
+        Self {
+            superblock,
+            options,
+            counters,
+            health,
+            superblocks,
+            io,
+            metadata,
+            inodes,
+            dirty,
+            log,
+            space,
+            schedule: Schedule::default(),
+        }
+    }
+
+    /// Changes metadata, whole or not at all. `logic` may run several times.
+    pub(super) fn change<T>(
+        &self,
+        logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,
+    ) -> Result<T> {
+        self.change_then(logic, |_| {})
+    }
+
+    /// Changes metadata as [`Volume::change`] does. `then` runs once, before the change is visible to other threads.
+    pub(super) fn change_then<T>(
+        &self,
+        logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,
+        then: impl FnOnce(&T),
+    ) -> Result<T> {
+        self.space.before_change()?;
+        self.metadata.write_txn(logic, then)
+    }
+
+    /// Returns the superblock as it was when the volume was opened.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Returns the name of the volume.
+    pub fn label(&self) -> Label {
+        self.superblocks.label()
+    }
+
+    /// Names the volume, durably.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadOnly`](crate::Error::ReadOnly), or those of the device: the next mount finds the new name or the old one. A
+    /// device error ends writing: a failed flush may have lost other writes.
+    pub fn set_label(&self, label: Label) -> Result<()> {
+        self.superblocks.set_label(label)
+    }
+
+    /// Returns the format version that this mount has upgraded the volume from, if it has.
+    pub fn upgraded_from(&self) -> Option<u32> {
+        let version = self.superblock.version;
+        (version < FORMAT_VERSION && !self.options.read_only).then_some(version)
+    }
+
+    /// Ends writing, as if a write had failed: the next mount finds what a crash leaves. Memory can still be read.
+    pub fn shut_down(&self) {
+        self.health.shut_down();
+    }
+
+    /// Returns whether [`Volume::close`] has written everything that could be written. An error that it returned concerns
+    /// damage then.
+    pub fn is_closed(&self) -> bool {
+        self.schedule.is_closed()
+    }
+
+    /// Returns whether writing has ended, because a write failed or [`Volume::shut_down`] was called.
+    pub fn has_failed(&self) -> bool {
+        self.health.has_stopped()
+    }
+
+    /// Returns the errors of this mount and of earlier ones, since `sfs-fsck` last found the volume sound.
+    pub fn remembered(&self) -> Remembered {
+        self.health.remembered()
+    }
+
+    /// Returns the counters since the volume was opened.
+    pub fn counters(&self) -> Counters {
+        self.counters.snapshot()
+    }
+
+    /// Returns the number of references that callers hold, over all files.
+    pub fn reference_count(&self) -> u64 {
+        self.inodes.reference_count()
+    }
+
+    /// Returns the hasher of file names.
+    pub(super) fn hasher(&self) -> NameHasher {
+        NameHasher::new(self.superblock.hash_key)
+    }
+}

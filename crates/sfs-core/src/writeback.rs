@@ -1,0 +1,23 @@
+//! Write-back: dirty data and changed metadata become batches of the log, and checkpoints.
+//!
+//! A commit goes through these steps: [`CommitRequest`] (what is asked for), `plan` (blocks of each file), `staged` (blocks with
+//! groups), [`data_layout`] and `budget` (whether they fit), [`BatchBuilder`] (addresses, delta, chunks), [`Committer`] (writing).
+//! [`Checkpointer`] writes the tree. Both are leaf steps: they return a [`Shortage`] to their caller and never call each
+//! other. Which step follows a shortage is decided in `space`.
+
+mod budget;
+mod builder;
+mod checkpoint;
+mod commit;
+pub(crate) mod data_layout;
+mod error;
+mod plan;
+mod request;
+mod staged;
+
+pub(crate) use budget::spare_blocks;
+pub(crate) use builder::BatchBuilder;
+pub(crate) use checkpoint::{CheckpointReason, Checkpointer, CheckpointerParts};
+pub(crate) use commit::{Committer, Resolver};
+pub(crate) use error::{Shortage, StepError};
+pub(crate) use request::{CommitRequest, MovedBlock, Progress, Selection};

@@ -1,0 +1,107 @@
+//! Budget of a batch: how much dirty data fits, and how it shares the Clean segments.
+//!
+//! A batch that fits can be written whole, and leaves its reserve Clean (see [`crate::reserves`]). Nothing here reclaims.
+
+use sfs_device::BLOCK_SIZE;
+
+use super::data_layout::{LayoutBehaviour, SpaceView};
+use super::plan::FilePlan;
+use super::request::Reserve;
+use super::staged::StagedBlock;
+use crate::format::{Change, Layout, VALUE_LEN_MAX, run_key};
+use crate::metadata::Metadata;
+use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
+use crate::usage::Share;
+
+/// Most segments that one delta releases, so that it stays small.
+pub(super) const RELEASES_MAX: usize = 128;
+
+/// Most bytes of one change in a delta: a key, the longest value, and their frames.
+const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
+
+/// Bytes of one released segment in a delta.
+const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
+
+/// Most bytes that one file adds to a delta, besides inline content and bytes appended by a newer program: the inode, and
+/// the frames of both items.
+const FILE_CHANGES_LEN_MAX: usize = 256;
+
+/// Returns the segments that a batch with `reserve` leaves Clean when it changes `changed_leaves`.
+fn reserved_segments(
+    layout: &Layout,
+    metadata: &Metadata,
+    reserve: Reserve,
+    changed_leaves: usize,
+) -> usize {
+    match reserve {
+        Reserve::Cleaning => cleaning_segments(layout, metadata, changed_leaves),
+        Reserve::Checkpoint => checkpoint_segments(layout, metadata, changed_leaves),
+    }
+}
+
+/// Returns the number of data blocks that a batch may plan now.
+pub(super) fn plannable_blocks(
+    behaviour: &dyn LayoutBehaviour,
+    view: SpaceView<'_>,
+    reserve: Reserve,
+) -> usize {
+    let kept = reserved_segments(view.layout, view.metadata, reserve, 0) + DELTA_SEGMENTS;
+    let spare = view.metadata.usage.clean_count().saturating_sub(kept);
+    behaviour.plannable_blocks(view, spare)
+}
+
+/// Returns the number of blocks that a user's commit certainly has room for before it makes any node dirty.
+pub(crate) fn spare_blocks(
+    behaviour: &dyn LayoutBehaviour,
+    layout: &Layout,
+    metadata: &Metadata,
+) -> usize {
+    let kept = cleaning_segments(layout, metadata, 0);
+    behaviour.certain_blocks(layout, metadata, metadata.usage.clean_count().saturating_sub(kept))
+}
+
+/// Returns whether `dirty_blocks` of data in all certainly fit into one batch. Half of the room is left for metadata that
+/// becomes dirty until then.
+pub(super) fn fits_one_batch(
+    behaviour: &dyn LayoutBehaviour,
+    layout: &Layout,
+    metadata: &Metadata,
+    dirty_blocks: usize,
+) -> bool {
+    let kept = cleaning_segments(layout, metadata, 0) + DELTA_SEGMENTS;
+    let spare = metadata.usage.clean_count().saturating_sub(kept);
+    dirty_blocks <= behaviour.certain_blocks(layout, metadata, spare) / 2
+}
+
+/// Returns how a batch shares the Clean segments, if they suffice for it and for `reserve` after it. The batch releases
+/// `released_segments`, which count as Clean after it.
+pub(super) fn share_segments(
+    behaviour: &dyn LayoutBehaviour,
+    view: SpaceView<'_>,
+    (files, staged): (&[FilePlan<'_>], &[StagedBlock]),
+    reserve: Reserve,
+    released_segments: usize,
+) -> Option<Share> {
+    let SpaceView { layout, metadata, .. } = view;
+    let opened = behaviour.opened_segments(view, staged);
+    // The leaves of the mapping runs become dirty, and a checkpoint must be able to write them.
+    let same_run =
+        |a: &StagedBlock, b: &StagedBlock| run_key(a.ino, a.block) == run_key(b.ino, b.block);
+    let leaves = staged.chunk_by(same_run).count() + files.len();
+    let kept = reserved_segments(layout, metadata, reserve, leaves);
+    let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
+    let appended: usize = files.iter().map(|file| file.rest_len).sum();
+    let maps_and_releases = behaviour.delta_len_max(staged.len()) + RELEASES_MAX * RELEASE_LEN;
+    let others = files.len() * FILE_CHANGES_LEN_MAX + inline + appended + maps_and_releases;
+    let share = |delta_len: usize| {
+        let segments = delta_len / (layout.segment_blocks as usize * BLOCK_SIZE);
+        let log = DELTA_SEGMENTS + segments;
+        let clean = metadata.usage.clean_count();
+        let after = (clean + released_segments).checked_sub(log + kept)?;
+        let data = after.min(clean.checked_sub(log)?);
+        (opened <= data).then_some(Share { log, data })
+    };
+    // The upper bound for the delta is cheap; its length takes longer to compute.
+    let delta_len_max = metadata.change_count() * CHANGE_LEN_MAX + others;
+    share(delta_len_max).or_else(|| share(metadata.delta_len() + others))
+}

@@ -1,0 +1,343 @@
+//! Checkpoint: writes every dirty node, and a record that says where the tree is.
+//!
+//! A checkpoint is a leaf step. It first writes the data that is ordered with metadata, then the dirty nodes with a usage
+//! table that already counts them, flushes, and writes the record to the slot that the last checkpoint did not use. The last
+//! durable checkpoint stays valid until the new record is durable.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sfs_device::{BLOCK_SIZE, Block, Stream};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::builder::{BatchBuilder, CommitBatch};
+use super::commit::Resolver;
+use super::error::{BuildError, BuildErrorReason, Shortage, StepError};
+use super::request::CommitRequest;
+use crate::Result;
+use crate::buffer::BlockRef;
+use crate::counters::AtomicCounters;
+use crate::files::DirtyData;
+use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, Superblock, usage_key};
+use crate::health::Health;
+use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
+use crate::log::{Batch, LogState, LogWriter, METADATA_HEAD};
+use crate::metadata::{Metadata, MetadataError, MetadataStore};
+use crate::mutant::{Mutant, mutated};
+
+/// Reason for a checkpoint. `space::checkpoint_due` has the thresholds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckpointReason {
+    /// `sfs-mkfs` makes the first tree.
+    Format,
+    /// `sfs-fsck` has rebuilt the tree.
+    Rebuild,
+    /// A writable mount begins.
+    Mount,
+    /// The volume is unmounted.
+    Unmount,
+    /// The last checkpoint is as old as the mount option `checkpoint=` allows.
+    Interval,
+    /// The clock was set back.
+    ClockSetBack,
+    /// Much log was written since the last checkpoint: recovery would take long.
+    LogLength,
+    /// Dirty nodes take much of the node cache.
+    DirtyNodes,
+    /// An error of a new kind has to be stored.
+    NewErrorKind,
+    /// Clean segments are few, and many Drained ones wait for a checkpoint.
+    PinnedSegments,
+    /// A step has too few Clean segments, and no smaller measure helps.
+    Shortage,
+}
+
+impl CheckpointReason {
+    /// Returns whether the volume is unmounted after this checkpoint.
+    fn unmounts(self) -> bool {
+        matches!(self, Self::Format | Self::Rebuild | Self::Unmount)
+    }
+}
+
+/// See the module.
+pub(crate) struct Checkpointer {
+    superblock: Arc<Superblock>,
+    builder: Arc<BatchBuilder>,
+    resolver: Arc<Resolver>,
+    metadata: Arc<MetadataStore>,
+    dirty: Arc<DirtyData>,
+    log: Arc<LogWriter>,
+    io: Arc<VolumeDevice>,
+    health: Arc<Health>,
+    counters: Arc<AtomicCounters>,
+}
+
+/// Components that a checkpoint uses.
+pub(crate) struct CheckpointerParts {
+    pub(crate) superblock: Arc<Superblock>,
+    pub(crate) builder: Arc<BatchBuilder>,
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) metadata: Arc<MetadataStore>,
+    pub(crate) dirty: Arc<DirtyData>,
+    pub(crate) log: Arc<LogWriter>,
+    pub(crate) io: Arc<VolumeDevice>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) counters: Arc<AtomicCounters>,
+}
+
+/// A consistent state of the tree that is about to be written.
+struct Snapshot {
+    record: CheckpointRecord,
+    chunks: Vec<Arc<Chunk>>,
+    /// Segments that this state does not refer to.
+    drained: Vec<u32>,
+}
+
+impl Checkpointer {
+    /// Returns a checkpointer of the volume that `parts` belong to.
+    pub(crate) fn new(parts: CheckpointerParts) -> Self {
+        let CheckpointerParts {
+            superblock,
+            builder,
+            resolver,
+            metadata,
+            dirty,
+            log,
+            io,
+            health,
+            counters,
+        } = parts;
+        Self { superblock, builder, resolver, metadata, dirty, log, io, health, counters }
+    }
+
+    /// Makes all metadata durable, and returns the segments that are Clean now. Dirty data stays dirty, except data ordered
+    /// with the metadata.
+    pub(crate) fn checkpoint(
+        &self,
+        log: &mut LogState,
+        reason: CheckpointReason,
+    ) -> std::result::Result<Vec<u32>, StepError> {
+        // Writing may have ended while this thread waited for the log; a checkpoint must not refer to lost blocks.
+        self.health.check_running()?;
+        let mut ordered: Vec<CommitBatch> = Vec::new();
+        let snapshot = match self.build(log, reason, &mut ordered) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                // The ordered batches have taken effect in memory, so they must reach the log, unless writing has ended.
+                if !self.health.has_stopped() {
+                    self.write_batches(log, &ordered)?;
+                }
+                if let StepError::Failed(error) = &error {
+                    self.health.note_blocked(error);
+                }
+                return Err(error);
+            }
+        };
+        self.write(log, &snapshot, &ordered)?;
+        log.checkpoint = snapshot.record.number;
+        log.blocks_since_checkpoint = 0;
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        let mut metadata = self.metadata.write();
+        metadata.usage.release(&snapshot.drained);
+        metadata.usage.note_checkpoint();
+        Ok(snapshot.drained)
+    }
+
+    /// Builds the ordered batches, which are added to `ordered`, and the snapshot after them.
+    fn build(
+        &self,
+        log: &mut LogState,
+        reason: CheckpointReason,
+        ordered: &mut Vec<CommitBatch>,
+    ) -> std::result::Result<Snapshot, StepError> {
+        let mut failed = None;
+        let _pin = self.metadata.pin_nodes();
+        loop {
+            let mut metadata = self.metadata.write();
+            let step = self.build_ordered(log, &mut metadata).and_then(|batch| {
+                ordered.extend(batch);
+                self.snapshot(log, &mut metadata, reason)
+            });
+            drop(metadata);
+            match step {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(error) => self.resolver.resolve(error, &mut failed)?,
+            }
+        }
+    }
+
+    /// Writes the ordered batches, the nodes, and the record.
+    fn write(
+        &self,
+        log: &mut LogState,
+        snapshot: &Snapshot,
+        ordered: &[CommitBatch],
+    ) -> Result<()> {
+        if mutated(Mutant::DiscardFirst) {
+            let layout = &self.superblock.layout;
+            snapshot.drained.iter().for_each(|at| self.io.discard_segments(layout, *at, 1));
+        }
+        if mutated(Mutant::RecordFirst) {
+            self.write_record(&snapshot.record)?;
+        }
+        self.write_batches(log, ordered)?;
+        self.log.write_chunks(log, &snapshot.chunks)?;
+        if !mutated(Mutant::SkippedNodeFlush) {
+            self.log.flush(log)?;
+        }
+        if !mutated(Mutant::RecordFirst) {
+            self.write_record(&snapshot.record)?;
+        }
+        Ok(())
+    }
+
+    fn write_batches(&self, log: &mut LogState, batches: &[CommitBatch]) -> Result<()> {
+        batches.iter().try_for_each(|b| self.log.write_batch(log, &b.chunks, &b.in_place))
+    }
+
+    /// Builds a batch of the data that is ordered with metadata. Without such data a checkpoint needs no delta.
+    fn build_ordered(
+        &self,
+        log: &mut LogState,
+        metadata: &mut Metadata,
+    ) -> std::result::Result<Option<CommitBatch>, BuildError> {
+        if !self.dirty.has_ordered() {
+            return Ok(None);
+        }
+        match self.builder.build(log, metadata, &CommitRequest::before_checkpoint()) {
+            Ok(batch) => Ok(Some(batch)),
+            // A checkpoint frees space on a volume that is too full even for this batch.
+            Err(BuildError { reason: BuildErrorReason::Shortage(Shortage), .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives every dirty node its address, under the metadata lock.
+    fn snapshot(
+        &self,
+        log: &mut LogState,
+        metadata: &mut Metadata,
+        reason: CheckpointReason,
+    ) -> std::result::Result<Snapshot, BuildError> {
+        self.prepare_usage(log, metadata)?;
+        let layout = &self.superblock.layout;
+        let count = metadata.tree.dirty_count();
+        if Batch::opens(log, layout, METADATA_HEAD, count, 0) > metadata.usage.clean_count() {
+            return Err(Shortage.into());
+        }
+        let old: Vec<u64> = metadata.tree.old_addresses().collect();
+        let mut batch = Batch::default();
+        let addresses = batch.reserve(log, layout, &mut metadata.usage, METADATA_HEAD, count, &[]);
+        for address in old {
+            metadata.usage.remove_node(address, log.next_sequence);
+        }
+        for address in &addresses {
+            metadata.usage.add_node(*address);
+        }
+        metadata.usage.settle(log.next_sequence);
+        for item in metadata.usage.dirty_items().collect::<Vec<_>>() {
+            let (first, value) = metadata.usage.encode_item(item);
+            metadata.tree.put(&usage_key(first), &value)?;
+        }
+        metadata.usage.clear_dirty();
+        metadata.clear_changes();
+        metadata.checkpoint_nodes = count;
+        assert_eq!(metadata.tree.dirty_count(), count, "the usage items had been made dirty");
+
+        let number = log.checkpoint + 1 + u64::from(mutated(Mutant::SameSlot));
+        let mut next = addresses.into_iter();
+        let volume = self.superblock.volume();
+        let out = metadata
+            .tree
+            .write_out(volume, number, || next.next().expect("as many addresses as dirty nodes"));
+        let append = |(pointer, memory): (NodePointer, BlockRef)| Append {
+            entry: SummaryEntry::Node { checksum: pointer.checksum },
+            memory,
+        };
+        let nodes = out.pointers.into_iter().zip(BlockRef::all_of(out.blocks));
+        batch.fill(nodes.map(append).collect());
+        let chunks = batch.finish(log, volume, metadata.usage.clock.now());
+        self.metadata.publish_sequence(log.next_sequence);
+        self.io.announce(&chunks, &InPlaceWrites::default());
+        let record = self.record(log, metadata, (number, out.root, out.level), reason);
+        Ok(Snapshot { record, chunks, drained: metadata.usage.all_drained() })
+    }
+
+    /// Returns the record of checkpoint `number`, whose tree has its root at `root` on `level`.
+    fn record(
+        &self,
+        log: &LogState,
+        metadata: &Metadata,
+        (number, root, level): (u64, NodePointer, u8),
+        reason: CheckpointReason,
+    ) -> CheckpointRecord {
+        let written = self.counters.snapshot();
+        let mut extensions = log.extensions.clone();
+        self.health.put_into(&mut extensions);
+        CheckpointRecord {
+            number,
+            next_sequence: log.next_sequence,
+            previous: log.previous,
+            root_address: root.address,
+            root_checksum: root.checksum,
+            root_level: level,
+            next_ino: metadata.next_ino,
+            heads: log.heads.records(),
+            blocks_written: metadata.usage.clock.blocks(),
+            policies: metadata.save_policies(),
+            unmounted: reason.unmounts(),
+            mount_count: log.mount_count,
+            user_bytes_written: log.user_bytes_before + written.user_bytes_written,
+            device_bytes_written: log.device_bytes_before + written.device_bytes_written,
+            extensions,
+        }
+    }
+
+    /// Puts the usage items that this checkpoint changes into the tree, so that their leaves are among the dirty nodes.
+    /// That makes more nodes dirty, which changes more entries; the loop ends because the table does.
+    fn prepare_usage(
+        &self,
+        log: &LogState,
+        metadata: &mut Metadata,
+    ) -> std::result::Result<(), MetadataError> {
+        let layout = &self.superblock.layout;
+        let mut prepared = BTreeSet::new();
+        loop {
+            let count = metadata.tree.dirty_count();
+            let old: Vec<u64> = metadata.tree.old_addresses().collect();
+            let opens = Batch::opens(log, layout, METADATA_HEAD, count, 0);
+            let mut touched: Vec<u32> = metadata.usage.clean().take(opens).collect();
+            touched.extend(old.iter().filter_map(|address| layout.segment_of(*address)));
+            touched.extend(log.heads.get(METADATA_HEAD).map(|head| head.segment));
+            for segment in touched {
+                metadata.usage.mark_dirty(segment);
+            }
+            let items: Vec<u32> =
+                metadata.usage.dirty_items().filter(|item| !prepared.contains(item)).collect();
+            if items.is_empty() {
+                return Ok(());
+            }
+            for item in items {
+                let (first, value) = metadata.usage.encode_item(item);
+                metadata.tree.put(&usage_key(first), &value)?;
+                prepared.insert(item);
+            }
+        }
+    }
+
+    /// Writes the record of a checkpoint to its slot, durably.
+    pub(crate) fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+        self.health.check_running()?;
+        let address = self.superblock.layout.slots[(record.number % 2) as usize];
+        let bytes = record.encode(self.superblock.volume(), address);
+        let mut blocks =
+            Block::new_vec_zeroed(bytes.len() / BLOCK_SIZE).expect("memory for a checkpoint");
+        blocks.as_mut_bytes().copy_from_slice(&bytes);
+        self.io.write_record(address, &blocks, Stream(METADATA_HEAD))?;
+        if !mutated(Mutant::SkippedRecordFlush) {
+            self.io.flush()?;
+        }
+        Ok(())
+    }
+}

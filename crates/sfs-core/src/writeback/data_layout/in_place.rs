@@ -1,0 +1,107 @@
+//! Data in place (FAST 2009): a mapped block is overwritten at its address, and a new block gets a free block of an
+//! in-place segment. Only metadata goes to the log.
+
+use super::super::staged::StagedBlock;
+use super::log::{METADATA_BLOCKS_MIN, log_capacity};
+use super::{InPlaceBatch, LayoutBehaviour, SpaceView};
+use crate::format::{Change, Layout, Mapping};
+use crate::log::LogState;
+use crate::metadata::Metadata;
+use crate::usage::{Extent, Share, UsageTable};
+
+/// Blocks that a commit may plan beyond the free ones: all of them may be overwritten in place.
+const OVERWRITTEN_BLOCKS_MAX: usize = 1024;
+
+/// Segments withheld from data, for cleaning the log.
+const LOG_RESERVE_SEGMENTS: u32 = 16;
+
+/// Blocks of data for which the tree may need a new leaf.
+const BLOCKS_PER_LEAF: u64 = 64;
+
+/// Bytes of an encoded [`Change::Map`].
+const MAP_LEN: usize = Change::HEADER_LEN + 24;
+
+/// See the module.
+pub(crate) struct InPlace;
+
+impl LayoutBehaviour for InPlace {
+    fn capacity_blocks(&self, layout: &Layout) -> u64 {
+        UsageTable::placed_capacity(layout)
+    }
+
+    fn free_blocks(&self, _layout: &Layout, metadata: &Metadata) -> u64 {
+        metadata.usage.placed_room(metadata.node_count())
+    }
+
+    fn admits(
+        &self,
+        layout: &Layout,
+        metadata: &Metadata,
+        dirty_blocks: u64,
+        new_blocks: u64,
+    ) -> bool {
+        let segments = layout.segment_count - metadata.usage.placed_count();
+        let nodes = log_capacity(layout, segments.saturating_sub(LOG_RESERVE_SEGMENTS));
+        let leaves = (dirty_blocks + new_blocks) / BLOCKS_PER_LEAF;
+        let used = metadata.node_count() + leaves + METADATA_BLOCKS_MIN;
+        used <= nodes
+            && (new_blocks == 0 || dirty_blocks + new_blocks <= metadata.usage.placed_room(used))
+    }
+
+    fn certain_blocks(&self, layout: &Layout, metadata: &Metadata, spare_segments: usize) -> usize {
+        let segments = spare_segments.min(metadata.usage.placeable(metadata.node_count()));
+        metadata.usage.free_blocks() as usize + segments * layout.segment_blocks as usize
+    }
+
+    fn plannable_blocks(&self, view: SpaceView<'_>, spare_segments: usize) -> usize {
+        self.certain_blocks(view.layout, view.metadata, spare_segments) + OVERWRITTEN_BLOCKS_MAX
+    }
+
+    fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize {
+        let more = blocks.len().saturating_sub(view.metadata.usage.free_blocks() as usize);
+        more.div_ceil(view.layout.segment_blocks as usize)
+    }
+
+    fn split_in_place(&self, blocks: &mut Vec<StagedBlock>) -> Vec<StagedBlock> {
+        let is_overwritten = |c: &mut StagedBlock| c.old.is_some_and(|old| old.checksum.is_none());
+        let mut overwritten: Vec<StagedBlock> = blocks.extract_if(.., is_overwritten).collect();
+        for block in &mut overwritten {
+            block.mapping = block.old.expect("only mapped blocks are overwritten");
+        }
+        overwritten
+    }
+
+    fn delta_len_max(&self, count: usize) -> usize {
+        count * MAP_LEN
+    }
+
+    fn allocate(
+        &self,
+        layout: &Layout,
+        log: &LogState,
+        metadata: &mut Metadata,
+        blocks: &mut Vec<StagedBlock>,
+        share: Share,
+    ) -> InPlaceBatch {
+        // Admitted blocks are written in any case; beyond them the log keeps its segments.
+        let spare = share.data.min(metadata.usage.placeable(metadata.node_count()));
+        let opens = self.opened_segments(SpaceView { layout, log, metadata }, blocks);
+        let mut share = Share { data: spare.max(opens), ..share };
+        let mut batch = InPlaceBatch { blocks: std::mem::take(blocks), maps: Vec::new() };
+        let follows = |a: &StagedBlock, b: &StagedBlock| a.ino == b.ino && a.block + 1 == b.block;
+        for run in batch.blocks.chunk_by_mut(follows) {
+            let ino = run[0].ino;
+            let mut rest = &mut *run;
+            for extent in metadata.usage.allocate(ino, rest.len(), &mut share, log.next_sequence) {
+                let Extent { address, count } = extent;
+                let (part, others) = rest.split_at_mut(count as usize);
+                batch.maps.push(Change::Map { ino, block: part[0].block, count, address });
+                for (block, address) in part.iter_mut().zip(address..) {
+                    block.mapping = Mapping::placed(address);
+                }
+                rest = others;
+            }
+        }
+        batch
+    }
+}

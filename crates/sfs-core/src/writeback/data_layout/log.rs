@@ -1,0 +1,106 @@
+//! Data in the log: every block is appended to the head of its group.
+
+use super::super::staged::{StagedBlock, data_head, sort};
+use super::{LayoutBehaviour, SpaceView};
+use crate::format::Layout;
+use crate::log::Batch;
+use crate::metadata::Metadata;
+
+/// See the module.
+pub(crate) struct Appending;
+
+/// Blocks of a segment for one block of summaries; at least [`SUMMARY_BLOCKS_MIN`] are reserved. Small chunks take more
+/// at first, until their segment is cleaned.
+const BLOCKS_PER_SUMMARY_BLOCK: u32 = 64;
+
+/// Fewest blocks of summaries in a segment.
+const SUMMARY_BLOCKS_MIN: u32 = 2;
+
+/// Fewest segments withheld from users: for open heads, a checkpoint, and cleaning.
+const RESERVE_SEGMENTS_MIN: u32 = 16;
+
+/// Segments of the volume for one segment withheld from users.
+const SEGMENTS_PER_RESERVE_SEGMENT: u32 = 16;
+
+/// Blocks of capacity for one block withheld from data: deletes and renames on a full volume change metadata.
+const BLOCKS_PER_METADATA_BLOCK: u64 = 128;
+
+/// Blocks withheld when only metadata is added.
+pub(super) const METADATA_BLOCKS_MIN: u64 = 8;
+
+impl LayoutBehaviour for Appending {
+    fn capacity_blocks(&self, layout: &Layout) -> u64 {
+        let reserve = RESERVE_SEGMENTS_MIN.max(layout.segment_count / SEGMENTS_PER_RESERVE_SEGMENT);
+        log_capacity(layout, layout.segment_count - reserve)
+    }
+
+    fn free_blocks(&self, layout: &Layout, metadata: &Metadata) -> u64 {
+        let used = metadata.usage.live_blocks() + metadata.tree.new_count();
+        self.capacity_blocks(layout).saturating_sub(used)
+    }
+
+    fn admits(
+        &self,
+        layout: &Layout,
+        metadata: &Metadata,
+        dirty_blocks: u64,
+        new_blocks: u64,
+    ) -> bool {
+        let used = metadata.usage.live_blocks()
+            + dirty_blocks
+            + dirty_blocks / 64
+            + metadata.tree.new_count();
+        let headroom = self.capacity_blocks(layout).saturating_sub(used);
+        let withheld = if new_blocks > 0 {
+            self.capacity_blocks(layout) / BLOCKS_PER_METADATA_BLOCK
+        } else {
+            METADATA_BLOCKS_MIN
+        };
+        headroom >= new_blocks + withheld
+    }
+
+    fn certain_blocks(
+        &self,
+        layout: &Layout,
+        _metadata: &Metadata,
+        spare_segments: usize,
+    ) -> usize {
+        // Every block may make a leaf dirty, which a checkpoint has to write.
+        spare_segments * Batch::segment_data_blocks(layout) / 2
+    }
+
+    fn plannable_blocks(&self, view: SpaceView<'_>, spare_segments: usize) -> usize {
+        if spare_segments > 0 {
+            return self.certain_blocks(view.layout, view.metadata, spare_segments).max(2);
+        }
+        // A few more fit into the open segment with the most room.
+        Batch::head_room_blocks(view.log, view.layout, data_head(roomiest(view)))
+    }
+
+    fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize {
+        let opens = |group| {
+            let count = blocks.iter().filter(|c| c.group == group).count();
+            Batch::opens(view.log, view.layout, data_head(group), count, 0)
+        };
+        (0..view.metadata.grouping.group_count()).map(opens).sum()
+    }
+
+    fn merge_into_one_group(&self, view: SpaceView<'_>, blocks: &mut [StagedBlock]) {
+        let group = roomiest(view);
+        blocks.iter_mut().for_each(|c| c.group = group);
+        sort(blocks);
+    }
+}
+
+/// Returns the number of blocks that can be live in `segments` of the log.
+pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
+    let summaries = (layout.segment_blocks / BLOCKS_PER_SUMMARY_BLOCK).max(SUMMARY_BLOCKS_MIN);
+    u64::from(segments) * u64::from(layout.segment_blocks - summaries)
+}
+
+/// Returns the group whose head has the most room left.
+fn roomiest(view: SpaceView<'_>) -> u8 {
+    let groups = 0..view.metadata.grouping.group_count();
+    let room = |group: &u8| Batch::head_room_blocks(view.log, view.layout, data_head(*group));
+    groups.max_by_key(room).unwrap_or(0)
+}

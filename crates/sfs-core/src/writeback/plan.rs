@@ -1,0 +1,372 @@
+//! Plans: the blocks of each file that a commit takes, their groups, and the inode afterwards.
+//!
+//! A file is planned with its data locked. The inode of a plan is correct once exactly the planned blocks are written. A plan
+//! changes nothing, and gives no block an address.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use sfs_device::BLOCK_SIZE;
+
+use super::error::BuildError;
+use super::request::{MovedBlock, Progress};
+use super::staged::{StagedBlock, sort};
+use crate::buffer::BlockRef;
+use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
+use crate::format::{
+    INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, run_key,
+};
+use crate::metadata::{Metadata, MetadataError, Owner};
+use crate::mutant::{Mutant, mutated};
+use crate::policy::{Candidate, GROUPS_MAX};
+use crate::request::Remainder;
+
+/// A dirty block of a plan.
+pub(super) struct PlannedBlock {
+    pub(super) block: u32,
+    checksum: u32,
+    /// Mapping before this commit.
+    old: Option<Mapping>,
+    group: u8,
+}
+
+/// Changes of a commit to one file.
+///
+/// The data of the file stays locked from planning until the plan takes effect. A write in between would be lost: its
+/// blocks would count as clean.
+pub(super) struct FilePlan<'a> {
+    pub(super) ino: u64,
+    pub(super) data: DataGuard<'a>,
+    /// Inode in the tree; after [`FilePlan::finish`] the inode that replaces it.
+    pub(super) inode: Inode,
+    /// Bytes that a newer program has appended to the inode.
+    pub(super) rest_len: usize,
+    /// Inode as users see it.
+    shown: Inode,
+    /// Blocks that this commit writes, ascending.
+    pub(super) blocks: Vec<PlannedBlock>,
+    /// Content, if it is stored in the tree from now on.
+    pub(super) inline: Option<Vec<u8>>,
+    /// `true` if the content outgrows its inline item, which is removed.
+    pub(super) outgrown: bool,
+    /// `true` if the file grows over its size in the tree.
+    pub(super) lengthens: bool,
+    /// `true` if the data has to go with the next delta.
+    pub(super) is_ordered: bool,
+}
+
+impl FilePlan<'_> {
+    /// Returns whether the plan takes nothing of the file, although it has dirty blocks.
+    fn is_empty(&self) -> bool {
+        self.inline.is_none() && self.blocks.is_empty() && !self.data.dirty.is_empty()
+    }
+
+    /// Sets the inode to its state once the planned blocks are written, at time `now`.
+    fn finish(&mut self, now: u32) {
+        let mut inode = self.shown;
+        if self.inline.is_some() {
+            inode.flags.set(InodeFlags::INLINE, true);
+            count_write(&mut inode, 1, now);
+            self.inode = inode;
+            return;
+        }
+        // The size in the tree may cover only blocks that are written: it ends before the first dirty block left.
+        if let Some(left) = self.first_unplanned() {
+            self.blocks.retain(|planned| planned.block < left);
+            let end = u64::from(left) * BLOCK_SIZE as u64;
+            let end = if mutated(Mutant::LengthAhead) { u64::MAX } else { end };
+            inode.size = self.inode.size.max(self.shown.size.min(end));
+        }
+        self.lengthens = inode.size > self.inode.size;
+        let new_blocks = self.blocks.iter().filter(|planned| planned.old.is_none()).count() as u64;
+        inode.blocks = self.inode.blocks.saturating_add(new_blocks);
+        if self.inode.flags.contains(InodeFlags::INLINE) && self.data.dirty.contains(0) {
+            self.outgrown = self.blocks.first().is_some_and(|planned| planned.block == 0);
+            inode.flags.set(InodeFlags::INLINE, !self.outgrown);
+        }
+        count_write(&mut inode, self.blocks.len() as u64, now);
+        self.inode = inode;
+    }
+
+    /// Returns the first dirty block, at or beyond the end in the tree, that is not planned.
+    fn first_unplanned(&self) -> Option<u32> {
+        let end = u32::try_from(self.inode.size / BLOCK_SIZE as u64).unwrap_or(u32::MAX);
+        let planned = |block: u32| self.blocks.binary_search_by_key(&block, |p| p.block).is_ok();
+        self.data.dirty.range_from(end).map(|(block, _)| block).find(|block| !planned(*block))
+    }
+}
+
+/// Stages the planned blocks of `files`, and the live blocks that the cleaner moves, sorted by group and owner. Every
+/// file is finished: its inode is as the tree will have it.
+pub(super) fn stage(
+    metadata: &Metadata,
+    files: &mut [FilePlan<'_>],
+    moves: &[MovedBlock],
+    remainder: Remainder,
+    segment_blocks: usize,
+) -> std::result::Result<Vec<StagedBlock>, MetadataError> {
+    let now = metadata.usage.clock.now();
+    let mut staged = Vec::new();
+    for file in files {
+        file.finish(now);
+        let mut dirty = file.data.dirty.iter();
+        for planned in &file.blocks {
+            let (_, dirty) =
+                dirty.find(|(block, _)| *block == planned.block).expect("its data is locked");
+            let now = metadata.usage.clock.after(staged.len() as u64);
+            let before = planned.old.map(|old| old.history);
+            let history = metadata.grouping.history(before, now);
+            staged.push(StagedBlock {
+                ino: file.ino,
+                block: planned.block,
+                memory: dirty.memory.clone(),
+                old: planned.old,
+                mapping: Mapping { address: 0, checksum: Some(planned.checksum), history },
+                group: planned.group,
+                cleaning: false,
+            });
+        }
+    }
+    stage_moves(metadata, moves, &mut staged)?;
+    if remainder == Remainder::Mixed {
+        mix_remainders(&mut staged, segment_blocks);
+    }
+    sort(&mut staged);
+    Ok(staged)
+}
+
+/// Stages the live blocks among `moves`, except blocks that are overwritten by this commit.
+fn stage_moves(
+    metadata: &Metadata,
+    moves: &[MovedBlock],
+    staged: &mut Vec<StagedBlock>,
+) -> std::result::Result<(), MetadataError> {
+    let now = metadata.usage.clock.now();
+    let written: FxHashSet<(u64, u32)> = match moves {
+        [] => FxHashSet::default(),
+        _ => staged.iter().map(|b| (b.ino, b.block)).collect(),
+    };
+    for moved in moves {
+        // Every error has to occur here: nothing may fail once blocks have addresses.
+        for owner in owners_of(metadata, moved)? {
+            // The address may have new content since the block was read.
+            let is_live = owner.mapping.checksum == Some(moved.checksum);
+            if is_live && !written.contains(&(owner.ino, owner.block)) {
+                staged.push(stage_moved(metadata, &owner, &moved.memory, now));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the owners of a block that the cleaner moves.
+fn owners_of(
+    metadata: &Metadata,
+    moved: &MovedBlock,
+) -> std::result::Result<Vec<Owner>, MetadataError> {
+    let mut owners = metadata.owners(moved.address, moved.named)?;
+    if mutated(Mutant::StaleMove) && owners.is_empty() {
+        let (ino, block) = moved.named;
+        let (address, checksum) = (moved.address, Some(moved.checksum));
+        let now = metadata.run(&run_key(ino, block))?.get(block);
+        let stale = now.map(|now| Mapping { address, checksum, ..now });
+        owners.extend(stale.map(|mapping| Owner { ino, block, mapping }));
+    }
+    Ok(owners)
+}
+
+/// Stages a block that the cleaner moves, for one of its owners. The history stays. Each owner gets a copy of its own: no
+/// change in a delta can express a shared block.
+fn stage_moved(metadata: &Metadata, owner: &Owner, memory: &BlockRef, now: u32) -> StagedBlock {
+    let Owner { ino, block, mapping } = *owner;
+    let candidate = Candidate {
+        ino,
+        block,
+        history: Some(mapping.history),
+        group: metadata.group_of(&mapping),
+        cleaning: true,
+        file_write_count: 0,
+        file_modified: 0,
+    };
+    StagedBlock {
+        ino,
+        block,
+        memory: memory.clone(),
+        old: Some(mapping),
+        mapping,
+        group: metadata.grouping.group(&candidate, now),
+        cleaning: true,
+    }
+}
+
+/// Moves the blocks of every group that does not fill a segment to one group, the largest of these groups (SFS, section
+/// 3.3).
+fn mix_remainders(staged: &mut [StagedBlock], segment_blocks: usize) {
+    let counts = count_groups(staged.iter().map(|b| b.group));
+    let remainders = (0..GROUPS_MAX).filter(|group| counts[usize::from(*group)] < segment_blocks);
+    let Some(largest) = remainders.max_by_key(|group| counts[usize::from(*group)]) else { return };
+    for block in staged {
+        if counts[usize::from(block.group)] < segment_blocks {
+            block.group = largest;
+        }
+    }
+}
+
+/// Returns the number of blocks in each group.
+fn count_groups(groups: impl Iterator<Item = u8>) -> [usize; GROUPS_MAX as usize] {
+    let mut counts = [0; GROUPS_MAX as usize];
+    groups.for_each(|group| counts[usize::from(group)] += 1);
+    counts
+}
+
+/// Keeps `count` blocks in the plan, those of the largest groups. Blocks of small groups stay dirty so that their groups
+/// can grow (SFS, section 3.3). Blocks ordered with this delta are kept in any case.
+pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
+    let blocks = files.iter().filter(|file| !file.is_ordered).flat_map(|file| &file.blocks);
+    let counts = count_groups(blocks.map(|planned| planned.group));
+    let mut order: Vec<u8> = (0..GROUPS_MAX).collect();
+    order.sort_by_key(|group| std::cmp::Reverse(counts[usize::from(*group)]));
+    let mut quota = [0; GROUPS_MAX as usize];
+    for group in order {
+        let group = usize::from(group);
+        quota[group] = counts[group].min(count);
+        count -= quota[group];
+    }
+    for file in files.iter_mut().filter(|file| !file.is_ordered) {
+        file.blocks.retain(|planned| {
+            let left = &mut quota[usize::from(planned.group)];
+            let keeps = *left > 0;
+            *left -= usize::from(keeps);
+            keeps
+        });
+    }
+    files.retain(|file| !file.is_empty());
+}
+
+/// Plans up to a number of blocks of the files in `ordered`, and up to a number of blocks in all of both `ordered` and
+/// `others`.
+pub(super) fn plan_files<'a>(
+    metadata: &Metadata,
+    ordered: (&'a [Arc<InodeState>], usize),
+    others: (&'a [Arc<InodeState>], usize),
+) -> std::result::Result<(Vec<FilePlan<'a>>, Progress), BuildError> {
+    let mut progress = Progress::Done;
+    let mut plans = Vec::with_capacity(ordered.0.len() + others.0.len());
+    let mut planned = 0;
+    let limited = |(files, limit): (&'a [Arc<InodeState>], usize), is_ordered: bool| {
+        files.iter().map(move |file| (file, limit, is_ordered))
+    };
+    for (file, limit, is_ordered) in limited(ordered, true).chain(limited(others, false)) {
+        let left = limit.saturating_sub(planned);
+        if left == 0 {
+            progress = Progress::More;
+            break;
+        }
+        let data = file.data();
+        // The inode may be in a leaf of its own.
+        let left = left - 1;
+        let fits = data.dirty.len() <= left;
+        if !fits {
+            progress = Progress::More;
+        }
+        let of_file =
+            |error: MetadataError| BuildError { reason: error.into(), ino: Some(file.ino) };
+        if (fits || left > 0)
+            && let Some(plan) = plan_file(metadata, file.ino, data, left).map_err(of_file)?
+        {
+            planned += plan.blocks.len() + 1;
+            plans.push(FilePlan { is_ordered, ..plan });
+        }
+    }
+    Ok((plans, progress))
+}
+
+/// Plans up to `limit` blocks of a file; returns `None` if the file is deleted.
+fn plan_file<'a>(
+    metadata: &Metadata,
+    ino: u64,
+    data: DataGuard<'a>,
+    limit: usize,
+) -> std::result::Result<Option<FilePlan<'a>>, MetadataError> {
+    metadata.tree.prepare(&Key::inode(ino))?;
+    let Some(value) = metadata.tree.get(&Key::inode(ino))? else { return Ok(None) };
+    let inode = Inode::decode(value, ino, metadata.tolerance)?;
+    let rest_len = value.len() - Inode::LEN;
+    metadata.tree.prepare(&Key::new(ino, ItemKind::Inline, 0))?;
+    let mut shown = inode;
+    data.pending.unwrap_or(Pending { size: inode.size, times: None }).overlay(&mut shown);
+
+    let fits = shown.size <= INLINE_LEN_MAX as u64 && shown.size > 0 && inode.blocks == 0;
+    let only = data.dirty.get(0).filter(|_| fits && data.dirty.len() == 1);
+    let inline = only.map(|first| first.memory.block().0[..shown.size as usize].to_vec());
+    let blocks = match inline {
+        Some(_) => Vec::new(),
+        None => plan_blocks(metadata, ino, &inode, &data.dirty, limit)?,
+    };
+    Ok(Some(FilePlan {
+        ino,
+        data,
+        inode,
+        rest_len,
+        shown,
+        blocks,
+        inline,
+        outgrown: false,
+        lengthens: false,
+        is_ordered: false,
+    }))
+}
+
+/// Plans the first `limit` blocks of `dirty` of file `ino`, with the present mapping and the group of each. The mapping runs
+/// are cached afterwards.
+fn plan_blocks(
+    metadata: &Metadata,
+    ino: u64,
+    inode: &Inode,
+    dirty: &DirtyBlocks,
+    limit: usize,
+) -> std::result::Result<Vec<PlannedBlock>, MetadataError> {
+    let now = metadata.usage.clock.now();
+    let mut run: Option<(Key, MappingRun)> = None;
+    let mut planned = Vec::with_capacity(dirty.len().min(limit));
+    // Appended blocks have to be written in order: see `finish`. All of them go to the group of the last one.
+    let end = inode.size / BLOCK_SIZE as u64;
+    let (mut appended, mut last) = (0, None);
+    for (block, dirty) in dirty.iter().take(limit) {
+        let key = run_key(ino, block);
+        if run.as_ref().is_none_or(|(at, _)| *at != key) {
+            run = Some((key, metadata.run(&key)?));
+        }
+        let old = run.as_ref().and_then(|(_, run)| run.get(block));
+        let candidate = Candidate {
+            ino,
+            block,
+            history: old.map(|old| old.history),
+            group: old.and_then(|old| metadata.group_of(&old)),
+            cleaning: false,
+            file_write_count: inode.write_count,
+            file_modified: inode.modified,
+        };
+        let group = if u64::from(block) < end {
+            metadata.grouping.group(&candidate, now)
+        } else {
+            (appended, last) = (appended + 1, Some(candidate));
+            0
+        };
+        planned.push(PlannedBlock { block, checksum: dirty.checksum, old, group });
+    }
+    if let Some(candidate) = last {
+        let group = metadata.grouping.group(&candidate, now);
+        let first = planned.len() - appended;
+        planned[first..].iter_mut().for_each(|planned| planned.group = group);
+    }
+    Ok(planned)
+}
+
+/// Counts `count` block writes to the file at time `now` (SFS, section 3.2: W_f and T_f^m).
+fn count_write(inode: &mut Inode, count: u64, now: u32) {
+    if count > 0 {
+        inode.write_count = inode.write_count.saturating_add(count);
+        inode.modified = now;
+    }
+}

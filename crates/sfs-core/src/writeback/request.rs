@@ -1,0 +1,111 @@
+//! Requests for a commit: which dirty data it takes, what it may open, and what it releases.
+//!
+//! Each occasion has a constructor of its own.
+
+use std::collections::BTreeSet;
+
+use crate::buffer::BlockRef;
+use crate::log::SyncTarget;
+
+/// Dirty data that a commit takes, beside the delta and the data ordered with it.
+#[derive(Clone, Debug)]
+pub(crate) enum Selection {
+    /// All dirty blocks.
+    All,
+    /// Dirty blocks of these files.
+    Files(BTreeSet<u64>),
+    /// This many blocks of the largest groups, to shrink the write buffer.
+    Largest(usize),
+}
+
+impl From<&SyncTarget> for Selection {
+    fn from(target: &SyncTarget) -> Self {
+        match target {
+            SyncTarget::All => Self::All,
+            SyncTarget::Files(files) => Self::Files(files.clone()),
+        }
+    }
+}
+
+/// A block that the cleaner moves.
+#[derive(Clone, Debug)]
+pub(crate) struct MovedBlock {
+    /// Inode number and block number in the summary.
+    pub(crate) named: (u64, u32),
+    /// Present address.
+    pub(crate) address: u64,
+    /// CRC-32C of the content.
+    pub(crate) checksum: u32,
+    pub(crate) memory: BlockRef,
+}
+
+/// A commit that is asked for.
+pub(crate) struct CommitRequest<'a> {
+    pub(crate) selection: &'a Selection,
+    pub(crate) moves: &'a [MovedBlock],
+    pub(crate) reserve: Reserve,
+    pub(crate) releases: Releases,
+    /// `true` if the delta goes even when the data ordered with it does not fit.
+    pub(crate) delta_first: bool,
+}
+
+/// Drained segments that a batch releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Releases {
+    /// No segments.
+    None,
+    /// Those that can be released, if the batch is written anyway.
+    Piggyback,
+    /// Those that can be released: the batch is written for them.
+    Dedicated,
+}
+
+impl<'a> CommitRequest<'a> {
+    /// Requests a commit of the dirty data in `selection`.
+    pub(crate) fn of(selection: &'a Selection) -> Self {
+        let (reserve, releases) = (Reserve::Cleaning, Releases::Piggyback);
+        Self { selection, moves: &[], reserve, releases, delta_first: false }
+    }
+
+    /// Requests a commit of blocks that the cleaner moves.
+    pub(crate) fn moving(moves: &'a [MovedBlock]) -> Self {
+        Self { moves, ..Self::delta_only(Releases::Piggyback) }
+    }
+
+    /// Requests a commit that releases Drained segments.
+    pub(crate) fn release() -> Self {
+        Self::delta_only(Releases::Dedicated)
+    }
+
+    /// Requests the commit of ordered data before a checkpoint. The batch releases nothing: the checkpoint may open the
+    /// segments that it releases itself, and discards them only when it is durable.
+    pub(crate) fn before_checkpoint() -> Self {
+        Self::delta_only(Releases::None)
+    }
+
+    fn delta_only(releases: Releases) -> Self {
+        let (selection, reserve) = (&NO_FILES, Reserve::Checkpoint);
+        Self { selection, moves: &[], reserve, releases, delta_first: true }
+    }
+}
+
+static NO_FILES: Selection = Selection::Files(BTreeSet::new());
+
+/// Segments that stay Clean after a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserve {
+    /// Enough to clean another segment.
+    Cleaning,
+    /// Enough for the next checkpoint.
+    Checkpoint,
+}
+
+/// Returned by a commit: whether it took everything that was selected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Everything.
+    #[default]
+    Done,
+    /// A part: there were too few Clean segments for the rest.
+    More,
+}
