@@ -468,24 +468,31 @@ fn orphan_directory(
     Ok(Some(orphans::remember(txn, ino)))
 }
 
-/// Returns whether `ino` is `ancestor` or below it.
+/// Returns whether `ino` is `ancestor` or below it. `Corrupt` if the parents form a cycle without `ancestor`.
 fn is_within(
     txn: &Txn<'_>,
     mut ino: u64,
     ancestor: u64,
 ) -> std::result::Result<bool, MetadataError> {
-    // A cycle can only come from a corrupt image; no path is deeper than the kernel lets it be.
-    for _ in 0..100_000 {
-        if ino == ancestor {
-            return Ok(true);
-        }
+    // Brent's algorithm: a cycle meets the mark again. A fixed limit of depth would report a sound image as
+    // corrupt, as the kernel limits the length of a path and not the depth of a tree.
+    let (mut mark, mut steps_to_mark, mut distance) = (ino, 1_u64, 1_u64);
+    while ino != ancestor {
         let parent = txn.inode(ino)?.parent;
         if parent == ino || parent == 0 {
             return Ok(false);
         }
         ino = parent;
+        if ino == mark {
+            return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into());
+        }
+        steps_to_mark -= 1;
+        if steps_to_mark == 0 {
+            distance *= 2;
+            (mark, steps_to_mark) = (ino, distance);
+        }
     }
-    Err(Error::Invalid.into())
+    Ok(true)
 }
 
 /// Returns the attributes of `ino`. `NotDirectory` if it is another kind of file.

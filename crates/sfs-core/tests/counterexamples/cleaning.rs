@@ -7,7 +7,7 @@ use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, VolumeOptions, Work};
 use sfs_device::{Event, FaultyDevice, Keep, RamDevice, RecordingDevice};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
+use crate::fixture::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
 
 /// A summary that cannot be read hides what lives behind it: cleaning the segment gains nothing.
 #[test]

@@ -7,7 +7,7 @@ use sfs_core::format::{Layout, ROOT_INO, Timestamp};
 use sfs_core::request::{RenameMode, VolumeOptions, Work};
 use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream, image_after};
 
-use crate::rig::{
+use crate::fixture::{
     NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
 };
 

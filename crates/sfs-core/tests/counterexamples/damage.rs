@@ -7,7 +7,7 @@ use sfs_core::request::{ErrorReaction, VolumeOptions, Work};
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, Event, FaultyDevice, Keep, RamDevice, RecordingDevice, Stream};
 
-use crate::rig::{NOW, blocks_for, caller, create, format, open, read, set_size, write};
+use crate::fixture::{NOW, blocks_for, caller, create, format, open, read, set_size, write};
 
 /// Blocks between two of a file, so that each has a run of its own and the file many leaves.
 const FAR: u64 = 32;

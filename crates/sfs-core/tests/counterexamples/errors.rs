@@ -13,7 +13,7 @@ use sfs_device::{
     Block, Device, Event, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream,
 };
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, format, open, ram, write};
+use crate::fixture::{NOW, Random, blocks_for, caller, create, format, open, ram, write};
 
 /// From docs/FORMAT.md: a node begins with its magic, has its level at 34 and its first item's key
 /// at 64.

@@ -8,7 +8,7 @@ use sfs_core::request::{Seek, VolumeOptions, Work, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{NOW, blocks_for, caller, create, format, open, ram, read, set_size, write};
+use crate::fixture::{NOW, blocks_for, caller, create, format, open, ram, read, set_size, write};
 
 /// Truncating an open file without a name took its orphan item away, and with it all hope.
 #[test]

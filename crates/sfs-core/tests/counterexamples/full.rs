@@ -8,7 +8,7 @@ use sfs_core::policy::GROUPING_POLICIES;
 use sfs_core::request::{VolumeOptions, Work};
 use sfs_device::{FaultyDevice, RamDevice};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, ram, write};
+use crate::fixture::{NOW, Random, blocks_for, caller, create, fill, format, ram, write};
 
 /// VolumeOptions that `random` gives.
 fn any_options(random: &mut Random) -> VolumeOptions {

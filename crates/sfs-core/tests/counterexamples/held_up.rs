@@ -10,7 +10,7 @@ use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, VolumeOptions, Work};
 use sfs_device::Operation;
 
-use crate::rig::{NOW, Random, caller, open, read, set_size, write};
+use crate::fixture::{NOW, Random, caller, open, read, set_size, write};
 use crate::scene::{Scene, scene};
 
 fn chmod(volume: &Volume, ino: u64, mode: u16) {

@@ -6,7 +6,7 @@ use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::RamDevice;
 
-use crate::rig::{NOW, blocks_for, create, format, write};
+use crate::fixture::{NOW, blocks_for, create, format, write};
 
 /// The last block of a file and what is appended behind it belong to different groups.
 #[test]
@@ -25,7 +25,9 @@ fn appending_empties_the_write_buffer() {
         volume.sync_all().unwrap();
         let mut at = 5 * 4096 + 100;
         for _ in 0..4000 {
-            volume.write(file, at, &[2; 4096], Default::default(), &crate::rig::caller()).unwrap();
+            volume
+                .write(file, at, &[2; 4096], Default::default(), &crate::fixture::caller())
+                .unwrap();
             at += 4096;
         }
         let waiting = 4000 - volume.counters().data_bytes / 4096;

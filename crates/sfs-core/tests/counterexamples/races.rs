@@ -9,7 +9,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{DirectoryEntry, Seek, VolumeOptions, Work, WriteMode};
 use sfs_device::{GatedDevice, Operation, RamDevice};
 
-use crate::rig::{
+use crate::fixture::{
     NOW, Random, beside, beside_syncs, blocks_for, caller, create, fill, format, open, ram, read,
     set_size, write,
 };

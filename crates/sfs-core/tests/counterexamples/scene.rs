@@ -6,7 +6,7 @@ use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
 use sfs_device::{GatedDevice, RamDevice};
 
-use crate::rig::{Random, blocks_for, caller, create, fill, format, open, write};
+use crate::fixture::{Random, blocks_for, caller, create, fill, format, open, write};
 
 /// Many small files, one that can be emptied, and one that fills the rest and has been overwritten
 /// until few segments are Clean. A file "doomed" can be deleted.

@@ -7,7 +7,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{AttributeChanges, VolumeOptions, Work, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{NOW, Random, caller, create, fill, format, open, ram, read, set_size, write};
+use crate::fixture::{NOW, Random, caller, create, fill, format, open, ram, read, set_size, write};
 
 /// Everything on a full volume is overwritten in memory before a sync: it does not fit at once.
 #[test]
