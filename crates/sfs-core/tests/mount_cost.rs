@@ -1,4 +1,4 @@
-//! What mounting costs: it must not grow with the volume, but for its usage table.
+//! Cost of mounting: apart from the usage table it must not grow with the volume.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use sfs_device::{Keep, RamDevice, RecordingDevice};
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
-/// Items of the usage table in a leaf, at least.
+/// Least number of items of the usage table in a leaf.
 const ITEMS_PER_LEAF: u64 = 3;
 
-/// Reads that mounting a used, cleanly unmounted volume of `bytes` takes, and how many leaves its
-/// usage table has at most.
+/// Returns the reads that mounting a used, cleanly unmounted volume of `bytes` takes, and the most leaves that its usage
+/// table can have.
 fn mount_reads(bytes: u64) -> (u64, u64) {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(bytes / 4096), Keep::Counts));
-    let layout = Layout::new(bytes / 4096, 2048, 0).expect("it fits");
+    let layout = Layout::new(bytes / 4096, 2048, 0).expect("the layout fits");
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
@@ -26,8 +26,9 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
         created: NOW,
         ..Superblock::new(layout)
     };
-    make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
-    let open = || Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
+    make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("the volume is made");
+    let open =
+        || Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("the volume opens");
     let volume = open();
     let caller = Caller { uid: 0, gid: 0, now: NOW };
     for i in 0..100 {
@@ -48,7 +49,7 @@ fn mount_reads(bytes: u64) -> (u64, u64) {
 fn mounting_a_terabyte_reads_no_more_than_a_gigabyte_and_the_usage_table() {
     let (small, _) = mount_reads(1 << 30);
     let (large, leaves) = mount_reads(1 << 40);
-    // Inner nodes above the leaves of the table: a hundred children each, at least.
+    // Inner nodes above these leaves have at least a hundred children each.
     let table = leaves + leaves / 100 + 2;
     assert!(small < 20, "{small} reads for a gigabyte");
     assert!(large <= small + table, "{large} reads, {small} for a gigabyte, table {table}");

@@ -1,4 +1,4 @@
-//! Rebuilding a volume from items: what was put is there, and nothing is lost before it is.
+//! Rebuilding a volume from items: all items are found afterwards, and the old volume is intact until the commit.
 
 use std::sync::Arc;
 
@@ -17,33 +17,34 @@ fn superblock() -> Superblock {
     Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
-        layout: Layout::new(BLOCKS, 64, 0).expect("it fits"),
+        layout: Layout::new(BLOCKS, 64, 0).expect("the layout fits"),
         hash_key: [1, 2],
         data_layout: Default::default(),
         created: NOW,
-        ..Superblock::new(Layout::new(BLOCKS, 64, 0).expect("it fits"))
+        ..Superblock::new(Layout::new(BLOCKS, 64, 0).expect("the layout fits"))
     }
 }
 
 fn volume() -> Arc<RamDevice> {
     let device = Arc::new(RamDevice::new(BLOCKS));
     let root = sfs_core::root_directory(0, 0, NOW);
-    sfs_core::make(device.clone(), &superblock(), &root).expect("a volume is made");
+    sfs_core::make(device.clone(), &superblock(), &root).expect("the volume is made");
     device
 }
 
-/// What mkfs left: its checkpoint, and one segment in use.
+/// Returns the state that mkfs leaves: its checkpoint, and one segment in use.
 fn basis(device: &dyn Device) -> Basis {
     let superblock = superblock();
     let mut slot = Block::zeroed(CHECKPOINT_SLOT_BLOCKS as usize);
     let at = superblock.layout.slots[0];
-    device.read(at, &mut slot).expect("RAM");
+    device.read(at, &mut slot).expect("a RAM device does not fail");
     let record = CheckpointRecord::decode(Block::bytes_of(&slot), superblock.volume(), at);
     let mut usage = vec![UsageEntry::NEW; superblock.layout.segment_count as usize];
     usage[0].state = SegmentState::Open;
     Basis { record: record.expect("a checkpoint"), usage, time: 0 }
 }
 
+/// Returns the attributes of a file of `blocks` blocks.
 fn file(blocks: u64) -> Inode {
     let root = sfs_core::root_directory(0, 0, NOW);
     let mode = FileKind::Regular.mode_bits() | 0o600;
@@ -73,30 +74,31 @@ fn rebuild(device: Arc<dyn Device>, files: u64) -> sfs_core::Result<()> {
 }
 
 #[test]
-fn what_was_put_is_there_and_counted() {
+fn items_that_were_put_are_found_and_counted() {
     let device = volume();
-    rebuild(device.clone(), 40_000).expect("there is room");
-    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
-    assert_eq!(volume.audit().expect("it counts"), []);
+    rebuild(device.clone(), 40_000).expect("there is space");
+    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens");
+    assert_eq!(volume.audit().expect("the audit succeeds"), []);
     for ino in [FIRST_INO, FIRST_INO + 17_777, FIRST_INO + 39_999] {
-        assert_eq!(volume.attributes(ino).expect("it is there").mode, file(0).mode);
+        assert_eq!(volume.attributes(ino).expect("the file exists").mode, file(0).mode);
     }
     assert!(volume.attributes(FIRST_INO + 40_000).is_err());
-    let data = volume.read(FIRST_INO, 5 * BLOCK_SIZE as u64, BLOCK_SIZE).expect("it verifies");
+    let data =
+        volume.read(FIRST_INO, 5 * BLOCK_SIZE as u64, BLOCK_SIZE).expect("the data verifies");
     assert!(data.as_bytes().iter().all(|byte| *byte == 9));
 }
 
 #[test]
-fn until_the_end_the_old_volume_is_there() {
+fn the_old_volume_is_intact_until_the_commit() {
     let old = volume();
     let device = Arc::new(RecordingDevice::new(old.snapshot(), Keep::Contents));
-    rebuild(device.clone(), 8000).expect("there is room");
+    rebuild(device.clone(), 8000).expect("there is space");
     let events = device.events();
     let writes = events.iter().filter(|event| matches!(event, Event::Write { .. })).count();
-    assert!(writes > 3, "several pieces: {writes}");
+    assert!(writes > 3, "the rebuild takes several writes: {writes}");
     for len in 0..events.len() {
         let image = Arc::new(image_after(&old, &events[..len]));
-        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
+        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("the volume opens");
         // The record is the last write; a flush follows it.
         let committed = len == events.len() - 1;
         assert_eq!(volume.attributes(FIRST_INO).is_ok(), committed, "{len} of {}", events.len());
@@ -105,7 +107,7 @@ fn until_the_end_the_old_volume_is_there() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_input_is_refused() {
     let device = volume();
     let mut basis = basis(&*device);
     basis.usage.pop();

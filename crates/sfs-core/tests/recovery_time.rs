@@ -1,8 +1,7 @@
-//! What a mount takes after a crash: time in proportion to the log since the checkpoint, and no more
-//! memory than the budgets.
+//! Cost of a mount after a crash: time in proportion to the log since the checkpoint, and memory within the budgets.
 //!
-//! `SFS_LOG_MIB=1024` is the log of the promise; in an optimized build it must then take less than
-//! two seconds. `cargo xtask recovery` runs that.
+//! `SFS_LOG_MIB` sets the size of the log. The documented limit is two seconds for 1024 MiB in an optimized build, which
+//! `cargo xtask recovery` runs.
 
 use std::env;
 use std::fs;
@@ -18,23 +17,24 @@ use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
-/// MiB of log that a test rolls forward unless it is told otherwise.
+/// MiB of log that the test rolls forward without `SFS_LOG_MIB`.
 const LOG_MIB: u64 = 16;
 
-/// The log of the promise, and the time that it may take.
-const LOG_MIB_PROMISED: u64 = 1024;
+/// MiB of log for which [`TIME_MAX`] holds.
+const LOG_MIB_LIMIT: u64 = 1024;
+/// Most processor time for [`LOG_MIB_LIMIT`].
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Besides the budgets: the usage table, a batch that is being read, the test itself.
-const MEMORY_MORE: u64 = 32 << 20;
+/// Bytes allowed besides the budgets: for the usage table, the batch that is being read, and the test itself.
+const MEMORY_BESIDE_BUDGETS: u64 = 32 << 20;
 
-/// Blocks that go from process to process at once.
-const PIECE_BLOCKS: u64 = 256;
+/// Blocks that one message carries from process to process.
+const MESSAGE_BLOCKS: u64 = 256;
 
-/// Says to a process that it is the one that mounts, and what the load was.
+/// Variable that is set for the process that mounts, to the name of the load.
 const LOAD: &str = "SFS_RECOVERED_LOAD";
 
-/// Synced last.
+/// Name of the file that is synced last.
 const LAST_NAME: &[u8] = b"the last";
 
 fn caller() -> Caller {
@@ -49,35 +49,35 @@ fn log_mib() -> u64 {
 }
 
 fn open(device: &Arc<RamDevice>) -> Volume {
-    Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens")
+    Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("the volume opens")
 }
 
-/// Blocks of a device that has room for the log three times over: nothing is cleaned.
+/// Returns the blocks of a device that holds the log three times, so that no segment is cleaned.
 fn device_blocks() -> u64 {
     (3 * log_mib() + 512) << 20 >> 12
 }
 
-/// A volume in memory with a load on it.
-struct Scene {
+/// Volume in memory on which a load runs.
+struct LoadedVolume {
     device: Arc<RamDevice>,
     volume: Volume,
-    /// A state of splitmix64.
+    /// State of splitmix64.
     random: u64,
 }
 
-impl Scene {
+impl LoadedVolume {
     fn new() -> Self {
         let device = Arc::new(RamDevice::new(device_blocks()));
         let superblock = Superblock {
             uuid: *b"0123456789abcdef",
             label: Label::NONE,
-            layout: Layout::new(device_blocks(), 2048, 0).expect("it fits"),
+            layout: Layout::new(device_blocks(), 2048, 0).expect("the layout fits"),
             hash_key: [1, 2],
             data_layout: Default::default(),
             created: NOW,
-            ..Superblock::new(Layout::new(device_blocks(), 2048, 0).expect("it fits"))
+            ..Superblock::new(Layout::new(device_blocks(), 2048, 0).expect("the layout fits"))
         };
-        make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
+        make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("the volume is made");
         let volume = open(&device);
         Self { device, volume, random: 1 }
     }
@@ -95,24 +95,26 @@ impl Scene {
     }
 
     fn write(&self, ino: u64, at: u64, bytes: &[u8]) {
-        self.volume.write(ino, at, bytes, WriteMode::default(), &caller()).expect("it writes");
+        self.volume
+            .write(ino, at, bytes, WriteMode::default(), &caller())
+            .expect("the write succeeds");
     }
 
     fn sync(&self, ino: u64) {
-        self.volume.sync_file(ino).expect("it syncs");
+        self.volume.sync_file(ino).expect("the sync succeeds");
     }
 
-    /// A file of `mib`, and a checkpoint: what follows is the log since.
+    /// Creates a file of `mib` MiB and writes a checkpoint, after which the log begins.
     fn settled_file(&mut self, mib: u64) -> u64 {
         let ino = self.create(b"file").ino;
         let bytes = vec![3; 1 << 20];
         (0..mib).for_each(|mib| self.write(ino, mib << 20, &bytes));
-        self.volume.close().expect("it closes");
+        self.volume.close().expect("the volume closes");
         self.volume = open(&self.device);
         ino
     }
 
-    /// Does `step` until there is enough log; no checkpoint may come between.
+    /// Repeats `step` until the log is long enough, and crashes. No checkpoint may cut the log short.
     fn fill(mut self, load: &str, mut step: impl FnMut(&mut Self, u64)) {
         let before = self.volume.counters();
         let log = |now: u64| (now - before.device_bytes_written) >> 20;
@@ -128,48 +130,50 @@ impl Scene {
         self.crash(load);
     }
 
-    /// The power goes; a process of its own mounts what is on the device, and nothing that the load
-    /// has left in memory counts as its.
+    /// Drops the volume, and mounts its device in a process of its own, so that memory of the load is not counted.
     fn crash(self, load: &str) {
         drop(self.volume);
-        let mut command = Command::new(env::current_exe().expect("a program"));
+        let mut command = Command::new(env::current_exe().expect("the path of this program"));
         command.args(["--exact", "a_log_is_rolled_forward_in_time_and_within_the_budgets"]);
         command.arg("--nocapture").env(LOAD, load).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
+        let mut child = command.spawn().expect("the child process starts");
         let mut pipe = child.stdin.take().expect("a pipe");
-        let mut piece = Block::zeroed(PIECE_BLOCKS as usize);
-        for address in (0..device_blocks()).step_by(PIECE_BLOCKS as usize) {
-            let count = PIECE_BLOCKS.min(device_blocks() - address) as usize;
-            self.device.read(address, &mut piece[..count]).expect("RAM");
-            let bytes = Block::bytes_of(&piece[..count]);
+        let mut message = Block::zeroed(MESSAGE_BLOCKS as usize);
+        for address in (0..device_blocks()).step_by(MESSAGE_BLOCKS as usize) {
+            let count = MESSAGE_BLOCKS.min(device_blocks() - address) as usize;
+            self.device.read(address, &mut message[..count]).expect("a RAM device does not fail");
+            let bytes = Block::bytes_of(&message[..count]);
             if bytes.iter().any(|byte| *byte != 0) {
-                pipe.write_all(&address.to_le_bytes()).expect("it listens");
-                pipe.write_all(bytes).expect("it listens");
+                pipe.write_all(&address.to_le_bytes()).expect("the child process reads");
+                pipe.write_all(bytes).expect("the child process reads");
             }
         }
         drop(pipe);
-        let output = child.wait_with_output().expect("it ends");
-        let said = String::from_utf8_lossy(&output.stdout);
-        said.lines().filter(|line| line.starts_with(load)).for_each(|line| println!("{line}"));
-        assert!(output.status.success(), "{load}: {said}");
+        let output = child.wait_with_output().expect("the child process ends");
+        let output_text = String::from_utf8_lossy(&output.stdout);
+        output_text
+            .lines()
+            .filter(|line| line.starts_with(load))
+            .for_each(|line| println!("{line}"));
+        assert!(output.status.success(), "{load}: {output_text}");
     }
 }
 
-/// What another process has on its device.
+/// Returns a copy of the device of the parent process, read from the standard input.
 fn received() -> RamDevice {
     let device = RamDevice::new(device_blocks());
-    let mut piece = Block::zeroed(PIECE_BLOCKS as usize);
+    let mut message = Block::zeroed(MESSAGE_BLOCKS as usize);
     let (mut pipe, mut address) = (stdin().lock(), [0; 8]);
     while pipe.read_exact(&mut address).is_ok() {
         let address = u64::from_le_bytes(address);
-        let blocks = &mut piece[..PIECE_BLOCKS.min(device_blocks() - address) as usize];
-        pipe.read_exact(Block::bytes_of_mut(blocks)).expect("a whole piece");
-        device.write(address, &[blocks], Stream::default()).expect("RAM");
+        let blocks = &mut message[..MESSAGE_BLOCKS.min(device_blocks() - address) as usize];
+        pipe.read_exact(Block::bytes_of_mut(blocks)).expect("a whole message");
+        device.write(address, &[blocks], Stream::default()).expect("a RAM device does not fail");
     }
     device
 }
 
-/// Mounts what a crash has left after `load`; time and memory are as promised.
+/// Mounts the device after the crash of `load`, and asserts that time and memory are within their limits.
 fn recover(load: &str) {
     let device = Arc::new(received());
     let VolumeOptions { cache, write_buffer, .. } = VolumeOptions::default();
@@ -186,23 +190,23 @@ fn recover(load: &str) {
         elapsed.as_secs_f64(),
         memory.unwrap_or(0) >> 20,
     );
-    let budget = (cache + write_buffer) as u64 + MEMORY_MORE;
+    let budget = (cache + write_buffer) as u64 + MEMORY_BESIDE_BUDGETS;
     assert!(memory.is_none_or(|memory| memory <= budget), "{memory:?} bytes of memory");
-    if log_mib >= LOG_MIB_PROMISED && !cfg!(debug_assertions) {
-        let allowed = TIME_MAX * log_mib as u32 / LOG_MIB_PROMISED as u32;
+    if log_mib >= LOG_MIB_LIMIT && !cfg!(debug_assertions) {
+        let allowed = TIME_MAX * log_mib as u32 / LOG_MIB_LIMIT as u32;
         assert!(took < allowed, "{took:?} for {log_mib} MiB of log");
     }
-    volume.lookup(ROOT_INO, LAST_NAME).expect("it is there");
+    volume.lookup(ROOT_INO, LAST_NAME).expect("the file exists");
 }
 
-/// How long this thread has had a processor. Nothing waits for a device in memory: on a machine of
-/// its own that is the time it takes. Linux says it.
+/// Returns the processor time of this thread, from Linux. A device in memory never makes the mount wait, so this is the
+/// time of the mount on an idle machine.
 fn time_on_processor() -> Option<Duration> {
-    let said = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    said.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Memory of this process in bytes: what it has, or the most that it has had. Linux says it.
+/// Returns a `field` of `/proc/self/status` in bytes: `VmRSS:` is the present memory of this process, `VmHWM:` the peak.
 fn memory(field: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with(field))?;
@@ -211,14 +215,14 @@ fn memory(field: &str) -> Option<u64> {
 
 /// Overwrites blocks of a file at random, with a sync after every `synced` of them.
 fn overwrite(load: &str, synced: u64) {
-    let mut scene = Scene::new();
+    let mut loaded = LoadedVolume::new();
     let mib = log_mib() / 2;
-    let ino = scene.settled_file(mib);
-    scene.fill(load, |scene, number| {
-        let block = scene.below(mib << 20 >> 12);
-        scene.write(ino, block * BLOCK_SIZE as u64, &vec![number as u8; BLOCK_SIZE]);
+    let ino = loaded.settled_file(mib);
+    loaded.fill(load, |loaded, number| {
+        let block = loaded.below(mib << 20 >> 12);
+        loaded.write(ino, block * BLOCK_SIZE as u64, &vec![number as u8; BLOCK_SIZE]);
         if number % synced == 0 {
-            scene.sync(ino);
+            loaded.sync(ino);
         }
     });
 }
@@ -226,17 +230,17 @@ fn overwrite(load: &str, synced: u64) {
 /// Creates files of `len` bytes, with a sync after every `synced` of them.
 fn create(load: &str, len: usize, synced: u64) {
     let bytes = vec![5; len];
-    Scene::new().fill(load, |scene, number| {
-        let ino = scene.create(format!("file-{number:08}").as_bytes()).ino;
-        scene.write(ino, 0, &bytes);
+    LoadedVolume::new().fill(load, |loaded, number| {
+        let ino = loaded.create(format!("file-{number:08}").as_bytes()).ino;
+        loaded.write(ino, 0, &bytes);
         if number % synced == 0 {
-            scene.sync(ino);
+            loaded.sync(ino);
         }
-        scene.volume.forget(ino, 1);
+        loaded.volume.forget(ino, 1);
     });
 }
 
-// One after the other: a machine may not have the memory for two at once.
+// One test runs all loads in turn: a machine may not have the memory for two at once.
 #[test]
 fn a_log_is_rolled_forward_in_time_and_within_the_budgets() {
     if let Ok(load) = env::var(LOAD) {

@@ -1,4 +1,4 @@
-//! The main paths of a volume on a RAM device, one after the other.
+//! Smoke test: the main operations of a volume on a RAM device.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn caller() -> Caller {
 
 fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(bytes / 4096), Keep::Requests));
-    let layout = Layout::new(bytes / 4096, segment_blocks, 0).expect("it fits");
+    let layout = Layout::new(bytes / 4096, segment_blocks, 0).expect("the layout fits");
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
@@ -27,7 +27,7 @@ fn new_device(bytes: u64, segment_blocks: u64) -> Arc<Recorder> {
         created: NOW,
         ..Superblock::new(layout)
     };
-    make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("a volume is made");
+    make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("the volume is made");
     device
 }
 
@@ -37,11 +37,11 @@ fn open(device: &Arc<Recorder>) -> Volume {
 
 fn content(volume: &Volume, name: &[u8]) -> Vec<u8> {
     let entry = volume.lookup(ROOT_INO, name).expect("the file is there");
-    volume.read(entry.ino, 0, 1 << 30).expect("it reads").as_bytes().to_vec()
+    volume.read(entry.ino, 0, 1 << 30).expect("the read succeeds").as_bytes().to_vec()
 }
 
 #[test]
-fn what_was_written_is_there_after_a_remount() {
+fn written_data_is_there_after_a_remount() {
     let device = new_device(64 << 20, 256);
     let volume = open(&device);
     let small = volume.make_node(ROOT_INO, b"small", 0o100_644, 0, &caller()).unwrap();
@@ -58,7 +58,7 @@ fn what_was_written_is_there_after_a_remount() {
 }
 
 #[test]
-fn what_was_synced_is_there_without_a_checkpoint() {
+fn synced_data_is_there_without_a_checkpoint() {
     let device = new_device(64 << 20, 256);
     let volume = open(&device);
     let mut files = Vec::new();
@@ -85,7 +85,7 @@ fn what_was_synced_is_there_without_a_checkpoint() {
 }
 
 #[test]
-fn overwriting_a_block_and_fsync_is_one_write_and_one_flush() {
+fn an_overwrite_with_fsync_takes_one_write_and_one_flush() {
     let device = new_device(64 << 20, 256);
     let volume = open(&device);
     let file = volume.make_node(ROOT_INO, b"f", 0o100_644, 0, &caller()).unwrap();
@@ -101,7 +101,7 @@ fn overwriting_a_block_and_fsync_is_one_write_and_one_flush() {
 }
 
 #[test]
-fn a_small_volume_is_cleaned_over_and_over() {
+fn a_small_volume_keeps_its_content_through_cleaning() {
     let device = new_device(16 << 20, 64);
     let volume = open(&device);
     let file = volume.make_node(ROOT_INO, b"f", 0o100_644, 0, &caller()).unwrap();

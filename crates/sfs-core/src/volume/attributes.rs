@@ -1,8 +1,8 @@
-//! Attributes of files, and changing them.
+//! Attributes of files: reading them, changing them, and clearing privileges.
 //!
-//! Owns: what `stat` shows, `chmod`, `chown`, `utimens`, and the clearing of privileges.
-//! Promises: attributes that wait for data are shown as if they did not wait.
-//! Never: changes a length (see `truncate`).
+//! The length and the times of a file with dirty data may wait in memory for their commit (*pending*). Readers see
+//! the pending attributes on top of those in the tree. A change of mode, owner or times is one transaction; a change
+//! of the length is done first, by `truncate`.
 
 use super::Volume;
 use super::xattr;
@@ -16,16 +16,16 @@ const S_ISUID: u32 = 0o4000;
 const S_ISGID: u32 = 0o2000;
 const S_IXGRP: u32 = 0o0010;
 
-/// The attribute that holds a program's capabilities.
+/// Extended attribute that holds the capabilities of a program.
 const CAPABILITY: &[u8] = b"security.capability";
 
 impl Volume {
-    /// The attributes of `ino`.
+    /// Returns the attributes of `ino`, with the pending ones.
     pub fn attributes(&self, ino: u64) -> Result<Inode> {
         self.metadata.read_txn(|txn| self.inode_of(txn, ino))
     }
 
-    /// The attributes of `ino` as callers see them.
+    /// Returns the attributes of `ino` in the transaction, with the pending ones.
     pub(super) fn inode_of(
         &self,
         txn: &Txn<'_>,
@@ -40,7 +40,7 @@ impl Volume {
         Ok(inode)
     }
 
-    /// Changes attributes, and gives them as they are then.
+    /// Changes attributes, and returns all attributes after the change.
     pub fn set_attributes(
         &self,
         ino: u64,
@@ -54,7 +54,7 @@ impl Volume {
             self.set_size(&handle, size)?;
         }
         drop(admitted);
-        // What waits goes ahead together with the change, or a later commit would undo it.
+        // The pending times are part of this transaction: a later commit of them would undo the change.
         let logic = |txn: &mut Txn<'_>| {
             let mut inode = txn.inode(ino)?;
             let (size, blocks) = (inode.size, inode.blocks);
@@ -64,7 +64,7 @@ impl Volume {
             if changes.give_owner() || changes.size.is_some() || changes.kill_privileges {
                 xattr::delete_if_any(txn, &self.hasher(), ino, &mut inode, CAPABILITY)?;
             }
-            // The length and the blocks wait for their data; everything else may go ahead.
+            // The tree keeps its length and block count: pending ones wait for their data (decision 5).
             (inode.size, inode.blocks) = (size, blocks);
             txn.put_inode(ino, &inode);
             (inode.size, inode.blocks) = shown;
@@ -77,7 +77,7 @@ impl Volume {
         })
     }
 
-    /// Clears suid, sgid and capabilities of a file that was written by someone else than root.
+    /// Clears suid, sgid and capabilities of a regular file before a write without privileges.
     pub(super) fn kill_privileges(&self, ino: u64) -> Result<()> {
         let armed = self.metadata.read_txn(|txn| {
             let inode = txn.inode(ino)?;
@@ -85,7 +85,7 @@ impl Volume {
                 Ok(inode.flags.contains(InodeFlags::XATTRS)
                     && xattr::read(txn, &self.hasher(), ino, CAPABILITY)?.is_some())
             };
-            // Anything else cannot be written: the write is about to be refused.
+            // A write to another kind of file is about to fail, and clears nothing.
             Ok(inode.kind() == FileKind::Regular
                 && (inode.mode != without_privileges(inode.mode) || capable()?))
         })?;
@@ -102,12 +102,13 @@ impl Volume {
     }
 }
 
-/// The mode after a write by someone else than root: sgid without group execution is no privilege.
+/// Returns `mode` without its privileges. sgid without group execution is none, and stays.
 fn without_privileges(mode: u32) -> u32 {
     let sgid = if mode & S_IXGRP != 0 { S_ISGID } else { 0 };
     mode & !(S_ISUID | sgid)
 }
 
+/// Applies `changes` to `inode`, but for the length. `Invalid` if a time has a billion nanoseconds or more.
 fn change(inode: &mut Inode, changes: &AttributeChanges, caller: &Caller) -> Result<()> {
     if let Some(mode) = changes.mode {
         inode.mode = inode.mode & !0o7777 | mode & 0o7777;

@@ -1,8 +1,7 @@
-//! The audit: the usage table, counted again from the tree.
+//! Audit: compares the usage table with a recount of the tree.
 //!
-//! Owns: the recount.
-//! Promises: table and tree are compared in one state of the volume; nothing changes.
-//! Never: believes the table.
+//! The recount visits every node and every mapping under the locks of the log and of the metadata, so table and tree
+//! are compared in one state of the volume. Nothing is changed. Tests call the audit after each scenario.
 
 use super::Volume;
 use crate::Result;
@@ -11,9 +10,8 @@ use crate::metadata::{Metadata, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
-    /// Recounts what lives in every segment; gives the segments of which the usage table says
-    /// something else. The whole tree is in memory meanwhile. `Corrupt` if the table disagrees with
-    /// itself.
+    /// Recounts the live blocks of every segment, and returns the segments for which the usage table has other sums.
+    /// The whole tree is in memory meanwhile. `Corrupt` if the usage table contradicts itself.
     pub fn audit(&self) -> Result<Vec<Discrepancy>> {
         let _log = self.log.lock();
         let _pin = self.metadata.pin_nodes();
@@ -27,7 +25,7 @@ impl Volume {
         })
     }
 
-    /// Brings every node into memory.
+    /// Loads every node of the tree.
     fn load_tree(&self) -> Result<()> {
         let mut from = Key::MIN;
         while let Some(key) =
@@ -38,7 +36,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What the tree refers to, by segment.
+    /// Counts the blocks that the tree refers to, by segment: its nodes, and data blocks with their sums.
     fn count(&self, metadata: &Metadata) -> std::result::Result<Vec<SegmentSums>, MetadataError> {
         let layout = &self.superblock.layout;
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
@@ -63,6 +61,7 @@ impl Volume {
     }
 }
 
+/// Returns the segments for which the usage table and `counted` differ.
 fn compare(metadata: &Metadata, counted: Vec<SegmentSums>) -> Vec<Discrepancy> {
     let table = metadata.usage.entries().iter().map(|entry| SegmentSums {
         live_blocks: entry.live_blocks.into(),

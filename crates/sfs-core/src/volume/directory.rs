@@ -1,9 +1,9 @@
-//! Directory entries: names hashed to cookies.
+//! Directory entries: how they are encoded, found, changed and listed.
 //!
-//! Owns: the form of an entry, and reading a directory in the order of the cookies.
-//! Promises: the cookie of an entry never changes while it exists; names whose hashes collide are
-//! told apart.
-//! Never: changes an inode.
+//! An entry is an item of the tree whose key is a cookie: the keyed hash of the name, plus a number below
+//! [`COLLISIONS_MAX`] that tells names of one hash apart. A listing returns the entries in the order of their
+//! cookies. The cookie of an entry never changes while the entry exists, so a listing goes on from one at any time.
+//! `namespace` changes the inodes that go with an entry.
 
 use std::hash::Hasher;
 use std::ops::Bound;
@@ -19,23 +19,23 @@ use crate::metadata::Txn;
 use crate::request::DirectoryEntry;
 use crate::{Error, Result};
 
-/// Names with one hash that a directory can hold.
+/// Number of names with one hash that a directory can hold.
 const COLLISIONS_MAX: u64 = 256;
 
-/// Cookie after ".".
+/// Cookie of the entry ".".
 const COOKIE_DOT: u64 = 1;
 
-/// Cookie after "..".
+/// Cookie of the entry "..".
 const COOKIE_DOT_DOT: u64 = 2;
 
-/// Bytes of an entry before its name.
+/// Bytes of an entry's value before the name: inode number and kind.
 const PREFIX_LEN: usize = 9;
 
-/// Entries taken from the tree under one hold of the lock. The last ones of an answer are taken in
-/// vain, as only who asks knows when it has enough.
+/// Entries that a listing copies from the tree under one hold of the lock. Only the caller knows when its buffer
+/// is full, so some of the last copied entries may not be used.
 const ENTRIES_PER_STEP: usize = 16;
 
-/// Bytes that there is room for at first, for each name.
+/// Initial capacity for each name of a copy, in bytes.
 const NAME_LEN_USUAL: usize = 32;
 
 /// Hashes names with the volume's key.
@@ -47,27 +47,28 @@ impl NameHasher {
         Self(key)
     }
 
+    /// Returns the keyed hash of `name`.
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.0[0], self.0[1]);
         hasher.write(name);
         hasher.finish()
     }
 
-    /// First cookie that an entry called `name` can have. Positive as a signed number, above 255.
+    /// Returns the first cookie that an entry called `name` can have: above 255, and positive as a signed number.
     fn cookie(&self, name: &[u8]) -> u64 {
         (self.hash(name) >> 9).max(1) << 8
     }
 }
 
-/// An entry that was looked for.
+/// Entry that a search has found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     pub(crate) ino: u64,
     pub(crate) kind: FileKind,
     pub(crate) cookie: u64,
 }
 
-/// Whether `name` can be given to a file.
+/// Checks that a new entry may be called `name`. `Exists` for "." and "..", which every directory has.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
@@ -78,7 +79,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// An entry's value.
+/// Encodes the value of an entry's item.
 pub(crate) fn encode(ino: u64, kind: FileKind, name: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(PREFIX_LEN + name.len());
     value.extend_from_slice(&ino.to_le_bytes());
@@ -87,7 +88,7 @@ pub(crate) fn encode(ino: u64, kind: FileKind, name: &[u8]) -> Vec<u8> {
     value
 }
 
-/// Inode number, kind and name of an entry.
+/// Decodes inode number, kind and name from the value of the item at `key`.
 pub(crate) fn decode<'a>(
     value: &'a [u8],
     key: &Key,
@@ -100,13 +101,13 @@ pub(crate) fn decode<'a>(
     Ok((u64::from_le_bytes(*ino), kind, name))
 }
 
-/// The entry called `name` in `directory`.
+/// Returns the entry called `name` in `directory`, without this transaction's changes.
 pub(crate) fn find(
     txn: &Txn<'_>,
     hasher: &NameHasher,
     directory: u64,
     name: &[u8],
-) -> std::result::Result<Option<Found>, MetadataError> {
+) -> std::result::Result<Option<FoundEntry>, MetadataError> {
     if name.len() > NAME_LEN_MAX {
         return Err(Error::NameTooLong.into());
     }
@@ -116,13 +117,13 @@ pub(crate) fn find(
         let (key, value) = item?;
         let (ino, kind, found) = decode(value, &key)?;
         if found == name {
-            return Ok(Some(Found { ino, kind, cookie: key.offset }));
+            return Ok(Some(FoundEntry { ino, kind, cookie: key.offset }));
         }
     }
     Ok(None)
 }
 
-/// Adds an entry. The name must not be there.
+/// Adds an entry, whose name the directory must not have yet, at the first free cookie of its hash.
 pub(crate) fn insert(
     txn: &mut Txn<'_>,
     hasher: &NameHasher,
@@ -139,11 +140,11 @@ pub(crate) fn insert(
             return Ok(());
         }
     }
-    // 256 names with one 55-bit keyed hash do not happen.
+    // Not reached in practice: 256 names would share a keyed hash of 55 bits.
     Err(Error::NoSpace.into())
 }
 
-/// Lets the entry at `cookie` refer to another file.
+/// Makes the entry at `cookie` refer to another file.
 pub(crate) fn replace(
     txn: &mut Txn<'_>,
     directory: u64,
@@ -155,10 +156,10 @@ pub(crate) fn replace(
     txn.put(Key::new(directory, ItemKind::Dirent, cookie), encode(ino, kind, name));
 }
 
-/// Entries that were copied out of the tree.
+/// Entries copied from the tree, for a listing that calls its caller without a lock.
 struct Copied {
     entries: Vec<CopiedEntry>,
-    /// One after the other.
+    /// Names of `entries`, concatenated.
     names: Vec<u8>,
 }
 
@@ -171,8 +172,9 @@ struct CopiedEntry {
 }
 
 impl Volume {
-    /// Gives the entries of directory `ino` after `cookie` (0: from the start, "." and ".." first)
-    /// to `each`, until it says false; that entry then counts as not given.
+    /// Calls `each` for the entries of directory `ino` after `cookie` until it returns false. At 0 the listing starts
+    /// with "." and "..". An entry for which `each` returns false counts as not listed. `with_attributes` adds the
+    /// attributes of each file, and takes a reference to each that is listed; "." and ".." have neither.
     pub fn read_directory(
         &self,
         ino: u64,
@@ -212,8 +214,8 @@ impl Volume {
                     inode: entry.inode,
                 };
                 if !each(&shown) {
-                    let unseen = copied.entries[no..].iter().filter(|entry| entry.inode.is_some());
-                    unseen.for_each(|entry| self.forget(entry.ino, 1));
+                    let unused = copied.entries[no..].iter().filter(|entry| entry.inode.is_some());
+                    unused.for_each(|entry| self.forget(entry.ino, 1));
                     return Ok(());
                 }
                 cookie = entry.cookie;
@@ -224,8 +226,8 @@ impl Volume {
         }
     }
 
-    /// The next entries of `directory` after `cookie`, a bounded number. With attributes a reference
-    /// to each is taken.
+    /// Copies up to [`ENTRIES_PER_STEP`] entries of `directory` after `cookie`. With attributes, takes a reference to
+    /// each file.
     fn copy_entries(
         &self,
         txn: &Txn<'_>,
@@ -245,7 +247,7 @@ impl Volume {
             let (name_len, cookie) = (name.len(), key.offset);
             entries.push(CopiedEntry { ino, kind, name_len, cookie, inode });
         }
-        // Before anybody can delete one of them.
+        // The metadata's lock is held: nobody can delete one of the files before this.
         if with_attributes {
             entries.iter().for_each(|entry| self.inodes.refer(entry.ino));
         }

@@ -1,11 +1,18 @@
-//! The namespace: names, directories, links.
+//! Namespace operations: lookup, creation, links, removal and renaming.
 //!
-//! Owns: the rules of lookup, creation, removal and renaming.
-//! Promises: each operation is one transaction.
-//! Never: checks permissions; the kernel has.
+//! Each operation changes the names and the inodes that it touches in one transaction (`txn`). `directory` encodes
+//! and finds the entries, and `orphans` deletes files that have neither a name nor a reference. The kernel has
+//! checked permissions before a request arrives.
+//!
+//! To add an operation:
+//! 1. Arguments and results: plain types in `request.rs`, where the existing ones do not suffice.
+//! 2. Rule: a method of [`Volume`] in a file of `volume/`, which changes metadata in one transaction.
+//! 3. Request: a variant in `sfs-fuse/src/operation.rs`, decoded in `sfs-fuse/src/operation/decode.rs`.
+//! 4. Call: an arm of the match in `src/fuse.rs` with its method in `src/fuse/`, and the conversion in `src/transport/`.
+//! 5. Proof: tests in `tests/model/` here, in `sfs-sim` and in `tests/mount_*`; a paragraph of `docs/SEMANTICS.md`.
 
 use super::Volume;
-use super::directory::{self, Found};
+use super::directory::{self, FoundEntry};
 use crate::files::orphans;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
@@ -17,14 +24,14 @@ use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, FileEntry, RenameMode};
 use crate::{Error, Result};
 
-/// As on other filesystems, so that counts fit everywhere.
+/// Most names of a file that is not a directory: the limit of ext4, so that counts fit wherever they are copied.
 const LINKS_MAX: u32 = 65_000;
 
 const S_ISGID: u32 = 0o2000;
 
 impl Volume {
-    /// The file called `name` in `parent`. A reference to it is taken. "." finds every file that has a
-    /// name, not only directories: so does who has kept its number (NFS, `open_by_handle_at`).
+    /// Returns the file called `name` in `parent`, and takes a reference to the file. "." finds every file that
+    /// has a name, not only directories: NFS and `open_by_handle_at` look files up by number that way.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<FileEntry> {
         self.metadata.read_txn(|txn| {
             let ino = match name {
@@ -37,14 +44,14 @@ impl Volume {
                 }
             };
             let inode = self.inode_of(txn, ino)?;
-            // Before anybody can take its last name away: it would be deleted.
+            // The metadata's lock is held: nobody can remove the last name, and delete the file, before this.
             self.inodes.refer(ino);
             Ok(FileEntry { ino, inode })
         })
     }
 
-    /// Makes a regular file, directory, device file, pipe or socket, by the type bits of `mode`.
-    /// A reference to it is taken.
+    /// Creates a regular file, directory, device file, pipe or socket, by the type bits of `mode`, and takes a
+    /// reference to it.
     pub fn make_node(
         &self,
         parent: u64,
@@ -67,7 +74,7 @@ impl Volume {
         self.make_referenced(make)
     }
 
-    /// Makes a symbolic link to `target`. A reference to it is taken.
+    /// Creates a symbolic link to `target`, and takes a reference to it.
     pub fn symlink(
         &self,
         parent: u64,
@@ -94,9 +101,9 @@ impl Volume {
         self.make_referenced(make)
     }
 
-    /// Makes a regular file that has no name yet, as if it were made in directory `parent`. A
-    /// reference to it is taken; [`Volume::link`] may give it a first name, and if none has when the
-    /// last reference goes, so does the file.
+    /// Creates a regular file without a name, with the attributes of a file created in directory `parent`, and
+    /// takes a reference to it. [`Volume::link`] may give the file its first name. A file that is still without
+    /// one when its last reference is dropped is deleted.
     pub fn make_unnamed(&self, parent: u64, mode: u32, caller: &Caller) -> Result<FileEntry> {
         let made = self.make_referenced(|txn| {
             let directory = live_directory(txn, parent)?;
@@ -114,6 +121,7 @@ impl Volume {
         Ok(made)
     }
 
+    /// Runs `make` as a transaction, and takes a reference to the new file.
     fn make_referenced(
         &self,
         make: impl Fn(&mut Txn<'_>) -> std::result::Result<FileEntry, MetadataError>,
@@ -122,7 +130,7 @@ impl Volume {
         self.change_then(make, |entry| self.inodes.refer(entry.ino))
     }
 
-    /// A new file in `parent`.
+    /// Creates a file in `parent`. `Exists` if the name is taken.
     fn make(
         &self,
         txn: &mut Txn<'_>,
@@ -139,7 +147,7 @@ impl Volume {
         self.add(txn, (parent, directory), name, inode, caller)
     }
 
-    /// A new file in `parent`, which has none of that name.
+    /// Creates a file in `parent`, which must not have an entry of that name.
     fn add(
         &self,
         txn: &mut Txn<'_>,
@@ -169,11 +177,11 @@ impl Volume {
         Ok(FileEntry { ino, inode })
     }
 
-    /// Another name for `ino`, or the first after [`Volume::make_unnamed`]. A reference to it is
-    /// taken.
+    /// Adds a name for `ino`, or its first one after [`Volume::make_unnamed`], and takes a reference to the file.
     pub fn link(&self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<FileEntry> {
         self.space.admit(0)?;
-        // A truncation under way says nothing of what it leaves of a file without a name.
+        // The orphan item of a file without a name does not record how far a truncation has to go, and the
+        // item is deleted below: the truncation is finished first.
         let unnamed = self.inodes.is_linkable(ino).then(|| self.inodes.get(ino));
         let _io = unnamed.as_ref().map(|handle| handle.io_write());
         if unnamed.is_some() {
@@ -210,7 +218,7 @@ impl Volume {
         })
     }
 
-    /// Removes a name that is not a directory's.
+    /// Removes a name of a file. `IsDirectory` if the name is a directory's.
     pub fn unlink(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         let gone = self.change(|txn| {
             let found = self.find(txn, parent, name)?;
@@ -218,17 +226,17 @@ impl Volume {
                 return Err(Error::IsDirectory.into());
             }
             let mut directory = txn.inode(parent)?;
-            drop_entry(&mut directory, parent)?;
+            uncount_entry(&mut directory, parent)?;
             touch(&mut directory, caller);
             txn.delete(Key::new(parent, ItemKind::Dirent, found.cookie));
             txn.put_inode(parent, &directory);
-            drop_link(txn, found.ino, caller)
+            uncount_link(txn, found.ino, caller)
         })?;
         self.delete_if_unreferenced(gone);
         Ok(())
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory. `NotEmpty` if it has entries.
     pub fn remove_directory(&self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         if name == b"." {
             return Err(Error::Invalid);
@@ -242,29 +250,30 @@ impl Volume {
                 return Err(Error::NotDirectory.into());
             }
             let mut directory = txn.inode(parent)?;
-            drop_entry(&mut directory, parent)?;
-            drop_subdirectory(&mut directory, parent)?;
+            uncount_entry(&mut directory, parent)?;
+            uncount_subdirectory(&mut directory, parent)?;
             touch(&mut directory, caller);
             txn.delete(Key::new(parent, ItemKind::Dirent, found.cookie));
             txn.put_inode(parent, &directory);
-            drop_directory(txn, found.ino, caller)
+            orphan_directory(txn, found.ino, caller)
         })?;
         self.delete_if_unreferenced(gone);
         Ok(())
     }
 
+    /// Returns the entry called `name` in `parent`. `NotFound` if there is none.
     fn find(
         &self,
         txn: &Txn<'_>,
         parent: u64,
         name: &[u8],
-    ) -> std::result::Result<Found, MetadataError> {
+    ) -> std::result::Result<FoundEntry, MetadataError> {
         directory_of(txn, parent)?;
         Ok(directory::find(txn, &self.hasher(), parent, name)?.ok_or(Error::NotFound)?)
     }
 
-    /// Renames; see [`RenameMode`]. Gives the directories that have another name now, whose attributes have
-    /// changed with that.
+    /// Renames an entry as `mode` says. Returns the directories that were renamed: their change time is new, and
+    /// their parent may be.
     pub fn rename(
         &self,
         parent: u64,
@@ -288,7 +297,7 @@ impl Volume {
             let from = self.find(txn, parent, name)?;
             live_directory(txn, new_parent)?;
             let to = directory::find(txn, &self.hasher(), new_parent, new_name)?;
-            let directory = |found: &Found| {
+            let directory = |found: &FoundEntry| {
                 let is_directory = found.kind == FileKind::Directory;
                 is_directory.then_some(found.ino)
             };
@@ -309,7 +318,7 @@ impl Volume {
                 }
                 (to, _) => {
                     let gone = match to {
-                        Some(to) => replace(txn, &from, &to, new_parent, caller)?,
+                        Some(to) => remove_target(txn, &from, &to, new_parent, caller)?,
                         None => None,
                     };
                     let moved = to.is_some().then_some(from.ino);
@@ -323,7 +332,7 @@ impl Volume {
                 }
             }
         };
-        // No commit may come between the two: it would say the names without the data.
+        // Runs under the transaction's lock: a commit between the two would write the new names without the data.
         let order = |(moved, ..): &([Option<u64>; 2], _, _)| {
             moved.iter().flatten().for_each(|ino| self.order_with_next_delta(*ino));
         };
@@ -332,9 +341,10 @@ impl Volume {
         Ok(directories)
     }
 
-    /// Writes out the data of a file that is about to be renamed.
+    /// Writes back the dirty data of the file called `name`, before a rename makes that data part of the next
+    /// batch.
     fn write_named_ahead(&self, parent: u64, name: &[u8]) -> Result<()> {
-        // What is wrong with the name, renaming will say.
+        // The rename itself reports an error of the lookup.
         let Ok(found) = self.metadata.read_txn(|txn| self.find(txn, parent, name)) else {
             return Ok(());
         };
@@ -354,18 +364,18 @@ impl Volume {
         }
     }
 
-    /// Moves an entry to a name that is free.
+    /// Moves an entry to a name that no entry has.
     fn move_entry(
         &self,
         txn: &mut Txn<'_>,
-        (parent, from): (u64, Found),
+        (parent, from): (u64, FoundEntry),
         (new_parent, new_name): (u64, &[u8]),
         caller: &Caller,
     ) -> std::result::Result<(), MetadataError> {
         txn.delete(Key::new(parent, ItemKind::Dirent, from.cookie));
         directory::insert(txn, &self.hasher(), new_parent, new_name, from.ino, from.kind)?;
         let mut old = txn.inode(parent)?;
-        drop_entry(&mut old, parent)?;
+        uncount_entry(&mut old, parent)?;
         touch(&mut old, caller);
         txn.put_inode(parent, &old);
         let mut new = txn.inode(new_parent)?;
@@ -376,11 +386,11 @@ impl Volume {
     }
 }
 
-/// Exchanges what two entries refer to.
+/// Exchanges the files of two entries.
 fn exchange(
     txn: &mut Txn<'_>,
-    (a_parent, a_name, a): (u64, &[u8], Found),
-    (b_parent, b_name, b): (u64, &[u8], Found),
+    (a_parent, a_name, a): (u64, &[u8], FoundEntry),
+    (b_parent, b_name, b): (u64, &[u8], FoundEntry),
     caller: &Caller,
 ) -> std::result::Result<(), MetadataError> {
     directory::replace(txn, a_parent, a_name, a.cookie, b.ino, b.kind);
@@ -394,10 +404,11 @@ fn exchange(
     reparent(txn, &b, b_parent, a_parent, caller)
 }
 
-/// `moved` is in `new_parent` now and was in `parent`.
+/// Updates the inodes after `moved` went from `parent` to `new_parent`: its change time, and for a directory its
+/// parent and the parents' links.
 fn reparent(
     txn: &mut Txn<'_>,
-    moved: &Found,
+    moved: &FoundEntry,
     parent: u64,
     new_parent: u64,
     caller: &Caller,
@@ -407,7 +418,7 @@ fn reparent(
     if moved.kind == FileKind::Directory && parent != new_parent {
         inode.parent = new_parent;
         let mut old = txn.inode(parent)?;
-        drop_subdirectory(&mut old, parent)?;
+        uncount_subdirectory(&mut old, parent)?;
         txn.put_inode(parent, &old);
         let mut new = txn.inode(new_parent)?;
         add_link(&mut new)?;
@@ -417,11 +428,11 @@ fn reparent(
     Ok(())
 }
 
-/// Removes the entry `to`, which `from` takes the place of.
-fn replace(
+/// Removes the entry `to`, whose name `from` gets. Returns the number of its file if that was the last name.
+fn remove_target(
     txn: &mut Txn<'_>,
-    from: &Found,
-    to: &Found,
+    from: &FoundEntry,
+    to: &FoundEntry,
     new_parent: u64,
     caller: &Caller,
 ) -> std::result::Result<Option<u64>, MetadataError> {
@@ -431,19 +442,19 @@ fn replace(
         _ => {}
     }
     let mut directory = txn.inode(new_parent)?;
-    drop_entry(&mut directory, new_parent)?;
+    uncount_entry(&mut directory, new_parent)?;
     txn.delete(Key::new(new_parent, ItemKind::Dirent, to.cookie));
     if to.kind == FileKind::Directory {
-        drop_subdirectory(&mut directory, new_parent)?;
+        uncount_subdirectory(&mut directory, new_parent)?;
         txn.put_inode(new_parent, &directory);
-        return drop_directory(txn, to.ino, caller);
+        return orphan_directory(txn, to.ino, caller);
     }
     txn.put_inode(new_parent, &directory);
-    drop_link(txn, to.ino, caller)
+    uncount_link(txn, to.ino, caller)
 }
 
-/// One name of `ino` is gone; gives `ino` if it was the last.
-fn drop_link(
+/// Counts one name of `ino` less. Returns `ino` if that was the last one: the file is an orphan then.
+fn uncount_link(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
@@ -455,8 +466,8 @@ fn drop_link(
     Ok((inode.links == 0).then(|| orphans::remember(txn, ino)))
 }
 
-/// The directory `ino` loses its name.
-fn drop_directory(
+/// Makes the directory `ino` an orphan, and returns `ino`. `NotEmpty` if it has entries.
+fn orphan_directory(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
@@ -471,38 +482,46 @@ fn drop_directory(
     Ok(Some(orphans::remember(txn, ino)))
 }
 
-/// Whether `ino` is `ancestor` or somewhere below it.
+/// Returns whether `ino` is `ancestor` or below it. `Corrupt` if the parents form a cycle without `ancestor`.
 fn is_within(
     txn: &Txn<'_>,
     mut ino: u64,
     ancestor: u64,
 ) -> std::result::Result<bool, MetadataError> {
-    // A cycle can only come from a corrupt image; no path is deeper than the kernel lets it be.
-    for _ in 0..100_000 {
-        if ino == ancestor {
-            return Ok(true);
-        }
+    // Brent's algorithm: a cycle meets the mark again. A fixed limit of depth would report a sound image as
+    // corrupt, as the kernel limits the length of a path and not the depth of a tree.
+    let (mut mark, mut steps_to_mark, mut distance) = (ino, 1_u64, 1_u64);
+    while ino != ancestor {
         let parent = txn.inode(ino)?.parent;
         if parent == ino || parent == 0 {
             return Ok(false);
         }
         ino = parent;
+        if ino == mark {
+            return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into());
+        }
+        steps_to_mark -= 1;
+        if steps_to_mark == 0 {
+            distance *= 2;
+            (mark, steps_to_mark) = (ino, distance);
+        }
     }
-    Err(Error::Invalid.into())
+    Ok(true)
 }
 
-/// The attributes of `ino`, which must be a directory.
+/// Returns the attributes of `ino`. `NotDirectory` if it is another kind of file.
 fn directory_of(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = txn.inode(ino)?;
     if inode.kind() == FileKind::Directory { Ok(inode) } else { Err(Error::NotDirectory.into()) }
 }
 
-/// As [`directory_of`], and it has not been removed.
+/// Returns the attributes of the directory `ino`. `NotFound` if it has been removed.
 fn live_directory(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = directory_of(txn, ino)?;
     if inode.links == 0 { Err(Error::NotFound.into()) } else { Ok(inode) }
 }
 
+/// Counts one link more. `TooManyLinks` at [`LINKS_MAX`], which directories may exceed.
 fn add_link(inode: &mut Inode) -> Result<()> {
     if inode.links >= LINKS_MAX && inode.kind() != FileKind::Directory {
         return Err(Error::TooManyLinks);
@@ -511,26 +530,27 @@ fn add_link(inode: &mut Inode) -> Result<()> {
     Ok(())
 }
 
-/// The directory `ino` has one entry less. A forged one may have had none.
-fn drop_entry(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
+/// Counts one entry of directory `ino` less. `Corrupt` if the inode counts none, as a forged one may.
+fn uncount_entry(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
     let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
     directory.size = directory.size.checked_sub(1).ok_or(wrong)?;
     Ok(())
 }
 
-/// The directory `ino` holds one directory less, and still has its own two links.
-fn drop_subdirectory(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
+/// Counts one subdirectory of `ino` less. `Corrupt` if that takes one of the directory's own two links.
+fn uncount_subdirectory(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
     let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
     directory.links = directory.links.checked_sub(1).filter(|links| *links >= 2).ok_or(wrong)?;
     Ok(())
 }
 
-/// The content of a directory changed.
+/// Sets the times of a directory whose entries have changed.
 fn touch(directory: &mut Inode, caller: &Caller) {
     directory.mtime = caller.now;
     directory.ctime = caller.now;
 }
 
+/// Returns the attributes of a new, empty file of `caller`.
 fn new_inode(mode: u32, caller: &Caller) -> Inode {
     Inode {
         mode,

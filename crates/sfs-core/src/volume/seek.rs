@@ -1,8 +1,7 @@
-//! Data and holes of files.
+//! Finding the data and the holes of files (`SEEK_DATA`, `SEEK_HOLE`).
 //!
-//! Owns: what is a hole: what is neither mapped nor dirty.
-//! Promises: what was written is data; a step is a run, not a block.
-//! Never: reads content.
+//! A block that is neither mapped nor dirty nor inline is a hole. The search goes through the mappings run by run,
+//! and merges them with the dirty blocks. No content is read, so written zeros are data.
 
 use sfs_device::BLOCK_SIZE;
 
@@ -14,7 +13,8 @@ use crate::request::Seek;
 use crate::{Error, Result};
 
 impl Volume {
-    /// The next data or hole of `ino` at or after `offset`.
+    /// Returns the offset of the next data or hole of `ino` at or after `offset`. `OutOfRange` if `offset` is not before
+    /// the end of the file, or no data follows it.
     pub fn seek(&self, ino: u64, offset: u64, what: Seek) -> Result<u64> {
         let handle = self.inodes.get(ino);
         let _io = handle.io_read();
@@ -38,11 +38,11 @@ impl Volume {
         }
     }
 
-    /// The first block of a file from `block` on that is a hole; `end` if there is none before.
+    /// Returns the first hole of a file from `block` on, or `end` if no block before it is one.
     fn next_hole(&self, handle: &InodeState, mut block: u64, end: u64) -> Result<u64> {
         while block < end {
             let last = (block | u64::from(RUN_BLOCKS - 1)).min(end - 1);
-            // Dirty ones first: what is written out meanwhile is mapped, or in the tree item.
+            // Dirty blocks are read before the mappings: a block that is written back in between is in both.
             let blocks = block as u32..=last as u32;
             let dirty: Vec<u32> = {
                 let data = handle.data();
@@ -54,7 +54,7 @@ impl Volume {
                 let run = txn.run(&key)?;
                 Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
-            // What is in the inode itself is less than a block.
+            // Inline content is shorter than a block, so only block 0 has some.
             let is_data = |block: u32| {
                 is_inline && block == 0
                     || run.as_ref().is_some_and(|run| run.get(block).is_some())
@@ -68,7 +68,7 @@ impl Volume {
         Ok(end)
     }
 
-    /// The first block of a file at or after `block` that is not a hole.
+    /// Returns the first block of a file from `block` on that is not a hole.
     fn next_data(&self, handle: &InodeState, block: u32) -> Result<Option<u32>> {
         let dirty = handle.data().dirty.range_from(block).next().map(|(block, _)| block);
         let mapped = self.metadata.read_txn(|txn| {

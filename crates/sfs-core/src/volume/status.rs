@@ -1,8 +1,7 @@
-//! What a volume says of itself to whoever looks after it.
+//! Status of a mounted volume, for its administrator.
 //!
-//! Owns: the counts over all segments.
-//! Promises: [`Volume::status`] waits for no device request, and changes nothing.
-//! Never: guesses; what is not known is not there.
+//! The counts by state and by group come from the usage table in memory. [`Volume::status`] waits for no device
+//! request: it takes only locks that are not held across one. Nothing here changes the volume.
 
 use super::Volume;
 use crate::format::{SegmentState, UsageEntry};
@@ -15,14 +14,14 @@ impl Volume {
         self.space.space()
     }
 
-    /// How the volume is now.
+    /// Returns the present state of the volume: its policies, space, segments, groups, counters and errors.
     pub fn status(&self) -> Status {
         let metadata = self.metadata.read();
         let entries = metadata.usage.entries();
         let (segments, groups) =
             (count_segments(entries), count_groups(entries, metadata.grouping.centres()));
         let (grouping, victims) = (metadata.grouping.name(), metadata.victim_policy.name());
-        drop(metadata); // What follows takes the lock, too.
+        drop(metadata); // `space` takes this lock itself.
         Status {
             grouping,
             victims,
@@ -37,8 +36,8 @@ impl Volume {
         }
     }
 
-    /// What the last checkpoint of earlier mounts said. Waits while the log is being written: to be
-    /// asked before that begins.
+    /// Returns the totals of all earlier mounts, as the last checkpoint before this mount has them. Waits while the
+    /// log is written, so a caller that must not wait asks when the volume has just been opened.
     pub fn lifetime_before(&self) -> LifetimeTotals {
         let log = self.log.lock();
         LifetimeTotals {
@@ -49,6 +48,7 @@ impl Volume {
     }
 }
 
+/// Counts the segments by state.
 fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
     let mut counts = SegmentCounts::default();
     for entry in entries {
@@ -65,7 +65,7 @@ fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
     counts
 }
 
-/// The groups that have segments, by number.
+/// Returns the groups that have Open or Sealed segments, in the order of their numbers.
 fn count_groups(entries: &[UsageEntry], centres: &[f64]) -> Vec<GroupStatus> {
     let mut groups: Vec<GroupStatus> = Vec::new();
     let held =

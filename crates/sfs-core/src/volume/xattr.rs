@@ -1,8 +1,8 @@
-//! Extended attributes.
+//! Extended attributes: how they are encoded, read, set and removed.
 //!
-//! Owns: their items: a value may need several, the first of which has the name.
-//! Promises: setting one is a single transaction, whatever its length.
-//! Never: interprets a name; namespaces are the kernel's business.
+//! An attribute is a run of items (parts) in the tree. The key of the first part has half of the hash of the
+//! name; the part holds the name, the length of the value and its beginning. Setting or removing an attribute is one transaction,
+//! whatever the length of its value. A name has no meaning here: the kernel enforces the rules of the namespaces.
 
 use super::Volume;
 use super::directory::NameHasher;
@@ -15,28 +15,29 @@ use crate::metadata::Txn;
 use crate::request::{Caller, XattrMode};
 use crate::{Error, Result};
 
-/// Bytes of an item's value.
+/// Bytes of one part at most.
 const PART_LEN: usize = 1024;
 
-/// Bytes before the name in the first part: its length, a reserved byte, the value's length.
+/// Bytes before the name in the first part: length of the name, a reserved byte, length of the value.
 const PREFIX_LEN: usize = 6;
 
-/// Names that are looked for under one hold of the lock.
+/// Attributes that a listing visits under one hold of the lock.
 const NAMES_PER_STEP: usize = 64;
 
-/// Most bytes that the names of a file's attributes may take together (the kernel's limit).
+/// Limit of the bytes that the names of a file's attributes take together, each with its NUL (the kernel's limit).
 const NAMES_LEN_MAX: usize = 65_536;
 
-type Step<T> = std::result::Result<T, MetadataError>;
+type TxnResult<T> = std::result::Result<T, MetadataError>;
 
-/// The first part of an attribute.
-struct First<'a> {
+/// First part of an attribute.
+struct FirstPart<'a> {
     name: &'a [u8],
     value_len: usize,
     value: &'a [u8],
 }
 
-fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<First<'a>, Corruption> {
+/// Decodes the first part of an attribute from the value of the item at `key`.
+fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<FirstPart<'a>, Corruption> {
     let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX_LEN>().ok_or(wrong)?;
     let [name_len, _, a, b, c, d] = *prefix;
@@ -45,22 +46,23 @@ fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<First<'a>, Corr
     if value_len > XATTR_LEN_MAX || value.len() > value_len || name.is_empty() {
         return Err(wrong);
     }
-    Ok(First { name, value_len, value })
+    Ok(FirstPart { name, value_len, value })
 }
 
+/// Returns the first key that the attribute called `name` can have.
 fn first_key(hasher: &NameHasher, ino: u64, name: &[u8]) -> Key {
     Key::new(ino, ItemKind::Xattr, hasher.hash(name) >> 32 << 32)
 }
 
-/// The key of the first part of attribute `name`, if the attribute exists.
-fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> Step<Option<Key>> {
+/// Returns the key of the first part of attribute `name`, if the attribute exists.
+fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> TxnResult<Option<Key>> {
     let mut from = first_key(hasher, ino, name);
     let last = Key { offset: from.offset | u64::from(u32::MAX), ..from };
     while let Some((key, bytes)) = txn.tree().range(from..=last).next().transpose()? {
         if key.begins_xattr() && decode(bytes, &key)?.name == name {
             return Ok(Some(key));
         }
-        // Not part by part: forged ones may be many.
+        // One step skips all parts of an attribute: a forged image may have very many.
         let Some(offset) = (key.offset | u64::from(u16::MAX)).checked_add(1) else { break };
         from.offset = offset;
         if from > last {
@@ -70,13 +72,13 @@ fn find(txn: &Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8]) -> Step<Optio
     Ok(None)
 }
 
-/// The value of attribute `name`.
+/// Returns the value of attribute `name`.
 pub(super) fn read(
     txn: &Txn<'_>,
     hasher: &NameHasher,
     ino: u64,
     name: &[u8],
-) -> Step<Option<Vec<u8>>> {
+) -> TxnResult<Option<Vec<u8>>> {
     let Some(mut key) = find(txn, hasher, ino, name)? else { return Ok(None) };
     let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Length);
     let first = decode(txn.get(&key)?.ok_or(wrong)?, &key)?;
@@ -89,14 +91,14 @@ pub(super) fn read(
     if value.len() == value_len { Ok(Some(value)) } else { Err(wrong.into()) }
 }
 
-/// Removes attribute `name` if it exists; says whether it did.
+/// Removes attribute `name` if it exists, and updates the flag in `inode`. Returns whether the attribute existed.
 pub(super) fn delete(
     txn: &mut Txn<'_>,
     hasher: &NameHasher,
     ino: u64,
     inode: &mut Inode,
     name: &[u8],
-) -> Step<bool> {
+) -> TxnResult<bool> {
     let Some(key) = find(txn, hasher, ino, name)? else { return Ok(false) };
     let last = Key { offset: key.offset | u64::from(u16::MAX), ..key };
     for part in txn.tree().range(key..=last) {
@@ -107,22 +109,22 @@ pub(super) fn delete(
     Ok(true)
 }
 
-/// As [`delete`], without a search where there are no attributes.
+/// Removes attribute `name` if it exists, without a search if `inode` has no attributes.
 pub(super) fn delete_if_any(
     txn: &mut Txn<'_>,
     hasher: &NameHasher,
     ino: u64,
     inode: &mut Inode,
     name: &[u8],
-) -> Step<()> {
+) -> TxnResult<()> {
     if inode.flags.contains(InodeFlags::XATTRS) {
         delete(txn, hasher, ino, inode, name)?;
     }
     Ok(())
 }
 
-/// Whether `ino` has attributes beside the one at `gone`.
-fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> Step<bool> {
+/// Returns whether `ino` has attributes beside the one at `gone`.
+fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> TxnResult<bool> {
     for item in txn.tree().range(Key::all_of(ino, ItemKind::Xattr)) {
         if item?.0.offset >> 16 != gone.offset >> 16 {
             return Ok(true);
@@ -131,9 +133,9 @@ fn has_others(txn: &Txn<'_>, ino: u64, gone: &Key) -> Step<bool> {
     Ok(false)
 }
 
-/// The names of a bounded number of attributes from the key `from` on, and where to go on. Values are
-/// passed by: all of a file's take more than fits into memory.
-fn names_from(txn: &Txn<'_>, from: &Key) -> Step<(Vec<u8>, Option<Key>)> {
+/// Returns the names of a bounded number of attributes from the key `from` on, and the key to go on from. The values
+/// are skipped: all values of a file together may not fit into memory.
+fn names_from(txn: &Txn<'_>, from: &Key) -> TxnResult<(Vec<u8>, Option<Key>)> {
     let mut names = Vec::new();
     if !txn.inode(from.ino)?.flags.contains(InodeFlags::XATTRS) {
         return Ok((names, None));
@@ -156,8 +158,14 @@ fn names_from(txn: &Txn<'_>, from: &Key) -> Step<(Vec<u8>, Option<Key>)> {
     Ok((names, Some(from)))
 }
 
-/// Adds an attribute that does not exist.
-fn insert(txn: &mut Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8], value: &[u8]) -> Step<()> {
+/// Adds an attribute, whose name the file must not have yet.
+fn insert(
+    txn: &mut Txn<'_>,
+    hasher: &NameHasher,
+    ino: u64,
+    name: &[u8],
+    value: &[u8],
+) -> TxnResult<()> {
     let mut key = first_key(hasher, ino, name);
     while txn.get(&key)?.is_some() {
         key.offset += 1 << 16;
@@ -176,7 +184,7 @@ fn insert(txn: &mut Txn<'_>, hasher: &NameHasher, ino: u64, name: &[u8], value: 
 }
 
 impl Volume {
-    /// The value of extended attribute `name`.
+    /// Returns the value of extended attribute `name`. `NoAttribute` if there is none.
     pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
         self.metadata.read_txn(|txn| {
             if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
@@ -186,7 +194,7 @@ impl Volume {
         })
     }
 
-    /// The names of the extended attributes, each ended by a NUL.
+    /// Returns the names of the extended attributes, each ended by a NUL.
     pub fn xattr_names(&self, ino: u64) -> Result<Vec<u8>> {
         let mut names = Vec::new();
         let mut next = Some(Key::new(ino, ItemKind::Xattr, 0));
@@ -198,7 +206,8 @@ impl Volume {
         Ok(names)
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. `Exists` or `NoAttribute` if `mode` forbids it, `OutOfRange` for the length of the
+    /// name, `ValueTooLong` for the value, `NoSpace` also if all names together would exceed the kernel's limit.
     pub fn set_xattr(
         &self,
         ino: u64,
@@ -233,7 +242,7 @@ impl Volume {
         })
     }
 
-    /// Removes an extended attribute.
+    /// Removes an extended attribute. `NoAttribute` if there is none.
     pub fn remove_xattr(&self, ino: u64, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;

@@ -1,4 +1,4 @@
-//! What went wrong in cleaning.
+//! Cleaning: damaged segments, cleaning without gain, discards.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, VolumeOptions, Work};
 use sfs_device::{Event, FaultyDevice, Keep, RamDevice, RecordingDevice};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
+use crate::fixture::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
 
-/// A summary that cannot be read hides what lives behind it: cleaning the segment gains nothing.
+/// A damaged summary hides the owners of the blocks behind it: the segment cannot be emptied.
 #[test]
 fn a_damaged_summary_does_not_stop_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(40))));
@@ -21,7 +21,7 @@ fn a_damaged_summary_does_not_stop_cleaning() {
         write(&volume, file, at, &[1; 4096]).unwrap();
     }
     volume.sync_all().unwrap();
-    // One in eight blocks still lives in the first segments.
+    // One in eight blocks of the first segments stays live.
     for at in (0..blocks).filter(|at| at % 8 != 0) {
         write(&volume, file, at, &[2; 4096]).unwrap();
         if at % 31 == 0 {
@@ -43,7 +43,8 @@ fn a_damaged_summary_does_not_stop_cleaning() {
     }
 }
 
-/// Blocks written in nine minutes to a full volume of which someone changes no more than a mode each second.
+/// Returns the blocks written in nine minutes to a full volume. With `changes`, a caller attempts a write and changes a
+/// mode each second.
 fn written_when_full(changes: bool) -> u64 {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Counts));
     format(&device, 32);
@@ -57,7 +58,7 @@ fn written_when_full(changes: bool) -> u64 {
     device.reset();
     for secs in 60..600 {
         if changes {
-            assert!(write(&volume, file, count, &[1; 16 * 4096]).is_err(), "it is full");
+            assert!(write(&volume, file, count, &[1; 16 * 4096]).is_err(), "the volume is full");
             let mode = AttributeChanges { mode: Some(0o600), ..AttributeChanges::default() };
             volume.set_attributes(file, &mode, &caller()).unwrap();
         }
@@ -66,22 +67,21 @@ fn written_when_full(changes: bool) -> u64 {
     device.counts().written_blocks
 }
 
-/// A full volume that nobody uses must not wear the device out.
+/// A full idle volume must not wear the device out.
 #[test]
 fn cleaning_that_gains_nothing_is_not_repeated() {
     let written = written_when_full(false);
-    assert!(written < 2000, "{written} blocks were written for nothing");
+    assert!(written < 2000, "{written} blocks were written by an idle volume");
 }
 
-/// Nor one that someone goes on writing to in vain: what he changes meanwhile is next to nothing.
+/// Refused writes and small changes to a full volume must not wear the device out either.
 #[test]
 fn cleaning_that_gains_nothing_is_not_repeated_for_every_change() {
     let written = written_when_full(true);
     assert!(written < 40_000, "{written} blocks were written for 540 changes of a mode");
 }
 
-/// What was let go by a delta was discarded between the one write and the one flush of a sync, piece
-/// by piece.
+/// Segments that a delta had freed were discarded one by one between the write and the flush of a sync.
 #[test]
 fn a_small_sync_does_not_wait_for_discards() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(600)), Keep::Requests));
@@ -108,9 +108,9 @@ fn a_small_sync_does_not_wait_for_discards() {
         volume.sync_file(kept).unwrap();
     }
     assert!(!device.take_events().iter().any(is_discard));
-    assert!(volume.status().segments.clean > 200, "they have been let go");
+    assert!(volume.status().segments.clean > 200, "the segments are Clean");
 
-    // They are discarded all the same, each once.
+    // The background discards the segments, each once.
     while volume.work(NOW).unwrap() == Work::More {}
     let events = device.take_events();
     let blocks = |event: &Event| match event {

@@ -1,4 +1,4 @@
-//! What went wrong in crashes.
+//! Crashes: which states a mount accepts, and the data that it must find.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use sfs_core::format::{Layout, ROOT_INO, Timestamp};
 use sfs_core::request::{RenameMode, VolumeOptions, Work};
 use sfs_device::{Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream, image_after};
 
-use crate::rig::{
+use crate::fixture::{
     NOW, Random, blocks_for, caller, create, format, open, ram, read, set_size, write,
 };
 
-/// A name that got another file's content by exchange must have it after a crash, too.
+/// A name that got another file's content by exchange has that content after a crash, too.
 #[test]
-fn an_exchange_takes_the_data_along() {
+fn an_exchange_by_rename_makes_the_data_durable_with_the_names() {
     let device = ram(64);
     let volume = open(&device);
     let old = create(&volume, "a");
@@ -30,17 +30,17 @@ fn an_exchange_takes_the_data_along() {
     assert_eq!(read(&volume, entry.ino, 0, 1 << 20), [2; 40_960]);
 }
 
-/// A file that was emptied, and that nobody knew any more before it was written again, was left
-/// empty by a crash after the next sync of something else.
+/// The file is truncated to nothing, its last reference dropped, and then written again. A crash after the next sync of
+/// another file left it empty.
 #[test]
-fn a_file_that_is_emptied_and_forgotten_goes_with_the_next_delta() {
+fn new_data_of_a_truncated_and_forgotten_file_goes_with_the_next_delta() {
     let device = ram(64);
     let volume = open(&device);
     let file = create(&volume, "f");
     let other = create(&volume, "other");
     write(&volume, file, 0, &[1; 40_960]).unwrap();
     volume.sync_all().unwrap();
-    // A round that finds nothing to do but to drop what nobody needs.
+    // This round only drops the state of unreferenced files.
     volume.work(NOW).unwrap();
     set_size(&volume, file, 0).unwrap();
     volume.forget(file, 1);
@@ -54,8 +54,8 @@ fn a_file_that_is_emptied_and_forgotten_goes_with_the_next_delta() {
     assert!(found == [2; 40_960], "{} bytes are left", found.len());
 }
 
-/// What a crash leaves of `events`: all before the last flush in the first `end`, and of the rest
-/// some, torn.
+/// Returns the device after a crash within the first `end` of `events`: with all requests before the last flush, and
+/// a random part of the rest, some of them torn.
 fn crash(base: &RamDevice, events: &[Event], end: usize, random: &mut Random) -> RamDevice {
     let events = &events[..end];
     let flushed = events.iter().rposition(|e| matches!(e, Event::Flush)).unwrap_or(0);
@@ -70,10 +70,10 @@ fn crash(base: &RamDevice, events: &[Event], end: usize, random: &mut Random) ->
     image
 }
 
-/// Two crashes in a row, the second during recovery or soon after: what was synced before the first
-/// is there, and everything can be read.
+/// The second crash comes during recovery or soon after. Data synced before the first crash is there, and all data can
+/// be read.
 #[test]
-fn two_crashes_in_a_row_keep_what_was_synced() {
+fn synced_data_survives_two_crashes_in_a_row() {
     for seed in 0..100 {
         let mut random = Random(seed);
         let base = RamDevice::new(blocks_for(32 + random.below(20)));
@@ -81,16 +81,16 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
         format(&image, 32);
         let mut synced: Vec<u8> = Vec::new();
         let mut syncs: Vec<(usize, Vec<u8>)> = Vec::new();
-        for life in 0..4 {
+        for mount in 0..4 {
             let base = image.inner().snapshot();
             image.take_events();
-            let at_life = format!("seed {seed}, life {life}");
+            let at_mount = format!("seed {seed}, mount {mount}");
             let volume =
-                Volume::open(image.clone(), VolumeOptions::default(), NOW).expect(&at_life);
+                Volume::open(image.clone(), VolumeOptions::default(), NOW).expect(&at_mount);
             let mut content = synced.clone();
             let mut file = None;
             for step in 0..1 + random.below(40) {
-                let name = format!("{life}-{step}");
+                let name = format!("{mount}-{step}");
                 if random.below(3) == 0 {
                     drop(volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &caller()));
                 }
@@ -98,8 +98,8 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
                     Ok(entry) => entry.ino,
                     Err(_) => create(&volume, "f"),
                 });
-                // Blocks only ever become newer: each says in which step it was written.
-                let mark = (life * 50 + step + 1) as u8;
+                // Blocks only become newer: a mark is the step in which its block was written.
+                let mark = (mount * 50 + step + 1) as u8;
                 for _ in 0..random.below(20) {
                     let block = random.below(150) as usize;
                     if write(&volume, ino, block as u64, &[mark; 4096]).is_ok() {
@@ -109,10 +109,10 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
                 }
                 match random.below(6) {
                     0 => {
-                        volume.sync_file(ino).expect(&at_life);
+                        volume.sync_file(ino).expect(&at_mount);
                         syncs.push((image.event_count(), content.clone()));
                     }
-                    1 => while volume.work(NOW).expect(&at_life) == Work::More {},
+                    1 => while volume.work(NOW).expect(&at_mount) == Work::More {},
                     _ => {}
                 }
             }
@@ -126,15 +126,15 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
             }
             let crashed = crash(&base, &events, end, &mut random);
             let volume = Volume::open(Arc::new(crashed.snapshot()), VolumeOptions::default(), NOW)
-                .expect(&at_life);
+                .expect(&at_mount);
             let mut found = Vec::new();
             if let Ok(entry) = volume.lookup(ROOT_INO, b"f") {
-                let bytes = volume.read(entry.ino, 0, 1 << 20).expect(&at_life);
+                let bytes = volume.read(entry.ino, 0, 1 << 20).expect(&at_mount);
                 found.extend(bytes.as_bytes().chunks(4096).map(|block| block[0]));
             }
-            assert!(found.len() >= synced.len(), "{at_life}");
+            assert!(found.len() >= synced.len(), "{at_mount}");
             for (block, mark) in synced.iter().enumerate() {
-                assert!(found[block] >= *mark, "{at_life}, block {block}");
+                assert!(found[block] >= *mark, "{at_mount}, block {block}");
             }
             synced.clone_from(&found);
             image = Arc::new(RecordingDevice::new(crashed, Keep::Contents));
@@ -142,10 +142,10 @@ fn two_crashes_in_a_row_keep_what_was_synced() {
     }
 }
 
-/// The daemon was killed while a checkpoint's record was only in the device's cache. The next mount
-/// took what that checkpoint let go for Clean, wrote over it, and then the power went.
+/// The record of a checkpoint may be in the device's cache only when the daemon is killed. The next mount took the
+/// segments that this checkpoint had freed for Clean, overwrote them, and lost data in a power cut.
 #[test]
-fn a_mount_makes_durable_what_it_read_before_it_writes() {
+fn a_mount_flushes_before_its_first_write() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(64)), Keep::Requests));
     format(&device, 32);
     drop(open(&device));
@@ -155,8 +155,8 @@ fn a_mount_makes_durable_what_it_read_before_it_writes() {
     assert!(matches!(events.first(), Some(Event::Flush)), "{:?}", events.first());
 }
 
-/// A full volume of many small files, most of whose leaves are dirty, and the requests that led there
-/// from what it was before. The last are those of a checkpoint, which takes most of the room.
+/// Returns a full volume of many small files and the requests that follow. The requests make most leaves dirty, and end
+/// with a checkpoint that takes most of the free space.
 fn before_a_large_checkpoint(segments: u64) -> (RamDevice, Vec<Event>) {
     let device =
         Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(segments)), Keep::Contents));
@@ -181,7 +181,7 @@ fn before_a_large_checkpoint(segments: u64) -> (RamDevice, Vec<Event>) {
     for round in 0..20 {
         for _ in 0..1 + random.below(300) {
             let file = files[random.below(files.len() as u64) as usize];
-            // What waits for a checkpoint takes no room from what is overwritten.
+            // Dirty nodes take no space from overwrites.
             write(&volume, file, 0, &[round; 900]).unwrap();
         }
         volume.sync_all().unwrap();
@@ -194,9 +194,9 @@ fn before_a_large_checkpoint(segments: u64) -> (RamDevice, Vec<Event>) {
     (base, device.take_events())
 }
 
-/// Which of `events` write a checkpoint slot, and where.
+/// Returns the numbers of those `events` that write a checkpoint slot, with the address of the slot.
 fn slot_writes(events: &[Event], segments: u64) -> Vec<(usize, u64)> {
-    let slots = Layout::new(blocks_for(segments), 32, 0).expect("it fits").slots;
+    let slots = Layout::new(blocks_for(segments), 32, 0).expect("the layout fits").slots;
     let slot = |event: &Event| match event {
         Event::Write { extent, .. } if slots.contains(&extent.address) => Some(extent.address),
         _ => None,
@@ -204,17 +204,19 @@ fn slot_writes(events: &[Event], segments: u64) -> Vec<(usize, u64)> {
     events.iter().enumerate().filter_map(|(at, event)| Some((at, slot(event)?))).collect()
 }
 
-/// The power went before a checkpoint's slot was written, or in the middle of it. Its nodes, of which
-/// nobody knows, kept the room that the next mount needed for its own: neither that mount nor any
-/// after it could sync. Where one could, and the power went again in the middle of a slot, the volume
-/// was refused: the first nodes looked as if their checkpoint had been durable.
+/// The power fails before or during the write of a checkpoint's slot. The nodes of that checkpoint, to which nothing
+/// refers, occupied the space that the next mount needed for its own: no mount could sync any more. If one could, and
+/// the power failed again during the write of a slot, the next mount refused the volume: the nodes of the first
+/// checkpoint looked as if that checkpoint had been durable.
 #[test]
-fn a_checkpoint_that_was_cut_short_leaves_its_room_to_the_next() {
+fn an_interrupted_checkpoint_leaves_its_space_to_the_next_one() {
     let mut torn_later = 0;
     for segments in [90, 93, 97, 107] {
         let (base, events) = before_a_large_checkpoint(segments);
         let tear = |image: &RamDevice, slot: u64| {
-            image.write(slot, &[&[Block([0xa5; 4096])]], Stream(0)).expect("RAM");
+            image
+                .write(slot, &[&[Block([0xa5; 4096])]], Stream(0))
+                .expect("a RAM device does not fail");
         };
         let &(at, slot) = slot_writes(&events, segments).last().expect("a checkpoint");
         for is_torn in [false, true] {
@@ -222,33 +224,33 @@ fn a_checkpoint_that_was_cut_short_leaves_its_room_to_the_next() {
             if is_torn {
                 tear(&first, slot);
             }
-            let said = format!("{segments} segments, torn {is_torn}");
+            let at_case = format!("{segments} segments, torn {is_torn}");
             let device = Arc::new(RecordingDevice::new(first.snapshot(), Keep::Contents));
             let volume = open(&device);
-            assert!(volume.counters().checkpoints > 0, "{said}: no checkpoint begins its life");
+            assert!(volume.counters().checkpoints > 0, "{at_case}: the mount wrote no checkpoint");
             create(&volume, "new");
-            volume.sync_all().unwrap_or_else(|error| panic!("{said}: {error}"));
+            volume.sync_all().unwrap_or_else(|error| panic!("{at_case}: {error}"));
             let synced = device.event_count();
-            volume.close().unwrap_or_else(|error| panic!("{said}: {error}"));
+            volume.close().unwrap_or_else(|error| panic!("{at_case}: {error}"));
             let events = device.take_events();
             for (at, slot) in slot_writes(&events, segments) {
                 let second = image_after(&first, &events[..at]);
                 tear(&second, slot);
                 torn_later += 1;
                 let volume = Volume::open(Arc::new(second), VolumeOptions::default(), NOW)
-                    .unwrap_or_else(|error| panic!("{said}, then at request {at}: {error}"));
-                assert!(at < synced || volume.lookup(ROOT_INO, b"new").is_ok(), "{said}, {at}");
+                    .unwrap_or_else(|error| panic!("{at_case}, then at request {at}: {error}"));
+                assert!(at < synced || volume.lookup(ROOT_INO, b"new").is_ok(), "{at_case}, {at}");
             }
         }
     }
     assert!(torn_later > 8, "{torn_later}");
 }
 
-/// The newest checkpoint's slot has rotted, and what it let go has been discarded or written over, the
-/// deltas that lead from the older checkpoint to its nodes among it: roll-forward ended before them, and
-/// a mount took a state without what was synced.
+/// The slot of the newest checkpoint is damaged, and segments that it freed have been discarded or overwritten. Deltas
+/// that lead from the older checkpoint to its nodes were in them: roll-forward ended early, and a mount accepted a state
+/// without synced data.
 #[test]
-fn a_checkpoint_that_rots_is_missed_also_when_the_log_before_it_is_gone() {
+fn a_damaged_newest_checkpoint_is_noticed_when_the_log_before_it_is_gone() {
     let device = ram(64);
     let volume = open(&device);
     let files: Vec<u64> = (0..300).map(|no| create(&volume, &no.to_string())).collect();
@@ -269,14 +271,14 @@ fn a_checkpoint_that_rots_is_missed_also_when_the_log_before_it_is_gone() {
     // mkfs wrote checkpoint 2, the mount 3 to 5.
     assert_eq!(volume.counters().checkpoints, 3);
     drop(volume);
-    rot_newest_and_refuse(device);
+    expect_refusal_without_newest(device);
 }
 
-/// The newest checkpoint's slot has rotted, and the batch after its nodes had opened a segment that only
-/// this checkpoint made Clean. Seen from the older one that batch was nowhere, and a mount took the older
-/// state, of which nothing had been discarded or written over.
+/// The slot of the newest checkpoint is damaged, and the batch after its nodes had opened a segment that only this
+/// checkpoint made Clean. Roll-forward from the older checkpoint did not look there, and a mount accepted the older
+/// state, which was complete as nothing of it had been discarded or overwritten.
 #[test]
-fn what_follows_a_checkpoint_that_rots_is_found_in_what_it_let_go() {
+fn a_damaged_newest_checkpoint_is_noticed_by_a_batch_in_a_segment_that_it_freed() {
     let device = ram(64);
     let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
@@ -298,23 +300,23 @@ fn what_follows_a_checkpoint_that_rots_is_found_in_what_it_let_go() {
     // mkfs wrote checkpoint 2, the mount 3 to 5.
     assert_eq!(volume.counters().checkpoints, 3);
     drop(volume);
-    rot_newest_and_refuse(device);
+    expect_refusal_without_newest(device);
 }
 
-/// The slot of checkpoint 5, on 64 segments, rots; the volume is not mounted without it.
-fn rot_newest_and_refuse(device: Arc<RamDevice>) {
-    let slot = Layout::new(blocks_for(64), 32, 0).expect("it fits").slots[1];
-    device.write(slot, &[&[Block([0xa5; 4096])]], Stream(0)).expect("RAM");
+/// Damages the slot of checkpoint 5, on 64 segments, and expects that a mount refuses the volume.
+fn expect_refusal_without_newest(device: Arc<RamDevice>) {
+    let slot = Layout::new(blocks_for(64), 32, 0).expect("the layout fits").slots[1];
+    device.write(slot, &[&[Block([0xa5; 4096])]], Stream(0)).expect("a RAM device does not fail");
     match Volume::open(device, VolumeOptions::default(), NOW) {
         Err(error) => assert!(error.to_string().contains("checkpoint"), "{error}"),
-        Ok(_) => panic!("it mounts, and what was synced is gone"),
+        Ok(_) => panic!("the mount succeeds, and synced data is gone"),
     }
 }
 
-/// What was written out to make room, or went with what the cleaner moved, was flushed by nobody before
-/// the next checkpoint.
+/// Data that was written back to free memory, or in a batch of the cleaner, was not flushed before the next
+/// checkpoint.
 #[test]
-fn what_was_written_a_while_ago_is_durable() {
+fn data_written_back_to_free_memory_is_flushed_within_the_commit_interval() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(256 << 8), Keep::Counts));
     format(&device, 256);
     let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };

@@ -1,4 +1,4 @@
-//! What damage to one file did to others.
+//! Damage to one file: the effect on other files, and how losses are reported.
 
 use std::sync::Arc;
 
@@ -7,27 +7,25 @@ use sfs_core::request::{ErrorReaction, VolumeOptions, Work};
 use sfs_core::{Error, Volume};
 use sfs_device::{Block, Device, Event, FaultyDevice, Keep, RamDevice, RecordingDevice, Stream};
 
-use crate::rig::{NOW, blocks_for, caller, create, format, open, read, set_size, write};
+use crate::fixture::{NOW, blocks_for, caller, create, format, open, read, set_size, write};
 
-/// Blocks between two of a file, so that each has a run of its own and the file many leaves.
+/// Distance between the written blocks of a file, so that each has a run of its own and the file many leaves.
 const FAR: u64 = 32;
 
-/// From docs/FORMAT.md: a node begins with its magic, has its level at 34 and its first item's key
-/// at 64.
+/// Layout of a node, from docs/FORMAT.md: magic at 0, checkpoint at 24, level at 34, key of the first item at 64.
 const MAGIC: &[u8] = b"SFSn";
 const LEVEL_AT: usize = 34;
 const CHECKPOINT_AT: usize = 24;
 const KEY_AT: usize = 64;
 
-/// A volume with the file "bad", of whose mappings a leaf is damaged; the file, and a block in the
-/// leaf.
+/// Returns a device with the file "bad" and a damaged leaf of its mappings; the file; and a block in that leaf.
 fn damaged() -> (Arc<RamDevice>, u64, u64) {
     let (device, bad, block, leaf) = volume();
     device.write(leaf, &[&Block::zeroed(1)], Stream::default()).unwrap();
     (device, bad, block)
 }
 
-/// As [`damaged`], with the address of the leaf instead of the damage.
+/// Returns the same as [`damaged`] without the damage, and the address of the leaf.
 fn volume() -> (Arc<RamDevice>, u64, u64, u64) {
     let device = Arc::new(RamDevice::new(256 << 8));
     format(&device, 256);
@@ -41,14 +39,14 @@ fn volume() -> (Arc<RamDevice>, u64, u64, u64) {
     (device, bad, block, leaf)
 }
 
-/// A block of a file, and the address of the leaf that has its mapping.
+/// Block of a file, and the address of the leaf that has its mapping.
 struct Mapped {
     file: u64,
     block: u64,
     leaf: u64,
 }
 
-/// As [`volume`], with a second such file whose leaves are its own.
+/// Returns the volume of [`volume`] with a second such file, whose leaves are its own.
 fn two_files() -> (Arc<FaultyDevice<RamDevice>>, [Mapped; 2]) {
     let (inner, bad, block, leaf) = volume();
     let device = Arc::new(FaultyDevice::new(inner.snapshot()));
@@ -63,7 +61,7 @@ fn two_files() -> (Arc<FaultyDevice<RamDevice>>, [Mapped; 2]) {
     (device, [first, Mapped { file: second, block, leaf }])
 }
 
-/// A block of `bad` in the middle, and the leaf that has its mapping.
+/// Returns a block in the middle of `bad`, and the address of the leaf that has its mapping.
 fn newest_leaf(device: &Arc<impl Device>, bad: u64) -> (u64, u64) {
     let leaves = leaves(device, bad);
     let newest = leaves.iter().map(|leaf| leaf.0).max().expect("a leaf");
@@ -72,7 +70,7 @@ fn newest_leaf(device: &Arc<impl Device>, bad: u64) -> (u64, u64) {
     (run * FAR, at)
 }
 
-/// All leaves on the device that begin with a mapping of `ino`: their checkpoint, the run and the address.
+/// Returns checkpoint, run and address of all leaves on the device that begin with a mapping of `ino`.
 fn leaves(device: &Arc<impl Device>, ino: u64) -> Vec<(u64, u64, u64)> {
     let leaf = |at: u64| {
         let mut block = Block::zeroed(1);
@@ -86,13 +84,14 @@ fn leaves(device: &Arc<impl Device>, ino: u64) -> Vec<(u64, u64, u64)> {
     (0..device.geometry().block_count).filter_map(leaf).collect()
 }
 
+/// Returns the length of the file called `name`, if it exists.
 fn size(volume: &Volume, name: &str) -> Option<u64> {
     volume.lookup(ROOT_INO, name.as_bytes()).ok().map(|entry| entry.inode.size)
 }
 
-/// The file could not be planned, and with it nothing else was ever committed.
+/// The commit could not plan the damaged file, and no other file was committed either.
 #[test]
-fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
+fn a_damaged_leaf_does_not_prevent_other_writes() {
     let (device, bad, block) = damaged();
     let volume = open(&device);
     volume.lookup(ROOT_INO, b"bad").unwrap();
@@ -101,24 +100,33 @@ fn a_damaged_leaf_keeps_nothing_else_from_being_written() {
     write(&volume, new, 0, &[3; 8192]).unwrap();
     let later = Timestamp { secs: NOW.secs + 60, ..NOW };
     volume.work(NOW).unwrap();
-    assert!(matches!(volume.work(later), Err(Error::Corrupt(_))), "the log is told");
+    assert!(
+        matches!(volume.work(later), Err(Error::Corrupt(_))),
+        "background work reports the loss"
+    );
     volume.work(later).unwrap();
-    assert!(matches!(volume.sync_file(bad), Err(Error::Corrupt(_))), "and who syncs the file, too");
+    assert!(
+        matches!(volume.sync_file(bad), Err(Error::Corrupt(_))),
+        "a sync of the file reports the loss, too"
+    );
     volume.sync_file(bad).unwrap();
-    assert!(matches!(volume.sync_all(), Err(Error::Corrupt(_))), "and who syncs everything");
+    assert!(
+        matches!(volume.sync_all(), Err(Error::Corrupt(_))),
+        "a sync of the volume reports the loss, too"
+    );
     volume.sync_all().unwrap();
     write(&volume, bad, block, &[9; 4096]).unwrap();
     write(&volume, new, 0, &[4; 8192]).unwrap();
-    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
-    assert!(volume.is_closed(), "but all else is written");
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the unmount reports the loss");
+    assert!(volume.is_closed(), "all other files are written");
     drop(volume);
     let volume = open(&device);
     assert_eq!(size(&volume, "new"), Some(8192));
     assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
-    assert_eq!(read(&volume, bad, 0, 4096), [7; 4096], "what is not damaged is there");
+    assert_eq!(read(&volume, bad, 0, 4096), [7; 4096], "other blocks of the file are there");
 }
 
-/// The commit that met the damage itself gave the damaged file up, and wrote all else.
+/// The commit that finds the damage must not go on with the other files.
 #[test]
 fn with_errors_remount_ro_a_commit_that_meets_damage_writes_nothing() {
     let (inner, bad, block) = damaged();
@@ -139,14 +147,14 @@ fn with_errors_remount_ro_a_commit_that_meets_damage_writes_nothing() {
     };
     let written: Vec<u64> = device.events().iter().filter_map(written).collect();
     let copies = [SUPERBLOCK_ADDRESS, volume.superblock().layout.backup];
-    assert_eq!(written, copies, "nothing but the note");
+    assert_eq!(written, copies, "only the superblocks are written");
     drop(volume);
-    assert_eq!(size(&open(&device), "new"), None, "it was not durable");
+    assert_eq!(size(&open(&device), "new"), None, "the new file was not durable");
 }
 
-/// A leaf that the device does not read is tried again; then it is as good as damaged.
+/// A commit retries a leaf that the device does not read. After enough attempts the leaf counts as damaged.
 #[test]
-fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
+fn an_unreadable_leaf_does_not_prevent_other_writes() {
     let (device, bad, block, leaf) = volume();
     let device = Arc::new(FaultyDevice::new(device.snapshot()));
     let volume = open(&device);
@@ -155,10 +163,10 @@ fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
     write(&volume, new, 0, &[3; 8192]).unwrap();
     write(&volume, bad, block, &[9; 4096]).unwrap();
     device.fail_reads(leaf..leaf + 1);
-    assert!(matches!(volume.sync_all(), Err(Error::Device(_))), "the first time");
+    assert!(matches!(volume.sync_all(), Err(Error::Device(_))), "the first attempt fails");
     device.heal();
     volume.sync_all().unwrap();
-    assert_eq!(read(&volume, bad, block * 4096, 4096), [9; 4096], "it was tried again");
+    assert_eq!(read(&volume, bad, block * 4096, 4096), [9; 4096], "the write was retried");
     let met = |volume: &Volume, kind| volume.remembered().errors.count(kind);
     let kinds = [ErrorKind::Read, ErrorKind::Retry, ErrorKind::Tree];
     assert_eq!(kinds.map(|kind| met(&volume, kind)), [1, 1, 0]);
@@ -172,16 +180,16 @@ fn an_unreadable_leaf_keeps_nothing_else_from_being_written() {
     let new = create(&volume, "new");
     write(&volume, new, 0, &[4; 8192]).unwrap();
     device.fail_reads(leaf..leaf + 1);
-    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the unmount reports the loss");
     drop(volume);
     let volume = open(&device);
     assert_eq!(read(&volume, new, 0, 8192), [4; 8192]);
     assert_eq!(kinds.map(|kind| met(&volume, kind)), [3, 0, 1]);
 }
 
-/// Neither keeps the other from being given up.
+/// Two unreadable leaves at once: each is retried, and each is given up.
 #[test]
-fn two_unreadable_leaves_keep_nothing_else_from_being_written() {
+fn two_unreadable_leaves_do_not_prevent_other_writes() {
     let (device, files) = two_files();
     for Mapped { leaf, .. } in &files {
         device.fail_reads(*leaf..*leaf + 1);
@@ -196,16 +204,16 @@ fn two_unreadable_leaves_keep_nothing_else_from_being_written() {
         write(&volume, new, 0, &[round; 8192]).unwrap();
         synced += u32::from(!matches!(volume.sync_all(), Err(Error::Device(_))));
     }
-    assert!(synced >= 6, "{synced} of 12 syncs have written something");
+    assert!(synced >= 6, "{synced} of 12 syncs did not fail with a device error");
     write(&volume, new, 0, &[99; 8192]).unwrap();
-    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the unmount reports the loss");
     drop(volume);
     assert_eq!(read(&open(&device), new, 0, 8192), [99; 8192]);
 }
 
-/// The unmount tries each of them often enough, though nothing was tried before.
+/// The unmount itself makes enough attempts for each leaf.
 #[test]
-fn an_unmount_gets_over_two_unreadable_leaves() {
+fn an_unmount_completes_despite_two_unreadable_leaves() {
     let (device, files) = two_files();
     let volume = open(&device);
     for Mapped { file, block, .. } in &files {
@@ -216,12 +224,12 @@ fn an_unmount_gets_over_two_unreadable_leaves() {
     for Mapped { leaf, .. } in &files {
         device.fail_reads(*leaf..*leaf + 1);
     }
-    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "what was lost is said");
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the unmount reports the loss");
     drop(volume);
     assert_eq!(read(&open(&device), new, 0, 8192), [4; 8192]);
 }
 
-/// Its data waited for ever, until others had no memory to write to.
+/// The data of the damaged file stayed in the write buffer for ever, until no other writer got memory.
 #[test]
 fn a_damaged_leaf_does_not_fill_the_write_buffer() {
     let (device, bad, block) = damaged();
@@ -235,9 +243,9 @@ fn a_damaged_leaf_does_not_fill_the_write_buffer() {
     volume.sync_file(new).unwrap();
 }
 
-/// It took the place of another file: its data was to go with every delta.
+/// A file that replaces another is ordered: its data has to go with the next delta. The damage made every delta fail.
 #[test]
-fn a_damaged_file_that_is_renamed_over_another_holds_up_no_sync() {
+fn a_damaged_file_renamed_over_another_does_not_block_syncs() {
     let (device, bad, block) = damaged();
     let volume = open(&device);
     create(&volume, "target");
@@ -251,31 +259,31 @@ fn a_damaged_file_that_is_renamed_over_another_holds_up_no_sync() {
     assert_eq!(size(&open(&device), "new"), Some(8192));
 }
 
-/// The unmount began with deleting, and ended where that failed.
+/// The unmount deletes files first, and it ended when that failed.
 #[test]
-fn a_deleted_file_that_cannot_be_read_loses_nothing_of_others() {
+fn an_unreadable_deleted_file_does_not_affect_other_files() {
     let (device, bad, _) = damaged();
     let volume = open(&device);
     let new = create(&volume, "new");
     write(&volume, new, 0, &[3; 8192]).unwrap();
     volume.unlink(ROOT_INO, b"bad", &caller()).unwrap();
     volume.forget(bad, 1);
-    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "it is not deleted");
-    assert!(volume.is_closed(), "but all else is written");
+    assert!(matches!(volume.close(), Err(Error::Corrupt(_))), "the deletion fails");
+    assert!(volume.is_closed(), "all other files are written");
     drop(volume);
     let volume = open(&device);
     assert_eq!((size(&volume, "new"), size(&volume, "bad")), (Some(8192), None));
-    // The next mount tries again, and goes on with the rest.
+    // The next mount retries the deletion, and goes on with other work.
     write(&volume, new, 0, &[4; 8192]).unwrap();
     let later = Timestamp { secs: NOW.secs + 60, ..NOW };
     let outcomes: Vec<bool> = (0..10).map(|_| volume.work(later).is_ok()).collect();
     assert!(outcomes.contains(&false) && outcomes.ends_with(&[true; 5]), "{outcomes:?}");
 }
 
-/// Nothing said of a file without a name how far it was to be cut, and when it grew its old content was
-/// shown again.
+/// The orphan item of a file without a name does not record a truncation. When such a file was extended after a failed
+/// truncation, its old content was shown again.
 #[test]
-fn what_a_failed_truncation_leaves_is_not_shown_again() {
+fn content_cut_off_by_a_failed_truncation_is_not_shown_again() {
     for has_name in [true, false] {
         let (inner, bad, block, leaf) = volume();
         let device = Arc::new(FaultyDevice::new(inner.snapshot()));
@@ -285,17 +293,17 @@ fn what_a_failed_truncation_leaves_is_not_shown_again() {
             volume.unlink(ROOT_INO, b"bad", &caller()).unwrap();
         }
         device.fail_reads(leaf..leaf + 1);
-        assert!(set_size(&volume, bad, 4096).is_err(), "it fails half way");
-        assert_eq!(volume.attributes(bad).unwrap().size, 4096, "it is short");
+        assert!(set_size(&volume, bad, 4096).is_err(), "the truncation fails half way");
+        assert_eq!(volume.attributes(bad).unwrap().size, 4096, "the new length is shown");
         device.heal();
         set_size(&volume, bad, 2000 * FAR * 4096).unwrap();
         assert_eq!(read(&volume, bad, block * 4096, 4096), [0; 4096], "has a name: {has_name}");
     }
 }
 
-/// Nobody referred to the file any more when it was given up, and nobody was ever told.
+/// The file had no reference any more when its data was given up, and the loss was never reported.
 #[test]
-fn a_loss_is_told_though_the_file_was_forgotten() {
+fn a_loss_is_reported_after_the_last_reference_was_dropped() {
     let (device, bad, block) = damaged();
     let volume = open(&device);
     volume.lookup(ROOT_INO, b"bad").unwrap();
@@ -303,35 +311,41 @@ fn a_loss_is_told_though_the_file_was_forgotten() {
     volume.forget(bad, 1);
     let at = |secs| Timestamp { secs: NOW.secs + secs, ..NOW };
     volume.work(at(0)).unwrap();
-    assert!(matches!(volume.work(at(60)), Err(Error::Corrupt(_))), "the log is told");
+    assert!(
+        matches!(volume.work(at(60)), Err(Error::Corrupt(_))),
+        "background work reports the loss"
+    );
     volume.work(at(62)).unwrap();
     volume.lookup(ROOT_INO, b"bad").unwrap();
-    assert!(matches!(volume.sync_file(bad), Err(Error::Corrupt(_))), "who syncs it next");
+    assert!(
+        matches!(volume.sync_file(bad), Err(Error::Corrupt(_))),
+        "the next sync of the file reports the loss"
+    );
     volume.sync_file(bad).unwrap();
 }
 
-/// The first who asked was told, and nobody else who had the file open.
+/// Only the first sync got the error, and no other handle.
 #[test]
-fn each_who_has_a_file_open_is_told_of_a_loss_once() {
+fn a_loss_is_reported_once_to_each_open_handle() {
     let (device, bad, block) = damaged();
     let volume = open(&device);
     volume.lookup(ROOT_INO, b"bad").unwrap();
-    let mut listeners = [volume.losses_told(bad); 2];
+    let mut handles = [volume.losses_told(bad); 2];
     write(&volume, bad, block, &[9; 4096]).unwrap();
-    assert!(volume.sync_all().is_err(), "it is lost");
-    // Nobody has asked for this file yet: who opens it now is told, too.
+    assert!(volume.sync_all().is_err(), "the data is lost");
+    // The loss has not been reported yet, so a handle that is opened now gets it, too.
     let mut third = volume.losses_told(bad);
-    for told in listeners.iter_mut().chain([&mut third]) {
-        let asked = volume.sync_file_after(bad, told);
+    for reported in handles.iter_mut().chain([&mut third]) {
+        let asked = volume.sync_file_after(bad, reported);
         assert!(matches!(asked, Err(Error::Corrupt(_))), "{asked:?}");
-        volume.sync_file_after(bad, told).unwrap();
+        volume.sync_file_after(bad, reported).unwrap();
     }
     let mut late = volume.losses_told(bad);
     volume.sync_file_after(bad, &mut late).unwrap();
 }
 
-/// The cleaner had a file's blocks in hand when the leaf with their mappings could not be read any more,
-/// and kept them in hand for ever: nothing else was cleaned, and who wrote was told of it.
+/// The cleaner had planned to move blocks of a file when the leaf with their mappings became unreadable. The plan stayed
+/// for ever: nothing else was cleaned, and writers got the error.
 #[test]
 fn an_unreadable_leaf_does_not_stop_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(285))));
@@ -340,19 +354,20 @@ fn an_unreadable_leaf_does_not_stop_cleaning() {
     let options =
         VolumeOptions { cache, grouping, yield_cleaning: false, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options.clone(), NOW).unwrap();
-    let (bad, dead) = (create(&volume, "bad"), create(&volume, "dead"));
+    let (bad, short_lived) = (create(&volume, "bad"), create(&volume, "short-lived"));
     let others: Vec<u64> = (0..12_000).map(|no| create(&volume, &format!("{no}"))).collect();
-    // Each segment has a block of the one, and some that do not live long.
+    // Each segment has a block of `bad`, and blocks that are soon overwritten.
     for at in 0..350 {
         write(&volume, bad, at * FAR, &[7; 4096]).unwrap();
-        write(&volume, dead, 0, &[1; 20 * 4096]).unwrap();
+        write(&volume, short_lived, 0, &[1; 20 * 4096]).unwrap();
         volume.sync_all().unwrap();
     }
     volume.close().unwrap();
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let later = Timestamp { secs: NOW.secs + 1, ..NOW };
-    (0..100).for_each(|_| assert_eq!(volume.work(later).unwrap(), Work::More, "it cleans"));
-    assert_eq!(volume.counters().segments_cleaned, 0, "it has them in hand");
+    (0..100)
+        .for_each(|_| assert_eq!(volume.work(later).unwrap(), Work::More, "the cleaner has work"));
+    assert_eq!(volume.counters().segments_cleaned, 0, "the moves are planned, not written");
     for file in others {
         volume.attributes(file).unwrap();
     }
@@ -360,14 +375,14 @@ fn an_unreadable_leaf_does_not_stop_cleaning() {
         device.fail_reads(leaf..leaf + 1);
     }
     let failures = (0..1000).filter(|_| volume.work(later).is_err()).count();
-    assert_eq!(failures, 1, "it is said, and then cleaned elsewhere");
+    assert_eq!(failures, 1, "the error is reported once, and cleaning goes on elsewhere");
     assert!(volume.counters().segments_cleaned > 0);
     assert!(!volume.has_failed());
 }
 
-/// A write was refused for what could not be written of another file, and done all the same.
+/// A write that had to make space in the buffer was refused for the damage of another file, but kept its data.
 #[test]
-fn a_write_is_not_refused_for_damage_of_others() {
+fn a_write_is_not_refused_for_damage_to_another_file() {
     let (inner, bad, block, leaf) = volume();
     let device = Arc::new(FaultyDevice::new(inner.snapshot()));
     let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };

@@ -1,4 +1,4 @@
-//! Errors that were met, and forgotten with the unmount.
+//! Errors that a mount meets: counted, recorded for later mounts, and their effect on writing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,10 +13,9 @@ use sfs_device::{
     Block, Device, Event, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream,
 };
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, format, open, ram, write};
+use crate::fixture::{NOW, Random, blocks_for, caller, create, format, open, ram, write};
 
-/// From docs/FORMAT.md: a node begins with its magic, has its level at 34 and its first item's key
-/// at 64.
+/// Layout of a node, from docs/FORMAT.md: magic at 0, level at 34, key of the first item at 64.
 const MAGIC: &[u8] = b"SFSn";
 const LEVEL_AT: usize = 34;
 const KEY_AT: usize = 64;
@@ -31,17 +30,18 @@ fn read_block(device: &dyn Device, at: u64) -> Block {
     block[0].clone()
 }
 
-/// Blocks of the device that `is_it` says.
-fn find(device: &dyn Device, is_it: impl Fn(&[u8]) -> bool) -> Vec<u64> {
+/// Returns the addresses of the blocks whose bytes satisfy `is_wanted`.
+fn find(device: &dyn Device, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<u64> {
     let blocks = 0..device.geometry().block_count;
-    blocks.filter(|at| is_it(&read_block(device, *at).0)).collect()
+    blocks.filter(|at| is_wanted(&read_block(device, *at).0)).collect()
 }
 
+/// Overwrites a block with bytes that no structure has.
 fn destroy(device: &dyn Device, at: u64) {
     device.write(at, &[&[Block([0xee; 4096])]], Stream::default()).unwrap();
 }
 
-/// A volume with a file of one block, and the address of the block.
+/// Returns a device with a file of one block, and the address of the block.
 fn one_file() -> (Arc<RamDevice>, u64) {
     let device = ram(64);
     let volume = open(&device);
@@ -65,7 +65,7 @@ fn counts(volume: &Volume) -> Vec<(ErrorKind, u64)> {
     volume.remembered().errors.iter().map(|count| (count.kind, count.count)).collect()
 }
 
-/// What the superblock on the device says, which both copies say.
+/// Returns the failure that the superblock records, after a check that both copies agree.
 fn failure(device: &dyn Device) -> Option<Failure> {
     let decode = |at| Superblock::decode(&read_block(device, at).0, at).unwrap();
     let first = decode(SUPERBLOCK_ADDRESS);
@@ -74,7 +74,7 @@ fn failure(device: &dyn Device) -> Option<Failure> {
 }
 
 #[test]
-fn data_that_rots_is_remembered_with_the_first_and_the_last_time() {
+fn a_data_error_is_recorded_with_its_first_and_last_time() {
     let (device, at) = one_file();
     destroy(&*device, at);
     let volume = open(&device);
@@ -89,15 +89,15 @@ fn data_that_rots_is_remembered_with_the_first_and_the_last_time() {
     volume.close().unwrap();
     for _ in 0..2 {
         let volume = open(&device);
-        assert!(volume.remembered().errors.iter().eq(&expected), "it is remembered");
+        assert!(volume.remembered().errors.iter().eq(&expected), "the record is durable");
         volume.close().unwrap();
     }
     assert_eq!(failure(&*device), None, "writing has not ended");
 }
 
-/// Only the first error of a kind is worth a checkpoint of its own.
+/// Only the first error of a kind causes a checkpoint.
 #[test]
-fn an_error_that_repeats_causes_no_checkpoints() {
+fn a_repeated_error_causes_no_further_checkpoints() {
     let (device, at) = one_file();
     destroy(&*device, at);
     let volume = open(&device);
@@ -108,16 +108,20 @@ fn an_error_that_repeats_causes_no_checkpoints() {
         volume.counters().checkpoints
     };
     let begun = volume.counters().checkpoints;
-    assert_eq!(checkpoints_after(1), begun, "it waits for its interval");
+    assert_eq!(checkpoints_after(1), begun, "the checkpoint waits for its interval");
     assert_eq!(checkpoints_after(40), begun + 1);
     assert_eq!(checkpoints_after(80), begun + 1);
     assert_eq!(checkpoints_after(120), begun + 1);
     drop(volume);
-    assert_eq!(counts(&open(&device)), [(ErrorKind::Data, 2)], "a crash forgets the later ones");
+    assert_eq!(
+        counts(&open(&device)),
+        [(ErrorKind::Data, 2)],
+        "a crash loses the counts after the checkpoint"
+    );
 }
 
 #[test]
-fn a_mount_for_reading_counts_and_writes_nothing() {
+fn a_read_only_mount_counts_errors_and_writes_nothing() {
     let (device, at) = one_file();
     destroy(&*device, at);
     let device = Arc::new(RecordingDevice::new(device.snapshot(), Keep::Contents));
@@ -135,7 +139,7 @@ fn a_mount_for_reading_counts_and_writes_nothing() {
 }
 
 #[test]
-fn what_the_device_does_not_read_is_counted_and_so_is_what_it_reads_later() {
+fn a_failed_read_is_counted_and_a_later_success_is_not() {
     let (inner, at) = one_file();
     let device = Arc::new(FaultyDevice::new(inner.snapshot()));
     let volume = open(&device);
@@ -150,7 +154,7 @@ fn what_the_device_does_not_read_is_counted_and_so_is_what_it_reads_later() {
     assert_eq!((read.kind, read.count, read.first), (ErrorKind::Read, 1, expected));
 }
 
-/// A node of the tree is damaged on the device and no longer in memory.
+/// The node is damaged on the device, and not in the cache.
 #[test]
 fn a_damaged_node_is_counted() {
     let (device, _) = many_files();
@@ -164,9 +168,9 @@ fn a_damaged_node_is_counted() {
     assert_eq!(counts(&open(&device)), [(ErrorKind::Tree, 1)]);
 }
 
-/// The older of two checkpoints is no use any more, but its slot should hold one.
+/// The older checkpoint is not needed any more, but no crash damages its slot.
 #[test]
-fn a_slot_that_no_crash_has_damaged_is_counted_by_the_mount() {
+fn a_mount_counts_a_damaged_slot_of_the_older_checkpoint() {
     let device = ram(64);
     open(&device).close().unwrap();
     let superblock = Superblock::decode(&read_block(&*device, 4).0, 4).unwrap();
@@ -176,7 +180,7 @@ fn a_slot_that_no_crash_has_damaged_is_counted_by_the_mount() {
     assert_eq!(counts(&open(&device)), [(ErrorKind::Volume, 1)]);
 }
 
-/// 1500 files in leaves of three, more than stay in memory.
+/// Returns a device with many files, three to a leaf and more than the cache holds, and their number.
 fn many_files() -> (Arc<RamDevice>, u64) {
     let device = Arc::new(RamDevice::new(blocks_for(400)));
     format(&device, 32);
@@ -189,22 +193,22 @@ fn many_files() -> (Arc<RamDevice>, u64) {
     (device, 1500)
 }
 
-/// Whether a block is a leaf that begins with an item of which `is_it` holds, by inode number and kind.
-fn is_leaf_of(bytes: &[u8], is_it: impl Fn(u64, u8) -> bool) -> bool {
+/// Returns whether a block is a leaf whose first item satisfies `is_wanted`, by inode number and kind.
+fn is_leaf_of(bytes: &[u8], is_wanted: impl Fn(u64, u8) -> bool) -> bool {
     let ino = u64::from_le_bytes(bytes[KEY_AT..KEY_AT + 8].try_into().unwrap());
-    bytes.starts_with(MAGIC) && bytes[LEVEL_AT] == 0 && is_it(ino, bytes[KEY_AT + 8])
+    bytes.starts_with(MAGIC) && bytes[LEVEL_AT] == 0 && is_wanted(ino, bytes[KEY_AT + 8])
 }
 
-/// Destroys the leaves of the usage table.
+/// Overwrites the leaves of the usage table.
 fn destroy_usage(device: &dyn Device) {
     let is_usage =
         |bytes: &[u8]| is_leaf_of(bytes, |ino, kind| ino == 0 && kind == ItemKind::Usage as u8);
     find(device, is_usage).into_iter().for_each(|leaf| destroy(device, leaf));
 }
 
-/// Where no checkpoint can be written, the superblock says why.
+/// A checkpoint carries the counts of errors; without one the superblock records the reason.
 #[test]
-fn damage_that_keeps_checkpoints_from_being_written_is_in_the_superblock() {
+fn damage_that_prevents_checkpoints_is_recorded_in_the_superblock() {
     let (device, count) = many_files();
     let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
     let volume = Volume::open(device.clone(), options, NOW).unwrap();
@@ -219,7 +223,7 @@ fn damage_that_keeps_checkpoints_from_being_written_is_in_the_superblock() {
 }
 
 #[test]
-fn a_write_that_fails_is_in_the_superblock_once() {
+fn a_failed_write_or_flush_is_recorded_in_the_superblock_once() {
     for operation in [Operation::Write, Operation::Flush] {
         let recording = RecordingDevice::new(RamDevice::new(blocks_for(64)), Keep::Contents);
         let device = Arc::new(FaultyDevice::new(recording));
@@ -237,7 +241,10 @@ fn a_write_that_fails_is_in_the_superblock_once() {
         device.inner().take_events();
         volume.work(later(60)).unwrap_err();
         volume.close().unwrap_err();
-        assert!(!device.inner().events().iter().any(is_superblock), "it is written once");
+        assert!(
+            !device.inner().events().iter().any(is_superblock),
+            "the superblock is written once"
+        );
         drop(volume);
         let volume = open(&device);
         assert_eq!(volume.remembered().failure, Some(noted), "a mount does not clear it");
@@ -248,7 +255,7 @@ fn a_write_that_fails_is_in_the_superblock_once() {
 }
 
 #[test]
-fn a_failure_is_in_the_superblock_before_a_handle_that_syncs_is_answered() {
+fn a_failed_fsync_records_the_failure_before_it_returns() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
     format(&device, 32);
     let volume = open(&device);
@@ -259,8 +266,8 @@ fn a_failure_is_in_the_superblock_before_a_handle_that_syncs_is_answered() {
     assert_eq!((noted.kind, noted.secs), (ErrorKind::Write, NOW.secs));
 }
 
-/// A flush that fails may have lost what others had written, and the device need not fail the next one: then
-/// a sync would have promised what is not there.
+/// A failed flush may have lost earlier writes of other callers, and the device need not fail the next flush. A later
+/// sync would then report data as durable that is lost.
 #[test]
 fn a_superblock_that_cannot_be_flushed_ends_writing() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
@@ -284,8 +291,8 @@ fn a_superblock_that_cannot_be_flushed_ends_writing() {
         volume.lookup(ROOT_INO, format!("file {number}").as_bytes()).unwrap();
     }
     device.fail_nth(Operation::Flush, 1);
-    assert!(is_corrupt(volume.work(later(60))), "there is no checkpoint");
-    assert!(volume.has_failed(), "the note of it was not flushed");
+    assert!(is_corrupt(volume.work(later(60))), "the checkpoint fails");
+    assert!(volume.has_failed(), "the record of the failure was not flushed");
     assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
 }
 
@@ -304,7 +311,7 @@ fn with_errors_remount_ro_the_first_damage_ends_writing() {
     device.take_events();
     assert!(is_corrupt(volume.read(file, 0, 4096)));
     assert!(volume.has_failed());
-    assert!(device.events().is_empty(), "who reads a file does not write the superblock");
+    assert!(device.events().is_empty(), "a read does not write the superblock");
     let refused = volume.make_node(ROOT_INO, b"refused", 0o100_644, 0, &caller());
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
     volume.sync_all().unwrap_err();
@@ -324,12 +331,12 @@ fn with_errors_remount_ro_the_first_damage_ends_writing() {
     drop(volume);
     let volume = open(&device);
     volume.lookup(ROOT_INO, b"synced").unwrap();
-    volume.lookup(ROOT_INO, b"not synced").expect_err("it was not durable");
+    volume.lookup(ROOT_INO, b"not synced").expect_err("the file was not durable");
 }
 
-/// The kinds of errors that are counted when the first segments are cleaned, in each of which blocks live that
-/// nobody reads, and `corrupt` of the block at which a segment begins reads wrong.
-fn met_by_the_cleaner(corrupt: impl Fn(u64) -> Range<u64>) -> Vec<ErrorKind> {
+/// Cleans segments with damaged blocks, and returns the kinds of errors that are counted. `corrupt` returns the damaged
+/// blocks for the first block of a segment. Each of the segments has live blocks that only the cleaner reads.
+fn errors_of_cleaning(corrupt: impl Fn(u64) -> Range<u64>) -> Vec<ErrorKind> {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(40))));
     format(&device, 32);
     let volume = open(&device);
@@ -358,17 +365,17 @@ fn met_by_the_cleaner(corrupt: impl Fn(u64) -> Range<u64>) -> Vec<ErrorKind> {
 }
 
 #[test]
-fn what_the_cleaner_meets_is_counted() {
-    assert_eq!(met_by_the_cleaner(|_| 0..0), []);
-    let summaries = met_by_the_cleaner(|start| start..start + 1);
+fn errors_met_by_the_cleaner_are_counted() {
+    assert_eq!(errors_of_cleaning(|_| 0..0), []);
+    let summaries = errors_of_cleaning(|start| start..start + 1);
     assert_eq!(summaries, [ErrorKind::Log]);
-    let data = met_by_the_cleaner(|start| start + 1..start + 32);
-    // Summaries of later chunks are among these blocks.
+    let data = errors_of_cleaning(|start| start + 1..start + 32);
+    // The damaged blocks include summaries of later chunks, so other kinds are counted, too.
     assert!(data.contains(&ErrorKind::Data), "{data:?}");
 }
 
 #[test]
-fn a_volume_that_was_shut_down_writes_no_note() {
+fn a_shut_down_volume_does_not_record_failures() {
     let (inner, at) = one_file();
     destroy(&*inner, at);
     let device = Arc::new(RecordingDevice::new(inner.snapshot(), Keep::Contents));

@@ -1,4 +1,4 @@
-//! What went wrong in single files.
+//! Single files: truncation, holes, the largest file, attributes, lookup by number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use sfs_core::request::{Seek, VolumeOptions, Work, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{NOW, blocks_for, caller, create, format, open, ram, read, set_size, write};
+use crate::fixture::{NOW, blocks_for, caller, create, format, open, ram, read, set_size, write};
 
-/// Truncating an open file without a name took its orphan item away, and with it all hope.
+/// The truncation of an open file without a name deleted the file's orphan item, and the file was never deleted.
 #[test]
-fn a_nameless_file_that_is_truncated_is_still_reclaimed() {
+fn a_truncated_file_without_a_name_is_still_deleted() {
     let device = Arc::new(RamDevice::new(128 << 8));
     format(&device, 256);
     let volume = open(&device);
@@ -30,10 +30,10 @@ fn a_nameless_file_that_is_truncated_is_still_reclaimed() {
     assert!(volume.space().free_blocks > before + 10_000);
 }
 
-/// What a crash left to cut off a file was cut off after the file had been written again, or
-/// shown again when it grew.
+/// A truncation that a crash interrupts is finished before the file is extended. It removed blocks that were written
+/// later, or showed the old content again.
 #[test]
-fn an_unfinished_truncation_does_not_touch_what_is_written_later() {
+fn an_unfinished_truncation_does_not_remove_later_writes() {
     let ram = RamDevice::new(256 << 8);
     let device = Arc::new(RecordingDevice::new(ram, Keep::Contents));
     format(&device, 256);
@@ -48,29 +48,29 @@ fn an_unfinished_truncation_does_not_touch_what_is_written_later() {
     device.take_events();
     set_size(&volume, file, 4096).unwrap();
     let events = device.take_events();
-    assert!(!events.is_empty(), "a commit came in between");
+    assert!(!events.is_empty(), "no commit came in between");
     let image = Arc::new(image_after(&base, &events));
 
     let volume = open(&image);
     let entry = volume.lookup(ROOT_INO, b"f").unwrap();
-    assert_eq!(entry.inode.size, 4096, "the truncation is half done");
+    assert_eq!(entry.inode.size, 4096, "the truncation has not taken effect");
     write(&volume, file, 64, &[9; 4096]).unwrap();
     volume.sync_file(file).unwrap();
-    assert_eq!(read(&volume, file, 32 * 4096, 4096), [0; 4096], "what was cut off is back");
+    assert_eq!(read(&volume, file, 32 * 4096, 4096), [0; 4096], "truncated content is shown again");
     volume.forget(file, 1);
     while volume.work(NOW).unwrap() == Work::More {}
-    assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "what was synced is gone");
+    assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "synced data is gone");
 }
 
-/// All that a small file does not have was taken for data, and looked through.
+/// A search took all blocks behind the inline content for data, and visited each of them.
 #[test]
-fn a_small_file_made_large_is_a_hole() {
+fn an_extended_small_file_has_a_hole_behind_its_content() {
     let volume = open(&ram(40));
     let file = create(&volume, "f");
     volume.write(file, 0, b"little", WriteMode::default(), &caller()).unwrap();
     volume.sync_all().unwrap();
     set_size(&volume, file, 1 << 44).unwrap();
-    for _ in ["before a commit", "after"] {
+    for _ in ["before a commit", "after a commit"] {
         assert_eq!(volume.seek(file, 0, Seek::Data).unwrap(), 0);
         assert_eq!(volume.seek(file, 0, Seek::Hole).unwrap(), 4096);
         assert_eq!(volume.seek(file, 1 << 30, Seek::Hole).unwrap(), 1 << 30);
@@ -79,9 +79,9 @@ fn a_small_file_made_large_is_a_hole() {
     }
 }
 
-/// The last block of the largest file has no next one.
+/// The number of the last block is the largest one, so a search must not add to it.
 #[test]
-fn seeking_in_the_last_block_of_the_largest_file_ends() {
+fn seeking_in_the_last_block_of_the_largest_file_terminates() {
     let device = ram(40);
     let volume = open(&device);
     let file = create(&volume, "f");
@@ -99,30 +99,30 @@ fn seeking_in_the_last_block_of_the_largest_file_ends() {
     volume.sync_all().unwrap();
 }
 
-/// A file was deleted, and room made for that, though the volume had been remounted read-only.
+/// A volume that was remounted read-only deleted a file, and cleaned to make space for that.
 #[test]
-fn who_forgets_at_rest_writes_nothing() {
+fn forget_at_rest_writes_nothing() {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Requests));
     format(&device, 32);
     let volume = open(&device);
     let (file, filler) = (create(&volume, "f"), create(&volume, "filler"));
     write(&volume, file, 0, &vec![7; 64 * 4096]).unwrap();
     let full = (0..).find(|at| write(&volume, filler, at * 16, &vec![7; 16 * 4096]).is_err());
-    assert!(full.is_some_and(|at| at > 200), "it is full");
+    assert!(full.is_some_and(|at| at > 200), "the volume is full");
     volume.unlink(ROOT_INO, b"f", &caller()).unwrap();
     volume.sync_all().unwrap();
     device.take_events();
     volume.forget_at_rest(file, 1);
     assert!(device.take_events().is_empty(), "something was written");
-    assert!(volume.attributes(file).is_ok(), "it waits");
+    assert!(volume.attributes(file).is_ok(), "the file waits for background work");
     while volume.work(NOW).unwrap() == Work::More {}
     assert!(volume.attributes(file).is_err(), "the file is still there");
 }
 
-/// Each node that was needed began the search anew, and who had done something else meanwhile had
-/// taken the first ones away: any user could let the names of attributes be searched for ever.
+/// The listing started over for each node that it had to load, while other requests evicted the earlier ones: any user
+/// could keep it running for ever.
 #[test]
-fn names_of_attributes_are_found_in_one_go() {
+fn a_listing_of_attributes_does_not_start_over_for_each_node() {
     const COUNT: usize = 200;
     let device = Arc::new(RamDevice::new(1 << 18));
     format(&device, 256);
@@ -154,9 +154,9 @@ fn names_of_attributes_are_found_in_one_go() {
     assert!(nodes < 10 * COUNT as u64, "{nodes} nodes were read for {COUNT} names");
 }
 
-/// Who has kept a number finds the file, whatever it is, as long as it has a name.
+/// NFS and `open_by_handle_at` look files of every kind up by number.
 #[test]
-fn a_number_finds_its_file() {
+fn a_file_is_found_by_its_number_while_it_has_a_name() {
     let device = Arc::new(RamDevice::new(128 << 8));
     format(&device, 256);
     let volume = open(&device);

@@ -1,30 +1,31 @@
-//! What forged volumes did to those who mount them.
+//! Forged volumes: trees that no program of ours writes, and what mounting them must not lead to.
 
 use std::hash::Hasher;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, FIRST_INO, FileKind, Inode, InodeFlags, ItemKind,
-    Key, ROOT_INO, SegmentState, Superblock, UsageEntry,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, FIRST_INO, FileKind,
+    Inode, InodeFlags, ItemKind, Key, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, Structure,
+    Superblock, UsageEntry,
 };
-use sfs_core::request::{VolumeOptions, Work};
+use sfs_core::request::{RenameMode, VolumeOptions, Work};
 use sfs_core::{Basis, Error, Rebuild, Volume, root_directory};
 use sfs_device::{Block, Device, RamDevice};
 
-use crate::rig::{NOW, format};
+use crate::fixture::{NOW, caller, format};
 
 /// Items that belong to no attribute: enough for many leaves.
 const STRAYS: u64 = 60_000;
 
-/// A volume whose file [`FIRST_INO`], with `links` names, has parts of attributes that never begin, with
-/// the hash of `name`.
-fn strays(links: u32, name: &[u8]) -> Volume {
+/// Returns a volume whose tree has the root directory and the items that `forge` puts, from [`FIRST_INO`] up to
+/// inode number `ino_end`.
+fn forged(ino_end: u64, forge: impl FnOnce(&Rebuild, &Superblock)) -> Volume {
     let device = Arc::new(RamDevice::new(1 << 14));
     format(&device, 64);
     let mut block = Block::zeroed(1);
-    device.read(sfs_core::format::SUPERBLOCK_ADDRESS, &mut block).unwrap();
+    device.read(SUPERBLOCK_ADDRESS, &mut block).unwrap();
     let bytes: &[u8; 4096] = Block::bytes_of(&block).try_into().unwrap();
-    let superblock = Superblock::decode(bytes, sfs_core::format::SUPERBLOCK_ADDRESS).unwrap();
+    let superblock = Superblock::decode(bytes, SUPERBLOCK_ADDRESS).unwrap();
     let mut slot = Block::zeroed(CHECKPOINT_SLOT_BLOCKS as usize);
     let at = superblock.layout.slots[0];
     device.read(at, &mut slot).unwrap();
@@ -36,44 +37,82 @@ fn strays(links: u32, name: &[u8]) -> Volume {
     let rebuild = Rebuild::begin(device.clone(), &superblock, &basis).unwrap();
     let root = root_directory(0, 0, NOW);
     rebuild.put(&Key::inode(ROOT_INO), &root.encode()).unwrap();
-    if links == 0 {
-        rebuild.put(&Key::new(0, ItemKind::Orphan, FIRST_INO), &0_u64.to_le_bytes()).unwrap();
-    }
-    let flags = InodeFlags::XATTRS;
-    let mode = FileKind::Regular.mode_bits() | 0o600;
-    let file = Inode { mode, links, flags, parent: 0, size: 0, ..root };
-    rebuild.put(&Key::inode(FIRST_INO), &file.encode()).unwrap();
-    let [k0, k1] = superblock.hash_key;
-    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(k0, k1);
-    hasher.write(name);
-    let first = hasher.finish() >> 32 << 32;
-    for no in 1..=STRAYS {
-        rebuild.put(&Key::new(FIRST_INO, ItemKind::Xattr, first + no), b"").unwrap();
-    }
-    rebuild.commit(FIRST_INO + 1).unwrap();
+    forge(&rebuild, &superblock);
+    rebuild.commit(ino_end).unwrap();
     Volume::open(device, VolumeOptions::default(), NOW).unwrap()
 }
 
-/// All of them went in one transaction, which began anew for each leaf that was not in memory: 800,000
-/// took two minutes.
+/// Returns the hash of `name` on the volume of `superblock`.
+fn hash(superblock: &Superblock, name: &[u8]) -> u64 {
+    let [k0, k1] = superblock.hash_key;
+    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(k0, k1);
+    hasher.write(name);
+    hasher.finish()
+}
+
+/// Returns a volume whose file [`FIRST_INO`], with `links` names, has many parts of attributes without a first
+/// part, under the hash of `name`.
+fn strays(links: u32, name: &[u8]) -> Volume {
+    forged(FIRST_INO + 1, |rebuild, superblock| {
+        if links == 0 {
+            rebuild.put(&Key::new(0, ItemKind::Orphan, FIRST_INO), &0_u64.to_le_bytes()).unwrap();
+        }
+        let flags = InodeFlags::XATTRS;
+        let mode = FileKind::Regular.mode_bits() | 0o600;
+        let file = Inode { mode, links, flags, parent: 0, size: 0, ..root_directory(0, 0, NOW) };
+        rebuild.put(&Key::inode(FIRST_INO), &file.encode()).unwrap();
+        let first = hash(superblock, name) >> 32 << 32;
+        for no in 1..=STRAYS {
+            rebuild.put(&Key::new(FIRST_INO, ItemKind::Xattr, first + no), b"").unwrap();
+        }
+    })
+}
+
+/// A deletion of all parts in one transaction starts anew for each leaf that is not in memory: 800,000 parts took
+/// two minutes.
 #[test]
-fn parts_of_no_attribute_are_deleted_in_steps() {
+fn stray_attribute_parts_are_deleted_in_bounded_steps() {
     let volume = strays(0, b"user.x");
     let mut steps = 0;
     while let Work::More = volume.work(NOW).unwrap() {
         steps += 1;
     }
     assert!(steps > STRAYS / 3000, "{steps} steps");
-    assert!(matches!(volume.attributes(FIRST_INO), Err(Error::NotFound)), "it is gone");
+    assert!(matches!(volume.attributes(FIRST_INO), Err(Error::NotFound)), "the file still exists");
 }
 
-/// Likewise for each who looked for an attribute of this hash, as every write does.
+/// Every write searches for the attribute of the capabilities, so the search must skip stray parts of its hash.
 #[test]
-fn parts_of_no_attribute_are_not_looked_at() {
+fn an_attribute_search_skips_stray_parts() {
     let volume = strays(1, b"security.capability");
     let before = volume.counters().nodes_read;
     let found = volume.xattr(FIRST_INO, b"security.capability");
     assert!(matches!(found, Err(Error::NoAttribute)), "{found:?}");
     let nodes = volume.counters().nodes_read - before;
     assert!(nodes < 10, "{nodes} nodes were read");
+}
+
+/// `rename` walks from the new parent to the root, to refuse a directory below itself. Two directories that are each
+/// other's parent would keep it walking for ever.
+#[test]
+fn a_rename_into_a_cycle_of_directories_reports_corruption() {
+    let [first, second, moved] = [FIRST_INO, FIRST_INO + 1, FIRST_INO + 2];
+    let volume = forged(FIRST_INO + 3, |rebuild, superblock| {
+        let root = Inode { size: 1, links: 3, ..root_directory(0, 0, NOW) };
+        rebuild.put(&Key::inode(ROOT_INO), &root.encode()).unwrap();
+        for (ino, parent) in [(first, second), (second, first), (moved, ROOT_INO)] {
+            let directory = Inode { parent, ..root_directory(0, 0, NOW) };
+            rebuild.put(&Key::inode(ino), &directory.encode()).unwrap();
+        }
+        let cookie = (hash(superblock, b"moved") >> 9).max(1) << 8;
+        let mut entry = moved.to_le_bytes().to_vec();
+        entry.push(FileKind::Directory as u8);
+        entry.extend_from_slice(b"moved");
+        rebuild.put(&Key::new(ROOT_INO, ItemKind::Dirent, cookie), &entry).unwrap();
+    });
+    let renamed =
+        volume.rename(ROOT_INO, b"moved", first, b"moved", RenameMode::Replace, &caller());
+    let expected = Corruption::new(Structure::Item, second, CorruptionKind::Value);
+    assert!(matches!(renamed, Err(Error::Corrupt(found)) if found == expected), "{renamed:?}");
+    assert_eq!(volume.lookup(ROOT_INO, b"moved").expect("the entry is unchanged").ino, moved);
 }

@@ -1,4 +1,4 @@
-//! What went wrong when a volume that is full, or nearly, was overwritten.
+//! Overwriting of volumes that are full or nearly full.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use sfs_core::policy::GROUPING_POLICIES;
 use sfs_core::request::{VolumeOptions, Work};
 use sfs_device::{FaultyDevice, RamDevice};
 
-use crate::rig::{NOW, Random, blocks_for, caller, create, fill, format, ram, write};
+use crate::fixture::{NOW, Random, blocks_for, caller, create, fill, format, ram, write};
 
-/// VolumeOptions that `random` gives.
+/// Returns random options of policy, cleaning and buffer.
 fn any_options(random: &mut Random) -> VolumeOptions {
     VolumeOptions {
         grouping: GROUPING_POLICIES[random.below(GROUPING_POLICIES.len() as u64) as usize].into(),
@@ -20,12 +20,11 @@ fn any_options(random: &mut Random) -> VolumeOptions {
     }
 }
 
-/// Whatever its size and policy, and whoever cleans: what was accepted can be synced. The
-/// background may have blocks in hand that it chose when there was much room; a commit takes the
-/// room before they are written.
+/// Accepted writes can be synced for every size and policy, with cleaning in the background or not. Background
+/// cleaning may have planned its moves when much space was free; a commit takes that space before they are written.
 #[test]
-fn what_was_overwritten_can_be_synced() {
-    // Seed 26 was told that there is no space when cleaning had gained nothing twice.
+fn overwritten_blocks_can_be_synced_whatever_the_policy() {
+    // Seed 26 got `NoSpace` after cleaning had gained nothing twice.
     for seed in (0..24).chain([26]) {
         let mut random = Random(seed * 7919 + 1);
         let sizes = [32 + random.below(40), 60 + random.below(300), 300 + random.below(900)];
@@ -62,11 +61,10 @@ fn what_was_overwritten_can_be_synced() {
     }
 }
 
-/// Small files with long names make many nodes dirty at once, and cleaning makes more: what it gained
-/// was kept for the checkpoint that it called for. A sync gave up after that checkpoint, when there was
-/// room.
+/// Small files with long names make many nodes dirty at once, and cleaning makes more. The space that cleaning gained
+/// was reserved for the checkpoint that it needed, and the sync failed after that checkpoint although space was free.
 #[test]
-fn what_was_admitted_can_be_synced() {
+fn admitted_writes_can_be_synced() {
     for seed in 120..150 {
         let mut random = Random(seed);
         let segments = 100 + random.below(100);
@@ -113,23 +111,22 @@ fn what_was_admitted_can_be_synced() {
     }
 }
 
-/// A full volume can be overwritten under every policy, and does not wear the device out when
-/// nobody uses it any more.
-/// The device fails while room is made in the write buffer: what was in the buffer by then was refused, and there.
+/// The device fails while the write makes space in the write buffer. Such a write was refused although its data was in
+/// the buffer already.
 #[test]
-fn a_write_that_is_refused_is_not_kept() {
+fn a_refused_write_does_not_change_the_file() {
     for nth in 1..6 {
         let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(64))));
         format(&device, 32);
         let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
-        let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
+        let volume = Volume::open(device.clone(), options, NOW).expect("the volume opens");
         let file = create(&volume, "f");
-        volume.sync_all().expect("there is room");
+        volume.sync_all().expect("there is space");
         device.fail_nth(sfs_device::Operation::Write, nth);
         let mut refused = None;
         for block in 0..600 {
             let written = write(&volume, file, block, &[7; 4096]);
-            let size = volume.attributes(file).expect("it is there").size;
+            let size = volume.attributes(file).expect("the file exists").size;
             let is_kept = size > block * 4096;
             assert_eq!(written.is_ok(), is_kept, "block {block}, write {nth}: {written:?}");
             if written.is_err() {
@@ -138,12 +135,13 @@ fn a_write_that_is_refused_is_not_kept() {
             }
         }
         assert!(refused.is_some(), "write {nth} did not fail");
-        volume.sync_all().expect_err("what is in memory cannot become durable");
+        volume.sync_all().expect_err("dirty data cannot become durable");
     }
 }
 
+/// A full volume can be overwritten under every policy, and an idle one does not wear out the device.
 #[test]
-fn every_policy_comes_to_rest() {
+fn an_idle_full_volume_stops_cleaning_under_every_policy() {
     for grouping in GROUPING_POLICIES {
         for segments in [100, 300] {
             let at = format!("{grouping}, {segments} segments");
@@ -164,7 +162,7 @@ fn every_policy_comes_to_rest() {
                 let mut steps = 0;
                 while volume.work(later(secs)).unwrap() == Work::More {
                     steps += 1;
-                    assert!(steps < 100_000, "{at}: does not end");
+                    assert!(steps < 100_000, "{at}: background work does not end");
                 }
             }
             let before = volume.counters().device_bytes_written;
@@ -172,14 +170,14 @@ fn every_policy_comes_to_rest() {
                 while volume.work(later(secs)).unwrap() == Work::More {}
             }
             let written = (volume.counters().device_bytes_written - before) / 4096;
-            assert!(written < 500, "{at}: {written} blocks for nothing");
+            assert!(written < 500, "{at}: {written} blocks were written by an idle volume");
         }
     }
 }
 
-/// The last block of a file and what is appended behind it belong to different groups.
+/// The last block of a file and the blocks appended to it belong to different groups.
 #[test]
-fn appending_empties_the_write_buffer() {
+fn appending_keeps_the_write_buffer_within_its_budget() {
     for grouping in ["dac", "sfs", "sepbit"] {
         let options = VolumeOptions {
             grouping: grouping.into(),
@@ -200,10 +198,10 @@ fn appending_empties_the_write_buffer() {
     }
 }
 
-/// What could not be read once made the segments rotten. They have been emptied and written anew
-/// since, and can be cleaned as any others.
+/// Read errors exclude segments from cleaning. A segment that has since been emptied and written again can be cleaned
+/// like any other.
 #[test]
-fn a_segment_that_was_freed_is_sound_again() {
+fn a_freed_segment_is_no_longer_excluded_from_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(100))));
     format(&device, 32);
     let options = VolumeOptions {

@@ -1,15 +1,16 @@
-//! One test for each way in which a promise was once broken.
+//! Regression tests: one for each way in which a guarantee of the volume was once broken. The comment of a
+//! test describes the failure that it guards against.
 
 mod cleaning;
 mod crashes;
 mod damage;
+mod during_sync;
 mod errors;
 mod files;
+mod fixture;
 mod forged;
 mod full;
-mod held_up;
+mod nearly_full;
 mod policies;
 mod races;
-mod rig;
-mod scene;
 mod space;

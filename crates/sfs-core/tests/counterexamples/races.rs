@@ -1,4 +1,4 @@
-//! What went wrong between threads.
+//! Races between threads: commits, writers, readers and admission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{DirectoryEntry, Seek, VolumeOptions, Work, WriteMode};
 use sfs_device::{GatedDevice, Operation, RamDevice};
 
-use crate::rig::{
+use crate::fixture::{
     NOW, Random, beside, beside_syncs, blocks_for, caller, create, fill, format, open, ram, read,
     set_size, write,
 };
 
-/// A write between the planning of a commit and its taking effect was thrown away.
+/// A write between the plan of a commit and its application was lost.
 #[test]
 fn a_write_during_a_commit_is_not_lost() {
     let device = Arc::new(RamDevice::new(256 << 8));
@@ -25,7 +25,7 @@ fn a_write_during_a_commit_is_not_lost() {
         for round in 1..100u32 {
             for file in &files {
                 let bytes = round.to_le_bytes().repeat(65_536);
-                write(&volume, *file, 0, &bytes).expect("it is written");
+                write(&volume, *file, 0, &bytes).expect("the write succeeds");
                 assert!(read(&volume, *file, 0, bytes.len()) == bytes, "round {round}, {file}");
             }
         }
@@ -38,7 +38,7 @@ fn a_write_during_a_commit_is_not_lost() {
     }
 }
 
-/// As above, for a file that a commit takes into its tree item.
+/// A commit may store a small file inline in the tree. An append at that moment was lost.
 #[test]
 fn an_append_during_a_commit_of_a_small_file_is_not_lost() {
     let device = Arc::new(RamDevice::new(64 << 8));
@@ -53,15 +53,15 @@ fn an_append_during_a_commit_of_a_small_file_is_not_lost() {
             let sound = found.len() == 20_100 && found[100..].iter().all(|b| *b == 2);
             volume.unlink(ROOT_INO, format!("f{round}").as_bytes(), &caller()).unwrap();
             volume.forget(file, 1);
-            while volume.work(NOW).expect("it works") == Work::More {}
+            while volume.work(NOW).expect("background work succeeds") == Work::More {}
             assert!(sound, "round {round}: {} bytes", found.len());
         }
     });
 }
 
-/// A commit needs more nodes at once than the cache holds, while readers trim the cache.
+/// A commit needs more nodes at once than the cache holds, while readers trim the cache: the commit never ended.
 #[test]
-fn readers_do_not_starve_a_commit_of_its_nodes() {
+fn readers_do_not_evict_the_nodes_of_a_commit() {
     let device = Arc::new(RamDevice::new(512 << 8));
     format(&device, 256);
     let volume = open(&device);
@@ -93,10 +93,10 @@ fn readers_do_not_starve_a_commit_of_its_nodes() {
         });
         sender.send(()).unwrap();
     });
-    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the thread ends in time");
 }
 
-/// What a writer had read of a small file was taken for current after another had changed it.
+/// A writer merged its bytes into a copy of the small file that another writer had changed since.
 #[test]
 fn two_writers_of_a_small_file_do_not_undo_each_other() {
     let device = ram(64);
@@ -120,8 +120,8 @@ fn two_writers_of_a_small_file_do_not_undo_each_other() {
     });
 }
 
-/// Getting its first name cut a file to the length that the tree knew, though a commit had written more
-/// since.
+/// `link` finishes an interrupted truncation before a file gets its first name. The length came from the tree, and
+/// blocks that a commit had written since were cut off.
 #[test]
 fn a_file_that_gets_its_first_name_during_a_commit_keeps_its_data() {
     let device = Arc::new(RamDevice::new(256 << 8));
@@ -130,19 +130,20 @@ fn a_file_that_gets_its_first_name_during_a_commit_keeps_its_data() {
     beside_syncs(&volume, || {
         for no in 0..5000 {
             let name = format!("f{no}");
-            let file = volume.make_unnamed(ROOT_INO, 0o600, &caller()).expect("it is made").ino;
-            write(&volume, file, 0, &[7; 8192]).expect("it is written");
-            volume.link(file, ROOT_INO, name.as_bytes(), &caller()).expect("it gets a name");
+            let file =
+                volume.make_unnamed(ROOT_INO, 0o600, &caller()).expect("the file is created").ino;
+            write(&volume, file, 0, &[7; 8192]).expect("the write succeeds");
+            volume.link(file, ROOT_INO, name.as_bytes(), &caller()).expect("the link succeeds");
             assert_eq!(read(&volume, file, 0, 8192), [7; 8192], "file {no}");
-            volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
+            volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("the name is removed");
             volume.forget(file, 2);
         }
     });
 }
 
-/// A commit put a file into its tree item between two looks of a seek, to which all of it was a hole.
+/// `seek` reads the dirty blocks and the tree one after the other. A commit in between made all of a small file a hole.
 #[test]
-fn a_small_file_has_data_during_a_commit() {
+fn seek_finds_the_data_of_a_small_file_during_a_commit() {
     let volume = open(&ram(256));
     let file = create(&volume, "f");
     let look = |what| {
@@ -158,10 +159,10 @@ fn a_small_file_has_data_during_a_commit() {
     });
 }
 
-/// Each was admitted to the free blocks that the others had been admitted to and had not put into the
-/// buffer yet, as they read the block with the old end: what had been accepted was lost.
+/// An append that reads the block with the old end waits between its admission and the buffer. Other appends were
+/// admitted to the same free blocks meanwhile, and accepted data was lost.
 #[test]
-fn appends_are_not_admitted_to_the_same_room() {
+fn concurrent_appends_are_not_admitted_to_the_same_space() {
     const BYTES: usize = 100 * 4096;
     const OLD_END: u64 = 5000;
     let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(64))));
@@ -176,7 +177,7 @@ fn appends_are_not_admitted_to_the_same_room() {
     volume.sync_all().unwrap();
     let rest = create(&volume, "rest");
     let count = fill(&volume, rest, 16, 128);
-    // Room for one of them.
+    // The free space is enough for one of the appends.
     set_size(&volume, rest, (count - 116) * 4096).unwrap();
     volume.sync_all().unwrap();
     device.close(Operation::Read);
@@ -189,7 +190,7 @@ fn appends_are_not_admitted_to_the_same_room() {
         writers.into_iter().map(|writer| writer.join().unwrap()).filter(|is_ok| *is_ok).count()
     });
     assert!(accepted > 0);
-    volume.sync_all().expect("what was accepted fits");
+    volume.sync_all().expect("accepted writes fit");
     volume.close().unwrap();
     let end = OLD_END + BYTES as u64;
     let volume = open(&device);
@@ -197,9 +198,9 @@ fn appends_are_not_admitted_to_the_same_room() {
     assert_eq!(kept, accepted);
 }
 
-/// The reference was taken after somebody else could delete the file: rarely, but it was gone then.
+/// The reference was taken after the lock was released, so another thread could delete the file before.
 #[test]
-fn what_is_made_or_listed_is_there_until_it_is_forgotten() {
+fn a_created_or_listed_file_exists_until_its_reference_is_dropped() {
     let volume = open(&ram(160));
     let is_there = |ino: u64| {
         let found = volume.attributes(ino);
@@ -209,7 +210,7 @@ fn what_is_made_or_listed_is_there_until_it_is_forgotten() {
     let unlink = || drop(volume.unlink(ROOT_INO, b"x", &caller()));
     beside(unlink, || {
         for round in 0..50_000 {
-            assert!(is_there(create(&volume, "x")), "made, round {round}");
+            assert!(is_there(create(&volume, "x")), "created, round {round}");
             unlink();
         }
     });
@@ -224,85 +225,91 @@ fn what_is_made_or_listed_is_there_until_it_is_forgotten() {
                 listed.extend(entry.inode.map(|_| entry.ino));
                 true
             };
-            volume.read_directory(ROOT_INO, 2, true, &mut each).expect("it is listed");
+            volume.read_directory(ROOT_INO, 2, true, &mut each).expect("the listing succeeds");
             assert!(listed.into_iter().all(is_there), "listed, round {round}");
         }
     });
 }
 
-/// A file takes the blocks that there are, but for about so many that are `left`.
+/// Fills the volume with a file, but for about `left` blocks.
 fn fill_but(volume: &Volume, left: u64) {
     let rest = create(volume, "rest");
     for block in 0..volume.space().free_blocks - left {
-        write(volume, rest, block, &[1; 4096]).expect("there is room");
+        write(volume, rest, block, &[1; 4096]).expect("there is space");
         if block % 64 == 0 {
-            volume.sync_all().expect("RAM");
+            volume.sync_all().expect("a RAM device does not fail");
         }
     }
-    volume.sync_all().expect("RAM");
+    volume.sync_all().expect("a RAM device does not fail");
 }
 
-/// What a thread that only overwrites was admitted to, and did not need, others were refused for.
+/// A thread that only overwrites needs none of the space that it is admitted to. Others were refused for it.
 #[test]
-fn overwriting_takes_no_room_from_others() {
+fn overwriting_does_not_make_others_run_out_of_space() {
     let volume = open(&ram(160));
     let over = create(&volume, "over");
-    let overwrite = || write(&volume, over, 0, &[1; 64 * 4096]).expect("it is overwritten");
+    let overwrite = || write(&volume, over, 0, &[1; 64 * 4096]).expect("the overwrite succeeds");
     overwrite();
     fill_but(&volume, 140);
     overwrite();
     beside(overwrite, || {
         for _ in 0..5000 {
             volume.forget(create(&volume, "new"), 1);
-            volume.unlink(ROOT_INO, b"new", &caller()).expect("it is there");
+            volume.unlink(ROOT_INO, b"new", &caller()).expect("the file exists");
         }
     });
 }
 
-/// Blocks of a writer counted twice for a moment, when they were dirty and still admitted.
+/// The blocks of a writer counted twice for a moment, as dirty and as admitted.
 #[test]
-fn appends_that_fit_beside_each_other_are_not_refused() {
+fn concurrent_appends_that_fit_are_not_refused() {
     let volume = open(&ram(160));
     fill_but(&volume, 150);
     let files = ["a", "b"].map(|name| create(&volume, name));
-    let append = |file: u64| write(&volume, file, 0, &[1; 30 * 4096]).expect("it fits");
+    let append = |file: u64| write(&volume, file, 0, &[1; 30 * 4096]).expect("the data fits");
     files.into_iter().for_each(append);
     let again = |file: u64| {
-        set_size(&volume, file, 0).expect("it is cut");
+        set_size(&volume, file, 0).expect("the truncation succeeds");
         append(file);
     };
     beside(|| again(files[0]), || (0..40_000).for_each(|_| again(files[1])));
 }
 
-/// Who had waited for others to go was counted after the next ones had been let in.
+/// A writer that had waited for other admissions was counted only after the next writers had been admitted.
 #[test]
-fn those_who_wait_for_others_are_not_admitted_to_the_same_room() {
+fn waiting_writers_are_not_admitted_to_the_same_space() {
     let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(160))));
     format(&device, 32);
     let volume = open(&device);
     let over = create(&volume, "over");
     let overwrite = |at: u64, bytes: &[u8]| {
-        volume.write(over, at, bytes, WriteMode::default(), &caller()).expect("overwriting may");
+        volume
+            .write(over, at, bytes, WriteMode::default(), &caller())
+            .expect("an overwrite is admitted");
     };
     overwrite(0, &[1; 64 * 4096]);
     let files = ["a", "b", "c"].map(|name| create(&volume, name));
     let append = |file: u64| write(&volume, file, 0, &[2; 30 * 4096]).is_ok();
-    let cut = || files.into_iter().for_each(|file| set_size(&volume, file, 0).expect("it is cut"));
+    let cut = || {
+        files
+            .into_iter()
+            .for_each(|file| set_size(&volume, file, 0).expect("the truncation succeeds"))
+    };
     fill_but(&volume, 118);
     let again = || {
         cut();
-        volume.sync_all().expect("RAM");
+        volume.sync_all().expect("a RAM device does not fail");
         overwrite(4096, &[4; 22 * 4096]);
     };
     again();
-    assert_eq!(files.map(append), [true, false, false], "there is room for one");
+    assert_eq!(files.map(append), [true, false, false], "there is space for one");
     for round in 0..100 {
         again();
         device.close(Operation::Read);
         let admitted = std::thread::scope(|scope| {
             scope.spawn(|| overwrite(100, &[5; 20 * 4096]));
             device.wait_until_reached();
-            // The first waits for who overwrites, and the others for the first.
+            // The first append waits for the overwrite, and the other appends for the first.
             let writer = |file: u64| scope.spawn(move || append(file));
             let first = writer(files[0]);
             std::thread::sleep(Duration::from_millis(3));

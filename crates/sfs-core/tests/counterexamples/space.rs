@@ -1,4 +1,4 @@
-//! What went wrong where there was little room.
+//! Small and full volumes, and small caches.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{AttributeChanges, VolumeOptions, Work, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{NOW, Random, caller, create, fill, format, open, ram, read, set_size, write};
+use crate::fixture::{NOW, Random, caller, create, fill, format, open, ram, read, set_size, write};
 
-/// Everything on a full volume is overwritten in memory before a sync: it does not fit at once.
+/// All data of a full volume is overwritten in memory before a sync: one batch cannot hold it.
 #[test]
 fn overwriting_all_of_a_full_tiny_volume_can_be_synced() {
     for segments in [32, 40, 64] {
@@ -31,7 +31,7 @@ fn overwriting_all_of_a_full_tiny_volume_can_be_synced() {
     }
 }
 
-/// A delta is estimated, and a batch has to have it whole.
+/// The space for a delta is estimated, and a batch must hold the whole delta.
 #[test]
 fn many_small_changes_on_a_tiny_volume_can_be_synced() {
     for segments in [32, 40, 100] {
@@ -49,16 +49,18 @@ fn many_small_changes_on_a_tiny_volume_can_be_synced() {
         drop(volume);
         let volume = open(&device);
         for i in 0..made {
-            volume.lookup(ROOT_INO, format!("file{i}").as_bytes()).expect("it is there");
-            volume.unlink(ROOT_INO, format!("file{i}").as_bytes(), &caller()).expect("it goes");
+            volume.lookup(ROOT_INO, format!("file{i}").as_bytes()).expect("the file exists");
+            volume
+                .unlink(ROOT_INO, format!("file{i}").as_bytes(), &caller())
+                .expect("the name is removed");
         }
         volume.close().unwrap();
     }
 }
 
-/// One sync that dirties more nodes than there are segments left to write them to.
+/// One sync makes more nodes dirty than the free segments can hold.
 #[test]
-fn a_commit_leaves_room_for_the_checkpoint_of_what_it_changes() {
+fn a_commit_leaves_space_for_the_checkpoint_of_its_changes() {
     let device = ram(2000);
     let volume = open(&device);
     let file = create(&volume, "f");
@@ -84,9 +86,9 @@ fn a_commit_leaves_room_for_the_checkpoint_of_what_it_changes() {
     volume.close().unwrap();
 }
 
-/// An operation needs nodes that dirty ones leave no room for.
+/// An operation needs more nodes than the cache can hold beside the dirty ones.
 #[test]
-fn a_small_cache_full_of_dirty_nodes_is_no_end() {
+fn operations_complete_when_dirty_nodes_fill_the_cache() {
     let device = Arc::new(RamDevice::new(64 << 8));
     format(&device, 256);
     let volume = open(&device);
@@ -108,11 +110,11 @@ fn a_small_cache_full_of_dirty_nodes_is_no_end() {
         volume.sync_all().unwrap();
         sender.send(()).unwrap();
     });
-    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it ends");
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the thread ends in time");
 }
 
-/// Whatever is done to a volume that is nearly full: what was accepted can be synced, the volume
-/// mounts after a crash, and deleting works.
+/// After every operation on a nearly full volume, accepted changes can be synced, the volume mounts after a crash, and
+/// files can be deleted.
 #[test]
 fn a_full_tiny_volume_never_gets_stuck() {
     for seed in 0..60 {
@@ -168,6 +170,6 @@ fn a_full_tiny_volume_never_gets_stuck() {
                 }
             }
         }
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
     }
 }

@@ -1,5 +1,5 @@
-//! Segments are allocated least recently freed first, and never while something still depends on
-//! what is in them (SFS, section 3.4).
+//! Allocation of segments: least recently freed first (SFS, section 3.4), and never while a crash could need their
+//! content.
 
 use std::sync::Arc;
 
@@ -13,27 +13,28 @@ use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram_as, tight};
 
 const BLOCKS: u64 = 3000;
 
-/// Blocks that are overwritten most of the time: their segments die without being cleaned.
+/// Blocks that get most of the overwrites: their segments become empty without cleaning.
 const HOT_BLOCKS: u64 = 200;
 
-/// What was written to each block at its last write before a sync, and since.
+/// Bytes that each block may have after a crash: its byte at the last sync, and those of later writes.
 type Versions = Vec<Vec<u8>>;
 
-/// Overwrites a synced file at random while cleaning runs, with nothing but the write buffer to
-/// make anything durable, and crashes after each of some events: how many crashes lost something.
+/// Overwrites a synced file at random while cleaning runs, without a sync, and crashes after some of the device's
+/// requests. Returns how many crashes lost data, and the number of segments that were cleaned.
 fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
-    // Nothing but a lack of Clean segments makes a checkpoint necessary.
+    // Only a lack of Clean segments causes a checkpoint.
     let options = VolumeOptions { release, cache: 1 << 20, write_buffer: 1 << 20, ..tight() };
     let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataLayout::Log);
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
     let volume = open(device.clone(), options);
-    let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
+    let ino =
+        volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("the file is created").ino;
     let mut random = Random::new(seed);
     let mut versions: Versions = vec![Vec::new(); BLOCKS as usize];
     let put = |volume: &Volume, versions: &mut Versions, block: u64, byte: u8| {
         let bytes = [byte; 4096];
         let written = volume.write(ino, block * 4096, &bytes, WriteMode::default(), &caller());
-        // Without the rule it may even run out of space.
+        // Immediate release may even run out of space.
         assert!(written.is_ok() || release == Release::AtOnce, "{written:?}");
         versions[block as usize].push(byte);
     };
@@ -58,7 +59,7 @@ fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
     (points.iter().filter(|end| loses(end)).count(), cleaned)
 }
 
-/// Whether every block can be read, and was written at some time.
+/// Returns whether every block can be read and has one of its `versions`.
 fn is_whole(image: Arc<RamDevice>, ino: u64, versions: &Versions) -> bool {
     let Ok(volume) = Volume::open(image, tight(), crate::rig::NOW) else { return false };
     versions.iter().zip(0u64..).all(|(bytes, block)| {
@@ -69,7 +70,7 @@ fn is_whole(image: Arc<RamDevice>, ino: u64, versions: &Versions) -> bool {
 }
 
 #[test]
-fn what_is_needed_after_a_crash_is_not_overwritten() {
+fn blocks_needed_after_a_crash_are_not_overwritten() {
     for seed in 1..4 {
         let (losses, cleaned) = crashes_that_lose(Release::Durable, seed);
         assert!(cleaned > 0, "nothing was cleaned");
@@ -77,29 +78,32 @@ fn what_is_needed_after_a_crash_is_not_overwritten() {
     }
 }
 
-/// The rule is what protects it: without the rule the same runs lose data.
+/// The same runs lose data without the delay of the release, so the test above can fail.
 #[test]
-fn without_the_rule_data_is_lost() {
+fn releasing_segments_at_once_loses_data() {
     let losses: usize = (1..4).map(|seed| crashes_that_lose(Release::AtOnce, seed).0).sum();
-    assert!(losses > 0, "the rule makes no difference");
+    assert!(losses > 0, "the delayed release makes no difference");
 }
 
-/// Where nothing but a flush is needed to let a segment go, there is hardly a checkpoint; after a
-/// crash at any event everything is there that had been synced.
+/// A flush is enough to release a segment here, so checkpoints are rare. After a crash at any request all synced data is
+/// there.
 #[test]
-fn segments_are_used_again_without_a_checkpoint() {
+fn segments_are_reused_without_a_checkpoint() {
     let base = ram_as(20 << 20, SEGMENT_BLOCKS, DataLayout::Log);
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
     let volume = open(device.clone(), VolumeOptions::default());
-    let ino = volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("it is made").ino;
+    let ino =
+        volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("the file is created").ino;
     let put = |block: u64, byte: u8| {
         let mode = WriteMode::default();
-        volume.write(ino, block * 4096, &[byte; 4096], mode, &caller()).expect("it writes");
+        volume
+            .write(ino, block * 4096, &[byte; 4096], mode, &caller())
+            .expect("the write succeeds");
     };
     (0..BLOCKS).for_each(|block| put(block, 1));
     volume.sync_all().expect("a sync");
     let mut random = Random::new(5);
-    // What was durable after so many events.
+    // Number of requests after each sync, and the content that is durable then.
     let mut synced = vec![(device.event_count(), vec![1; BLOCKS as usize])];
     let before = volume.counters();
     for round in 0..300u32 {

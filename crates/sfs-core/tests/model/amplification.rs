@@ -1,4 +1,4 @@
-//! How much is written beside the data (docs/DESIGN.md, the numbers).
+//! Metadata that is written for an amount of data (docs/DESIGN.md).
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use sfs_device::RamDevice;
 use crate::random::Random;
 use crate::rig::{FILE, after, caller, open, ram, settle};
 
+/// Returns the bytes of metadata and summaries per byte of data between two readings of the counters.
 fn overhead(before: &Counters, now: &Counters) -> f64 {
-    let beside = |c: &Counters| c.metadata_bytes + c.summary_bytes;
+    let metadata = |c: &Counters| c.metadata_bytes + c.summary_bytes;
     let data = now.data_bytes - before.data_bytes;
-    (beside(now) - beside(before)) as f64 / data as f64
+    (metadata(now) - metadata(before)) as f64 / data as f64
 }
 
 fn write(volume: &Volume, ino: u64, offset: u64, bytes: &[u8]) {
@@ -22,7 +23,7 @@ fn write(volume: &Volume, ino: u64, offset: u64, bytes: &[u8]) {
 
 /// "Metadata written: <= 2% of data for sequential writing, <= 10% for 4 KiB random overwriting."
 #[test]
-fn metadata_is_little_beside_the_data() {
+fn metadata_overhead_is_within_its_limits() {
     const LEN: u64 = 256 << 20;
     let device: Arc<RamDevice> = Arc::new(ram(640 << 20, 1024));
     let volume = open(device, VolumeOptions::default());
@@ -34,12 +35,12 @@ fn metadata_is_little_beside_the_data() {
         write(&volume, ino, offset, &bytes);
         // About 50 MB/s.
         millis += 20;
-        settle(&volume, after(millis)).expect("it works");
+        settle(&volume, after(millis)).expect("background work succeeds");
     }
     volume.sync_all().expect("a sync");
-    settle(&volume, after(millis + 60_000)).expect("it works");
+    settle(&volume, after(millis + 60_000)).expect("background work succeeds");
     let written = volume.counters();
-    assert!(written.checkpoints > before.checkpoints, "a checkpoint is part of it");
+    assert!(written.checkpoints > before.checkpoints, "the measurement contains a checkpoint");
     let share = overhead(&before, &written);
     assert!(share <= 0.02, "sequential writing: {:.2}%", 100.0 * share);
 
@@ -51,13 +52,13 @@ fn metadata_is_little_beside_the_data() {
         // About 2,000 a second.
         if random.one_in(20) {
             millis += 10;
-            settle(&volume, after(millis)).expect("it works");
+            settle(&volume, after(millis)).expect("background work succeeds");
         }
     }
     volume.sync_all().expect("a sync");
-    settle(&volume, after(millis + 60_000)).expect("it works");
+    settle(&volume, after(millis + 60_000)).expect("background work succeeds");
     let overwritten = volume.counters();
-    assert!(overwritten.checkpoints > written.checkpoints, "a checkpoint is part of it");
+    assert!(overwritten.checkpoints > written.checkpoints, "the measurement contains a checkpoint");
     let share = overhead(&written, &overwritten);
     assert!(share <= 0.10, "random overwriting: {:.2}%", 100.0 * share);
 }

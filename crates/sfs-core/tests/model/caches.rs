@@ -1,4 +1,4 @@
-//! Caches that are smaller than what one operation needs.
+//! Caches that are smaller than the nodes that one operation needs.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::watchdog::within;
 
 const FILES: u32 = 1500;
 
-/// As [`tight`], but nothing is written out before a sync asks for it.
+/// Returns the options of [`tight`] with a write buffer so large that only a sync writes it back.
 fn patient() -> VolumeOptions {
     VolumeOptions { write_buffer: 64 << 20, ..tight() }
 }
 
+/// Creates [`FILES`] files, each with a leaf of the tree for itself.
 fn make_files(volume: &Volume, caller: &Caller) -> Vec<u64> {
     let mut files = Vec::new();
     for no in 0..FILES {
         let name = format!("file-{no}");
         let file = volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, caller).expect("a file");
-        // Every file has a leaf of the tree for itself.
         volume.set_xattr(file.ino, b"user.a", &[1; 3000], XattrMode::Any, caller).expect("a value");
         volume.forget(file.ino, 1);
         files.push(file.ino);
@@ -30,33 +30,36 @@ fn make_files(volume: &Volume, caller: &Caller) -> Vec<u64> {
     files
 }
 
-/// A commit that concerns more leaves than the cache holds gets them all in the end.
+/// A commit that changes more leaves than the cache holds loads all of them.
 #[test]
-fn a_commit_needs_more_nodes_than_the_cache_holds() {
+fn a_commit_may_need_more_nodes_than_the_cache_holds() {
     within(60, || {
         let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
         let volume = open(device.clone(), patient());
         let files = make_files(&volume, &caller());
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
         let volume = open(device, patient());
         for ino in &files {
             volume.write(*ino, 0, &[7; 5000], WriteMode::default(), &caller()).expect("a write");
         }
         volume.sync_all().expect("a sync");
         for ino in &files {
-            assert_eq!(volume.read(*ino, 0, 9000).expect("it reads").as_bytes(), [7; 5000]);
+            assert_eq!(
+                volume.read(*ino, 0, 9000).expect("the read succeeds").as_bytes(),
+                [7; 5000]
+            );
         }
     });
 }
 
-/// Dirty nodes cannot be evicted: when there are more than the cache holds, others still get in.
+/// Dirty nodes cannot be evicted. Other nodes can still be loaded when the dirty ones exceed the cache.
 #[test]
-fn more_nodes_are_dirty_than_the_cache_holds() {
+fn operations_go_on_with_more_dirty_nodes_than_the_cache_holds() {
     within(60, || {
         let device: Arc<RamDevice> = Arc::new(ram(64 << 20, 256));
         let volume = open(device.clone(), patient());
         let files = make_files(&volume, &caller());
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
         let volume = open(device, patient());
         for ino in &files {
             volume

@@ -1,5 +1,5 @@
-//! The sentences of the durability contract (docs/SEMANTICS.md) that a few steps can prove. The
-//! second and third are in `crash`, over random runs.
+//! Sentences 1 and 4 of the durability contract (docs/SEMANTICS.md), which a few steps can prove. Random runs in
+//! `sfs-sim` prove the others.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn recorder() -> (RamDevice, Arc<Recorder>) {
 }
 
 fn make(volume: &Volume, parent: u64, name: &[u8], mode: u32) -> u64 {
-    volume.make_node(parent, name, mode, 0, &caller()).expect("it is made").ino
+    volume.make_node(parent, name, mode, 0, &caller()).expect("the file is created").ino
 }
 
 fn write(volume: &Volume, ino: u64, bytes: &[u8]) {
@@ -30,11 +30,11 @@ fn write(volume: &Volume, ino: u64, bytes: &[u8]) {
 
 fn content(volume: &Volume, name: &[u8]) -> Option<Vec<u8>> {
     let entry = volume.lookup(ROOT_INO, name).ok()?;
-    Some(volume.read(entry.ino, 0, 8 << 20).expect("it reads").as_bytes().to_vec())
+    Some(volume.read(entry.ino, 0, 8 << 20).expect("the read succeeds").as_bytes().to_vec())
 }
 
-/// Images of crashes after each event: with all that came before, with what was flushed only, and
-/// with some of the rest.
+/// Returns images of crashes after each of `events`: with all requests before, with the flushed ones only, and with
+/// random subsets of those after the flush.
 fn crashes(base: &RamDevice, events: &[Event]) -> Vec<RamDevice> {
     let mut random = Random::new(1);
     let mut images = Vec::new();
@@ -97,21 +97,21 @@ fn a_file_renamed_over_another_has_its_data() {
         write(&volume, new, &vec![2; len]);
         volume.forget(new, 1);
         volume.rename(ROOT_INO, b"new", ROOT_INO, b"target", mode, &caller()).expect("a rename");
-        // Nobody syncs the file itself.
+        // Another file is synced, not the renamed one.
         volume.sync_file(other).expect("a sync");
         let events = device.events();
         let base = image_after(&base, &events[..first]);
         for image in crashes(&base, &events[first..]) {
             let recovered = open(Arc::new(image), tight());
-            let found = content(&recovered, b"target").expect("it is there");
+            let found = content(&recovered, b"target").expect("the file exists");
             assert!(found == vec![1; len] || found == vec![2; len], "{len} {mode:?}");
         }
         let recovered = open(Arc::new(image_after(&base, &events[first..])), tight());
-        assert!(content(&recovered, b"target").expect("it is there") == vec![2; len]);
+        assert!(content(&recovered, b"target").expect("the file exists") == vec![2; len]);
     }
 }
 
-/// The same for a file that is all hole: nothing of it waits but its length.
+/// A file that is one hole has no dirty data, but a pending length, which goes with the next delta as well.
 #[test]
 fn a_hole_renamed_over_a_file_has_its_length() {
     let (base, device) = recorder();
@@ -122,7 +122,7 @@ fn a_hole_renamed_over_a_file_has_its_length() {
     let (first, other) = (device.event_count(), make(&volume, ROOT_INO, b"other", FILE));
     let new = make(&volume, ROOT_INO, b"new", FILE);
     let grown = AttributeChanges { size: Some(70_000), ..Default::default() };
-    volume.set_attributes(new, &grown, &caller()).expect("it grows");
+    volume.set_attributes(new, &grown, &caller()).expect("the file grows");
     volume
         .rename(ROOT_INO, b"new", ROOT_INO, b"target", RenameMode::Replace, &caller())
         .expect("a rename");
@@ -131,7 +131,7 @@ fn a_hole_renamed_over_a_file_has_its_length() {
     let base = image_after(&base, &events[..first]);
     for image in crashes(&base, &events[first..]) {
         let recovered = open(Arc::new(image), tight());
-        let found = content(&recovered, b"target").expect("it is there");
+        let found = content(&recovered, b"target").expect("the file exists");
         assert!(found == [1; 5000] || found == [0; 70_000], "{} bytes", found.len());
     }
 }
@@ -157,13 +157,13 @@ fn a_file_written_anew_is_not_empty() {
         let base = image_after(&base, &events[..first]);
         for image in crashes(&base, &events[first..]) {
             let recovered = open(Arc::new(image), tight());
-            let found = content(&recovered, b"file").expect("it is there");
+            let found = content(&recovered, b"file").expect("the file exists");
             assert!(found == vec![1; len] || found == vec![2; len], "{len}");
         }
     }
 }
 
-/// The same, when there is not room for all of the data in one batch.
+/// One batch has no space for the data of all renamed files.
 #[test]
 fn files_renamed_over_others_have_their_data_when_space_is_short() {
     let names = [&b"a"[..], b"b", b"c"];
@@ -189,18 +189,18 @@ fn files_renamed_over_others_have_their_data_when_space_is_short() {
     for image in crashes(&base, &events[first..]) {
         let recovered = open(Arc::new(image), tight());
         let lens = names.map(|name| {
-            let ino = recovered.lookup(ROOT_INO, name).expect("it is there").ino;
+            let ino = recovered.lookup(ROOT_INO, name).expect("the file exists").ino;
             recovered.attributes(ino).expect("attributes").size
         });
         for ((name, blocks), len) in names.iter().zip(blocks).zip(lens) {
-            let content = content(&recovered, name).expect("it is there");
+            let content = content(&recovered, name).expect("the file exists");
             let sound = content == [1; 5000] || content == vec![2; blocks * 4096];
             assert!(sound, "{} has {len} bytes; all: {lens:?}", name.escape_ascii());
         }
     }
 }
 
-/// The same for files that were written anew, each closed before the next.
+/// One batch has no space for the data of all rewritten files. Each file is closed before the next is rewritten.
 #[test]
 fn files_written_anew_are_not_empty_when_space_is_short() {
     let blocks = [100, 600, 400, 100];

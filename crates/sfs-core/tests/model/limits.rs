@@ -1,4 +1,4 @@
-//! The largest file.
+//! Limits: the largest file.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sfs_device::RamDevice;
 use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 #[test]
-fn the_last_block_of_the_largest_file() {
+fn the_last_block_of_the_largest_file_can_be_used() {
     let device: Arc<RamDevice> = Arc::new(ram(8 << 20, SEGMENT_BLOCKS));
     let volume = open(device.clone(), tight());
     let ino = volume.make_node(ROOT_INO, b"f", FILE, 0, &caller()).expect("a file").ino;
@@ -25,7 +25,7 @@ fn the_last_block_of_the_largest_file() {
 
     let volume = open(device, tight());
     assert_eq!(volume.attributes(ino).expect("attributes").size, len);
-    assert_eq!(volume.read(ino, last, 8192).expect("it reads").as_bytes(), [5; 4096]);
+    assert_eq!(volume.read(ino, last, 8192).expect("the read succeeds").as_bytes(), [5; 4096]);
     assert_eq!(volume.seek(ino, 0, Seek::Data).expect("data"), last);
     assert_eq!(volume.seek(ino, last, Seek::Hole).expect("the end"), len);
     assert_eq!(volume.seek(ino, 0, Seek::Hole).expect("a hole"), 0);
@@ -35,7 +35,7 @@ fn the_last_block_of_the_largest_file() {
     volume.set_attributes(ino, &grow, &caller()).expect("an extension");
     let mut expected = [0; 4096];
     expected[0] = 5;
-    assert_eq!(volume.read(ino, last, 8192).expect("it reads").as_bytes(), expected);
+    assert_eq!(volume.read(ino, last, 8192).expect("the read succeeds").as_bytes(), expected);
     let too_far = AttributeChanges { size: Some(len + 1), ..Default::default() };
     let refused = volume.set_attributes(ino, &too_far, &caller());
     assert!(matches!(refused, Err(Error::FileTooLarge)));

@@ -1,19 +1,19 @@
-//! The volume against a reference: a filesystem in memory that is too simple to be wrong.
+//! Comparison of the volume with a reference: a simple filesystem in memory, which lives in `sfs-sim`.
 //!
-//! `SFS_SEED=n SFS_STEPS=m` repeats or lengthens a random run, `SFS_CASES=n` sets the number of
-//! generated ones. A failure prints the command that repeats it.
+//! `SFS_SEED=n SFS_STEPS=m` repeats or lengthens the long random sequences, and `SFS_CASES=n` sets the number of the
+//! short ones. A failure of a long sequence prints the command that repeats it.
 
 mod allocation;
 mod amplification;
 mod caches;
 mod contract;
-mod leader;
-mod leftovers;
+mod failed_sync;
+mod in_place;
 mod limits;
-mod placed;
 mod races;
 mod sequences;
 mod space;
+mod unfinished_batch;
 mod unnamed;
 mod watchdog;
 

@@ -1,4 +1,4 @@
-//! Many threads on one volume.
+//! Several threads on one volume.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::watchdog::within;
 
 const THREADS: u64 = 4;
 
-/// Bytes of each block of the shared file that belong to one thread.
+/// Bytes of each block of the shared file that one thread writes.
 const SHARE: u64 = 1000;
 
 /// Blocks of the shared file.
 const SHARED_BLOCKS: u64 = 40;
 
-/// What one thread does in a directory of its own, and in its share of a file of all.
+/// State of one thread, which works in a directory of its own and in its share of a file that all threads write.
 struct Worker {
     volume: Arc<Volume>,
     no: u64,
@@ -32,11 +32,12 @@ struct Worker {
     shared: u64,
     random: Random,
     files: BTreeMap<Vec<u8>, (u64, Content)>,
-    /// What it wrote last to its share of each block.
+    /// Byte that the thread wrote last to its share of each block.
     stamps: BTreeMap<u64, u8>,
 }
 
 impl Worker {
+    /// Performs one random operation and checks its result.
     fn step(&mut self) {
         let name = format!("file-{}", self.random.below(6)).into_bytes();
         match self.random.below(20) {
@@ -85,7 +86,7 @@ impl Worker {
         self.volume
             .rename(directory, name, directory, &to, RenameMode::Replace, &caller())
             .expect("a rename");
-        let moved = self.files.remove(name).expect("it is there");
+        let moved = self.files.remove(name).expect("the file exists");
         if let Some((old, _)) = self.files.insert(to, moved) {
             self.volume.forget(old, 1);
         }
@@ -93,18 +94,18 @@ impl Worker {
 
     fn unlink(&mut self, name: &[u8]) {
         let Some((ino, _)) = self.files.remove(name) else { return };
-        self.volume.unlink(self.directory, name, &caller()).expect("it is removed");
+        self.volume.unlink(self.directory, name, &caller()).expect("the name is removed");
         self.volume.forget(ino, 1);
     }
 
     fn read(&mut self, name: &[u8]) {
         let Some((ino, content)) = self.files.get(name) else { return };
         let offset = self.random.below(content.size + 1);
-        let found = self.volume.read(*ino, offset, 40_000).expect("it reads");
+        let found = self.volume.read(*ino, offset, 40_000).expect("the read succeeds");
         same_bytes(found.as_bytes(), &content.read(offset, 40_000), *ino, offset);
     }
 
-    /// Writes its share of a block that others write to at the same time.
+    /// Writes the thread's share of a block that other threads write at the same time.
     fn stamp(&mut self) {
         let block = self.random.below(SHARED_BLOCKS);
         let byte = self.random.draw() as u8;
@@ -117,10 +118,12 @@ impl Worker {
         self.check_stamp(block);
     }
 
+    /// Asserts that the thread's share of `block` has the byte that was written last.
     fn check_stamp(&self, block: u64) {
         let Some(byte) = self.stamps.get(&block) else { return };
         let offset = block * 4096 + self.no * SHARE;
-        let found = self.volume.read(self.shared, offset, SHARE as usize).expect("it reads");
+        let found =
+            self.volume.read(self.shared, offset, SHARE as usize).expect("the read succeeds");
         same_bytes(found.as_bytes(), &[*byte; SHARE as usize], self.shared, offset);
     }
 
@@ -131,19 +134,20 @@ impl Worker {
         }
     }
 
+    /// Asserts that all files of the thread, and its share of the shared file, have their content.
     fn check(&self) {
         for (ino, content) in self.files.values() {
-            let found = self.volume.read(*ino, 0, 1 << 20).expect("it reads");
+            let found = self.volume.read(*ino, 0, 1 << 20).expect("the read succeeds");
             same_bytes(found.as_bytes(), &content.read(0, 1 << 20), *ino, 0);
         }
         (0..SHARED_BLOCKS).for_each(|block| self.check_stamp(block));
     }
 }
 
-/// Nobody waits for ever, and everybody finds what he wrote, also after the volume is opened again.
+/// No thread waits for ever, and each finds its own writes, also after the volume is opened again.
 #[test]
 fn threads_do_not_disturb_each_other() {
-    // With much room, and with so little that data goes ahead of names.
+    // Much space, and so little that data is written back before the names.
     for bytes in [12 << 20, 6_500_000] {
         within(120, move || run_threads(bytes));
     }
@@ -161,7 +165,7 @@ fn run_threads(bytes: u64) {
             let mut millis = 0;
             while !done.load(Ordering::Relaxed) {
                 millis += 50;
-                volume.work(after(millis)).expect("it works");
+                volume.work(after(millis)).expect("background work succeeds");
                 std::thread::yield_now();
             }
         }
@@ -195,9 +199,9 @@ fn run_threads(bytes: u64) {
     }
 }
 
-/// Who asks for a sync while one is under way shares the next one.
+/// Syncs that are requested while one is under way share the next commit.
 #[test]
-fn syncs_at_the_same_time_share_commits() {
+fn concurrent_syncs_share_commits() {
     const SYNCS: u64 = 25;
     within(60, || {
         let recording = RecordingDevice::new(ram(12 << 20, SEGMENT_BLOCKS), Keep::Counts);

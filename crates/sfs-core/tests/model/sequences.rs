@@ -1,4 +1,4 @@
-//! Long random sequences of operations.
+//! Random sequences of operations, compared with the reference.
 
 use std::sync::Arc;
 
@@ -19,11 +19,12 @@ fn new_pair(bytes: u64, options: VolumeOptions, data_layout: DataLayout) -> Pair
     Pair::new(device, options)
 }
 
-/// One run; gives the number of segments that were cleaned.
+/// Performs `steps` operations in the data layout of `SFS_LAYOUT`. Returns the number of segments that were cleaned.
 fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -> u64 {
     run_as(data_layout(), test, seed, steps, bytes, limits)
 }
 
+/// Performs `steps` operations in `data_layout`. Returns the number of segments that were cleaned.
 fn run_as(
     data_layout: DataLayout,
     test: &'static str,
@@ -51,8 +52,8 @@ fn run_as(
 }
 
 #[test]
-fn long_sequences_are_what_the_reference_says() {
-    let test = "-p sfs-core --test model long_sequences_are_what_the_reference_says";
+fn long_sequences_match_the_reference() {
+    let test = "-p sfs-core --test model long_sequences_match_the_reference";
     let seeds = match std::env::var_os("SFS_SEED") {
         Some(_) => 0..1,
         None => 0..4,
@@ -62,10 +63,10 @@ fn long_sequences_are_what_the_reference_says() {
     }
 }
 
-/// Whatever places the data.
+/// The layouts that overwrite data in place; the log has its own test.
 #[test]
-fn long_sequences_in_every_data_layout() {
-    let test = "-p sfs-core --test model long_sequences_in_every_data_layout";
+fn every_data_layout_matches_the_reference() {
+    let test = "-p sfs-core --test model every_data_layout_matches_the_reference";
     for data_layout in &DataLayout::ALL[1..] {
         let (seed, steps) = (number("SFS_SEED", 1), number("SFS_STEPS", 3000));
         run_as(*data_layout, test, seed, steps, 16 << 20, &LIMITS);
@@ -74,11 +75,11 @@ fn long_sequences_in_every_data_layout() {
     }
 }
 
-/// So little space that everything is cleaned all the time.
+/// The volume has so little space that segments are cleaned all the time.
 #[test]
-fn long_sequences_on_a_small_volume() {
+fn a_small_volume_matches_the_reference() {
     let limits = Limits { bytes: 1 << 20, files: 40, reopens: true };
-    let test = "-p sfs-core --test model long_sequences_on_a_small_volume";
+    let test = "-p sfs-core --test model a_small_volume_matches_the_reference";
     let seeds = match std::env::var_os("SFS_SEED") {
         Some(_) => 0..1,
         None => 0..4,
@@ -98,9 +99,9 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Short sequences, which shrink when they fail.
+    /// proptest shrinks a sequence that fails.
     #[test]
-    fn sequences_are_what_the_reference_says(
+    fn short_sequences_match_the_reference(
         seeds in proptest::collection::vec(any::<u64>(), 1..250),
     ) {
         let data_layout = DataLayout::ALL[(seeds[0] % 5) as usize];

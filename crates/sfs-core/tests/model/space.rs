@@ -1,4 +1,4 @@
-//! Full volumes.
+//! Full volumes and nearly full ones.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn make(volume: &Volume, name: &str) -> u64 {
     volume.make_node(ROOT_INO, name.as_bytes(), FILE, 0, &caller()).expect("a file").ino
 }
 
-/// Writes files of `blocks` blocks until there is no space for more.
+/// Creates files of `blocks` blocks until the volume is full, and returns them.
 fn fill(volume: &Volume, blocks: usize, prefix: &str) -> Vec<u64> {
     let mut files = Vec::new();
     loop {
@@ -33,7 +33,7 @@ fn fill(volume: &Volume, blocks: usize, prefix: &str) -> Vec<u64> {
         match write(volume, ino, 0, blocks, files.len() as u8) {
             Ok(()) => files.push(ino),
             Err(Error::NoSpace) => {
-                volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
+                volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("the name is removed");
                 volume.forget(ino, 1);
                 return files;
             }
@@ -42,15 +42,16 @@ fn fill(volume: &Volume, blocks: usize, prefix: &str) -> Vec<u64> {
     }
 }
 
+/// Asserts that each file has the content that [`fill`] gave it.
 fn check(volume: &Volume, files: &[u64], blocks: usize) {
     for (no, ino) in files.iter().enumerate() {
-        let bytes = volume.read(*ino, 0, blocks * 4096 + 1).expect("it reads");
+        let bytes = volume.read(*ino, 0, blocks * 4096 + 1).expect("the read succeeds");
         assert!(bytes.as_bytes() == vec![no as u8; blocks * 4096], "file {no}");
     }
 }
 
 #[test]
-fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
+fn a_full_volume_keeps_its_files_and_regains_deleted_space() {
     for (bytes, options) in [
         (8 << 20, tight()),
         (8 << 20, VolumeOptions::default()),
@@ -62,48 +63,49 @@ fn a_full_volume_keeps_what_it_has_and_gets_space_back() {
             let prefix = format!("round-{round}-");
             let files = fill(&volume, 10, &prefix);
             assert!(files.len() as u64 > bytes / 4096 / 17, "{} files", files.len());
-            volume.sync_all().expect("what was admitted can be written");
+            volume.sync_all().expect("admitted writes can be synced");
             check(&volume, &files, 10);
-            // Overwriting goes on when nothing new fits.
+            // A full volume still accepts overwrites.
             for pass in 0..3u8 {
                 for (no, ino) in files.iter().enumerate() {
-                    write(&volume, *ino, u64::from(pass), 1, no as u8).expect("it overwrites");
+                    write(&volume, *ino, u64::from(pass), 1, no as u8)
+                        .expect("the overwrite succeeds");
                 }
-                volume.sync_all().expect("it syncs");
+                volume.sync_all().expect("the sync succeeds");
             }
             check(&volume, &files, 10);
             for (no, ino) in files.iter().enumerate() {
                 let name = format!("{prefix}{no}");
-                volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("it is removed");
+                volume.unlink(ROOT_INO, name.as_bytes(), &caller()).expect("the name is removed");
                 volume.forget(*ino, 1);
             }
-            settle(&volume, after(1000 * (round + 1))).expect("it works");
-            volume.sync_all().expect("it syncs");
+            settle(&volume, after(1000 * (round + 1))).expect("background work succeeds");
+            volume.sync_all().expect("the sync succeeds");
             let space = volume.space();
             assert!(space.free_blocks * 10 > space.total_blocks * 9, "{space:?}");
         }
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
     }
 }
 
-/// What waits counts, metadata too: nothing is gone all at once when it reaches the device.
+/// Free space does not drop suddenly when dirty metadata reaches the device.
 #[test]
-fn what_waits_is_not_free() {
+fn dirty_metadata_counts_as_used_space() {
     let volume = open(Arc::new(ram(64 << 20, SEGMENT_BLOCKS)), VolumeOptions::default());
     let before = volume.space().free_blocks;
     for no in 0..5000 {
         volume.forget(make(&volume, &format!("{no}")), 1);
     }
     let waiting = volume.space().free_blocks;
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
     let after = volume.space().free_blocks;
     assert!(before > after + 200, "{before} before, {after} after");
-    assert!(waiting.abs_diff(after) <= 4, "{waiting} while it waits, {after} after");
+    assert!(waiting.abs_diff(after) <= 4, "{waiting} while dirty, {after} after");
 }
 
-/// The write buffer holds more than what is Clean: room is made without writing all of it first.
+/// The write buffer holds more blocks than the Clean segments: a commit must clean before it has written all of them.
 #[test]
-fn a_write_buffer_larger_than_what_is_clean() {
+fn a_write_buffer_larger_than_the_clean_segments_can_be_synced() {
     let device: Arc<RamDevice> = Arc::new(ram(64 << 20, SEGMENT_BLOCKS));
     let volume = open(device, VolumeOptions::default());
     let capacity = volume.space().total_blocks;
@@ -115,7 +117,7 @@ fn a_write_buffer_larger_than_what_is_clean() {
         write(&volume, ino, block, 1, 0).expect("a write");
     }
     volume.sync_all().expect("a sync");
-    // Every segment is half alive, and hardly any is Clean.
+    // Half of the blocks of every segment are live, and hardly any segment is Clean.
     for round in 0..8000u32 {
         let block = random.below(blocks);
         model[block as usize] = round as u8;
@@ -124,22 +126,22 @@ fn a_write_buffer_larger_than_what_is_clean() {
             volume.sync_all().expect("a sync");
         }
     }
-    // Now much waits in memory at once.
+    // Half of the file is dirty at once.
     for block in 0..blocks / 2 {
         model[block as usize] = 99;
         write(&volume, ino, block, 1, 99).expect("an overwrite");
     }
-    volume.sync_all().expect("what was admitted can be written");
+    volume.sync_all().expect("admitted writes can be synced");
     for (block, byte) in model.iter().enumerate() {
-        let bytes = volume.read(ino, block as u64 * 4096, 1).expect("it reads");
+        let bytes = volume.read(ino, block as u64 * 4096, 1).expect("the read succeeds");
         assert_eq!(bytes.as_bytes(), [*byte], "block {block}");
     }
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
 }
 
-/// Room for a delta is reckoned by what it will say, not by what it might.
+/// The space for a delta is estimated by its net changes, and not by the number of operations.
 #[test]
-fn many_small_changes_on_a_small_volume() {
+fn many_small_changes_on_a_small_volume_succeed() {
     let device: Arc<RamDevice> = Arc::new(ram(8 << 20, SEGMENT_BLOCKS));
     let volume = open(device, VolumeOptions::default());
     for no in 0..6000 {
@@ -148,8 +150,10 @@ fn many_small_changes_on_a_small_volume() {
     }
     volume.sync_all().expect("a sync");
     for no in 0..6000 {
-        volume.unlink(ROOT_INO, format!("{no}").as_bytes(), &caller()).expect("it is removed");
+        volume
+            .unlink(ROOT_INO, format!("{no}").as_bytes(), &caller())
+            .expect("the name is removed");
     }
-    settle(&volume, Timestamp { secs: NOW.secs + 10, ..NOW }).expect("it works");
-    volume.close().expect("it closes");
+    settle(&volume, Timestamp { secs: NOW.secs + 10, ..NOW }).expect("background work succeeds");
+    volume.close().expect("the volume closes");
 }

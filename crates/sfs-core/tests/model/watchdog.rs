@@ -1,4 +1,4 @@
-//! A deadline for what might never end.
+//! A deadline for work that might never end.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -8,7 +8,7 @@ pub(crate) fn within<T: Send + 'static>(secs: u64, work: impl FnOnce() -> T + Se
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || {
         let value = work();
-        // Nobody waits any more after the deadline.
+        // The receiver is gone after the deadline.
         let _ = sender.send(());
         value
     });

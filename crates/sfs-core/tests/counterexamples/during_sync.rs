@@ -1,4 +1,4 @@
-//! What went wrong when something was done while a sync was under way, on a device that is slow.
+//! Operations during a sync, on a nearly full volume and a slow device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use sfs_core::format::{ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, VolumeOptions, Work};
 use sfs_device::Operation;
 
-use crate::rig::{NOW, Random, caller, open, read, set_size, write};
-use crate::scene::{Scene, scene};
+use crate::fixture::{NOW, Random, caller, open, read, set_size, write};
+use crate::nearly_full::{NearlyFull, nearly_full};
 
 fn chmod(volume: &Volume, ino: u64, mode: u16) {
     let changes = AttributeChanges { mode: Some(mode.into()), ..AttributeChanges::default() };
@@ -22,66 +22,66 @@ fn later(secs: i64) -> Timestamp {
     Timestamp { secs: NOW.secs + secs, nanos: 0 }
 }
 
-/// Who waits for what is held up gets it after this time.
-const HELD_UP: Duration = Duration::from_millis(500);
+/// Time for which flushes are blocked.
+const BLOCKED: Duration = Duration::from_millis(500);
 
-impl Scene {
-    /// Holds flushes up, and lets them go on in a while, whatever happens.
-    fn hold_up(&self) -> JoinHandle<()> {
+impl NearlyFull {
+    /// Blocks flushes. The returned thread unblocks them [`BLOCKED`] after the first one.
+    fn block_flushes(&self) -> JoinHandle<()> {
         self.device.close(Operation::Flush);
         let device = self.device.clone();
         std::thread::spawn(move || {
             device.wait_until_reached();
-            std::thread::sleep(HELD_UP);
+            std::thread::sleep(BLOCKED);
             device.open();
         })
     }
 
-    /// Does `then` while a sync is under way, which goes on after a while.
+    /// Runs `then` while a sync waits for its blocked flush.
     fn during_a_sync(&self, then: impl FnOnce()) {
-        let opening = self.hold_up();
+        let opening = self.block_flushes();
         std::thread::scope(|scope| {
             write(&self.volume, self.large, 0, &[3; 4096]).unwrap();
             let syncing = scope.spawn(|| self.volume.sync_all());
             self.device.wait_until_reached();
             then();
-            syncing.join().unwrap().expect("what was written before can be synced");
+            syncing.join().unwrap().expect("earlier writes can be synced");
         });
         opening.join().unwrap();
     }
 }
 
-/// Nobody looked after the room that a checkpoint would need: attributes that were changed
-/// meanwhile, each with success, could never be synced.
+/// The space for the next checkpoint was not reserved: attributes that were changed during the sync, each with success,
+/// could never be synced.
 #[test]
-fn what_is_changed_during_a_sync_can_be_synced() {
-    let scene = scene(96, 12_000, 0, 7);
-    scene.during_a_sync(|| scene.small.iter().for_each(|ino| chmod(&scene.volume, *ino, 0o600)));
+fn attributes_changed_during_a_sync_can_be_synced() {
+    let full = nearly_full(96, 12_000, 0, 7);
+    full.during_a_sync(|| full.small.iter().for_each(|ino| chmod(&full.volume, *ino, 0o600)));
     for secs in 0..200 {
-        while scene.volume.work(later(secs)).unwrap() == Work::More {}
+        while full.volume.work(later(secs)).unwrap() == Work::More {}
     }
-    scene.volume.sync_all().expect("what was accepted can be synced");
+    full.volume.sync_all().expect("accepted changes can be synced");
 }
 
-/// What is Drained, and flushed, is enough for everything that waits: one block of log makes it
-/// Clean. But that batch had to leave room for a checkpoint before what it gave counted.
+/// The Drained segments are enough for all dirty data, and one block of log makes them Clean. But that batch had to
+/// reserve the space of a checkpoint before the segments that it frees counted as free.
 #[test]
-fn what_is_drained_is_used_before_there_is_no_room() {
-    let scene = scene(96, 12_000, 300, 9);
-    scene.volume.unlink(ROOT_INO, b"doomed", &caller()).unwrap();
-    scene.during_a_sync(|| scene.small.iter().for_each(|ino| chmod(&scene.volume, *ino, 0o600)));
-    scene.volume.sync_all().expect("what was accepted can be synced");
+fn drained_segments_are_used_before_a_sync_fails_for_space() {
+    let full = nearly_full(96, 12_000, 300, 9);
+    full.volume.unlink(ROOT_INO, b"doomed", &caller()).unwrap();
+    full.during_a_sync(|| full.small.iter().for_each(|ino| chmod(&full.volume, *ino, 0o600)));
+    full.volume.sync_all().expect("accepted changes can be synced");
 }
 
-/// A checkpoint took along what has to go before it, and with that a record of segments that are
-/// Clean; its nodes went to one of them, which it discarded when it was done.
+/// The batch before a checkpoint recorded segments as Clean. The nodes of the checkpoint went to one of these segments,
+/// which the checkpoint then discarded.
 #[test]
-fn a_checkpoint_does_not_discard_itself() {
+fn a_checkpoint_does_not_discard_its_own_nodes() {
     for changes in [1000, 4000, 8000] {
-        let scene = scene(96, 12_000, 300, 9);
-        let Scene { device, volume, small, emptied, .. } = &scene;
+        let full = nearly_full(96, 12_000, 300, 9);
+        let NearlyFull { device, volume, small, emptied, .. } = &full;
         volume.unlink(ROOT_INO, b"doomed", &caller()).unwrap();
-        scene.during_a_sync(|| {
+        full.during_a_sync(|| {
             set_size(volume, *emptied, 0).unwrap();
             write(volume, *emptied, 0, &[4; 3 * 4096]).unwrap();
             small[..changes].iter().for_each(|ino| chmod(volume, *ino, 0o600));
@@ -97,12 +97,12 @@ fn a_checkpoint_does_not_discard_itself() {
     }
 }
 
-/// What goes ahead of a checkpoint took the room of the checkpoint itself, half of what was left
-/// each time it was tried. Not even mounting the volume again helped.
+/// Data that has to be written before a checkpoint took the space of the checkpoint itself, half of the remaining space
+/// at each attempt. A new mount did not help either.
 #[test]
-fn what_goes_ahead_of_a_checkpoint_leaves_room_for_it() {
+fn data_written_before_a_checkpoint_leaves_space_for_it() {
     let before_checkpoint = {
-        let Scene { volume, small, .. } = scene(128, 12_000, 1200, 20);
+        let NearlyFull { volume, small, .. } = nearly_full(128, 12_000, 1200, 20);
         let checkpoints = volume.counters().checkpoints;
         let leads_to_none = |ino: &&u64| {
             chmod(&volume, **ino, 0o600);
@@ -110,40 +110,40 @@ fn what_goes_ahead_of_a_checkpoint_leaves_room_for_it() {
         };
         small.iter().step_by(20).take_while(leads_to_none).count()
     };
-    let scene = scene(128, 12_000, 1200, 20);
-    let Scene { device, volume, small, emptied, large } = &scene;
+    let full = nearly_full(128, 12_000, 1200, 20);
+    let NearlyFull { device, volume, small, emptied, large } = &full;
     for ino in small.iter().step_by(20).take(before_checkpoint.saturating_sub(5)) {
         chmod(volume, *ino, 0o600);
     }
     volume.sync_all().unwrap();
-    let opening = scene.hold_up();
+    let opening = full.block_flushes();
     std::thread::scope(|scope| {
         write(volume, *large, 0, &[3; 4096]).unwrap();
         let syncing = scope.spawn(|| volume.sync_all());
         device.wait_until_reached();
         set_size(volume, *emptied, 0).unwrap();
         write(volume, *emptied, 0, &[4; 3 * 4096]).unwrap();
-        // First comes the checkpoint that is due, then the rest of the file.
+        // The checkpoint that is due starts first; the write of the rest of the file follows.
         let working = scope.spawn(|| volume.work(later(100)));
         std::thread::sleep(Duration::from_millis(100));
         let writing = scope.spawn(|| write(volume, *emptied, 3, &[4; 400 * 4096]));
-        syncing.join().unwrap().expect("it can be synced");
+        syncing.join().unwrap().expect("the sync succeeds");
         working.join().unwrap().expect("a checkpoint can be written");
         drop(writing.join().unwrap());
     });
     opening.join().unwrap();
-    volume.sync_all().expect("what was accepted can be synced");
-    let Scene { device, volume, large, .. } = scene;
+    volume.sync_all().expect("accepted changes can be synced");
+    let NearlyFull { device, volume, large, .. } = full;
     drop(volume);
     let volume = open(&device);
     write(&volume, large, 0, &[5; 4096]).unwrap();
-    volume.sync_all().expect("after mounting again, too");
+    volume.sync_all().expect("a sync succeeds after a remount, too");
 }
 
-/// One program writes and syncs, another changes attributes, a third does the background work.
+/// One thread writes and syncs, another changes attributes, a third does the background work.
 #[test]
-fn a_sync_and_a_chmod_at_the_same_time() {
-    let Scene { device, volume, small, large, .. } = scene(96, 12_000, 0, 9);
+fn a_sync_and_a_chmod_at_the_same_time_both_succeed() {
+    let NearlyFull { device, volume, small, large, .. } = nearly_full(96, 12_000, 0, 9);
     device.slow_down(Operation::Flush, Duration::from_millis(20));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -157,7 +157,7 @@ fn a_sync_and_a_chmod_at_the_same_time() {
         });
         scope.spawn(move || {
             while !done.load(Ordering::SeqCst) {
-                volume.work(NOW).expect("work");
+                volume.work(NOW).expect("background work succeeds");
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
@@ -166,5 +166,5 @@ fn a_sync_and_a_chmod_at_the_same_time() {
         }
         done.store(true, Ordering::SeqCst);
     });
-    volume.sync_all().expect("what was accepted can be synced");
+    volume.sync_all().expect("accepted changes can be synced");
 }

@@ -1,4 +1,4 @@
-//! A volume that is nearly full, on a device that can be held up.
+//! A nearly full volume on a device that can be blocked.
 
 use std::sync::Arc;
 
@@ -6,21 +6,23 @@ use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
 use sfs_device::{GatedDevice, RamDevice};
 
-use crate::rig::{Random, blocks_for, caller, create, fill, format, open, write};
+use crate::fixture::{Random, blocks_for, caller, create, fill, format, open, write};
 
-/// Many small files, one that can be emptied, and one that fills the rest and has been overwritten
-/// until few segments are Clean. A file "doomed" can be deleted.
-pub(crate) struct Scene {
+/// Nearly full volume and its files. A file "doomed" exists besides, unless [`nearly_full`] has deleted it.
+pub(crate) struct NearlyFull {
     pub(crate) device: Arc<GatedDevice<RamDevice>>,
     pub(crate) volume: Volume,
+    /// Many small files.
     pub(crate) small: Vec<u64>,
+    /// File of three blocks that a test can truncate.
     pub(crate) emptied: u64,
+    /// File that fills the rest of the volume.
     pub(crate) large: u64,
 }
 
-/// A volume of `segments` segments with so many small `files`, and `doomed` blocks of the file that
-/// can be deleted; no more than `clean` segments are Clean.
-pub(crate) fn scene(segments: u64, files: usize, doomed: u64, clean: u32) -> Scene {
+/// Returns a volume of `segments` segments with `files` small files and a file "doomed" of `doomed` blocks. The large
+/// file is overwritten until no more than `clean` segments are Clean. More than 300 `doomed` blocks are deleted before.
+pub(crate) fn nearly_full(segments: u64, files: usize, doomed: u64, clean: u32) -> NearlyFull {
     let device = Arc::new(GatedDevice::new(RamDevice::new(blocks_for(segments))));
     format(&device, 32);
     let volume = open(&device);
@@ -50,5 +52,5 @@ pub(crate) fn scene(segments: u64, files: usize, doomed: u64, clean: u32) -> Sce
             break;
         }
     }
-    Scene { device, volume, small, emptied, large }
+    NearlyFull { device, volume, small, emptied, large }
 }

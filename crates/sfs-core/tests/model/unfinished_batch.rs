@@ -1,4 +1,4 @@
-//! What an unfinished batch leaves on the device, and what comes after it.
+//! Roll-forward past the remains of an unfinished batch.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
-/// The first chunk of a batch arrived, the last one did not. The chunk that takes its number after
-/// the mount may be in another head: the next roll-forward must not take the leftover for it.
+/// The first chunk of a batch reached the device, the last one did not. After the mount a chunk with the same sequence
+/// number may go to another head, and the next roll-forward must not mistake the old chunk for it.
 #[test]
-fn an_unfinished_batch_does_not_hide_what_is_synced_later() {
+fn an_unfinished_batch_does_not_hide_later_syncs() {
     let base: Arc<RamDevice> = Arc::new(ram(16 << 20, SEGMENT_BLOCKS));
     let volume = open(base.clone(), tight());
     let ino = volume.make_node(ROOT_INO, b"f", FILE, 0, &caller()).expect("a file").ino;
     volume.write(ino, 0, &[1; 8192], WriteMode::default(), &caller()).expect("a write");
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
     drop(volume);
 
     let device = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
@@ -37,5 +37,5 @@ fn an_unfinished_batch_does_not_hide_what_is_synced_later() {
     drop(volume);
 
     let volume = open(crashed, tight());
-    assert_eq!(volume.read(ino, 0, 8192).expect("it reads").as_bytes(), [2; 8192]);
+    assert_eq!(volume.read(ino, 0, 8192).expect("the read succeeds").as_bytes(), [2; 8192]);
 }

@@ -1,4 +1,4 @@
-//! A sync that others wait for fails.
+//! A failing sync that other syncs wait for.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ fn wait_for(condition: impl Fn() -> bool) {
     }
 }
 
-/// Who waits behind a sync that fails is not told that his data is durable unless it is.
+/// A sync that waits behind a failing one must report success only if its own data is durable.
 #[test]
-fn a_failed_sync_takes_nobody_along() {
+fn a_sync_behind_a_failed_one_succeeds_only_if_its_data_is_durable() {
     within(60, || {
         let faulty = FaultyDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, DataLayout::Log));
         let device = Arc::new(GatedDevice::new(faulty));
@@ -27,7 +27,7 @@ fn a_failed_sync_takes_nobody_along() {
         let [a, b, c] = [&b"a"[..], b"b", b"c"].map(|name| make(name).expect("a file").ino);
         let mode = WriteMode::default();
         volume.write(a, 0, &vec![1; 1000 * 4096], mode, &caller()).expect("a write");
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
         drop(volume);
 
         let volume = Arc::new(open(device.clone(), tight()));
@@ -40,11 +40,11 @@ fn a_failed_sync_takes_nobody_along() {
         device.close(Operation::Write);
         let first = sync(c);
         device.wait_until_reached();
-        // A whole block, of whose mapping nothing is in memory: the commit has to read it.
+        // A whole block whose mapping is not in memory: the commit has to read the node of the mapping.
         volume.write(a, 500 * 4096, &[3; 4096], mode, &caller()).expect("a write");
         let (of_a, of_b) = (sync(a), sync(b));
         wait_for(|| volume.counters().syncs == 3);
-        // They queue up right after they have been counted.
+        // A sync joins the queue right after it has been counted.
         (0..10_000).for_each(|_| std::thread::yield_now());
         device.inner().fail_nth(Operation::Read, 1);
         device.open();
@@ -54,9 +54,15 @@ fn a_failed_sync_takes_nobody_along() {
         assert_eq!(failed.count(), 1, "{outcomes:?}");
 
         let recovered = open(Arc::new(device.inner().inner().snapshot()), tight());
-        let found = recovered.read(b, 0, 9000).expect("it reads");
-        assert!(outcomes[1].is_err() || found.as_bytes() == [2; 5000], "it is not durable");
-        let found = recovered.read(a, 500 * 4096, 4096).expect("it reads");
-        assert!(outcomes[0].is_err() || found.as_bytes() == [3; 4096], "it is not durable");
+        let found = recovered.read(b, 0, 9000).expect("the read succeeds");
+        assert!(
+            outcomes[1].is_err() || found.as_bytes() == [2; 5000],
+            "data of a successful sync is not durable"
+        );
+        let found = recovered.read(a, 500 * 4096, 4096).expect("the read succeeds");
+        assert!(
+            outcomes[0].is_err() || found.as_bytes() == [3; 4096],
+            "data of a successful sync is not durable"
+        );
     });
 }

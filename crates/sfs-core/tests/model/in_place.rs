@@ -1,4 +1,4 @@
-//! Data that is overwritten in place: what differs from the log.
+//! Data layouts that overwrite data in place: the behaviour that differs from the log.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn write(volume: &Volume, ino: u64, block: u64, blocks: usize, byte: u8) -> Resu
     volume.write(ino, block * 4096, &bytes, WriteMode::default(), &caller())
 }
 
-/// The writes and flushes of a sync, in order: whether each is a flush.
+/// Syncs, and returns for each request of the sync whether it is a flush.
 fn flushes_of_sync(device: &RecordingDevice<sfs_device::RamDevice>, volume: &Volume) -> Vec<bool> {
     device.take_events();
     volume.sync_all().expect("a sync");
@@ -33,10 +33,10 @@ fn set_size(volume: &Volume, ino: u64, size: u64) {
     volume.set_attributes(ino, &changes, &caller()).map(drop).expect("a size");
 }
 
-/// New blocks, and those that a file grows over, are durable before the delta that says so; for what is
-/// overwritten one flush is enough.
+/// New blocks, and blocks that an append extends the file over, must be durable before the delta that refers to them.
+/// For overwritten blocks one flush is enough.
 #[test]
-fn only_what_is_new_needs_a_flush_of_its_own() {
+fn only_new_blocks_need_a_flush_before_the_delta() {
     for data_layout in OVERWRITING {
         let device =
             RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout), Keep::Contents);
@@ -52,7 +52,7 @@ fn only_what_is_new_needs_a_flush_of_its_own() {
         );
         write(&volume, ino, 2, 4, 2).expect("an overwrite");
         assert_eq!(flushes_of_sync(&device, &volume), [data, delta, flush], "{data_layout:?}");
-        // What was cut off is still there behind the new end: the length must not show it.
+        // The truncated content is still on the device behind the new end, and the new length must not show it.
         set_size(&volume, ino, 7 * 4096 + 100);
         volume.sync_all().expect("a sync");
         let mode = WriteMode::default();
@@ -65,9 +65,9 @@ fn only_what_is_new_needs_a_flush_of_its_own() {
     }
 }
 
-/// Overwriting leaves a block where it is, whatever else happens.
+/// No overwrite moves a block.
 #[test]
-fn an_overwritten_block_stays_where_it_is() {
+fn an_overwritten_block_keeps_its_address() {
     for data_layout in OVERWRITING {
         let device =
             RecordingDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout), Keep::Contents);
@@ -83,22 +83,23 @@ fn an_overwritten_block_stays_where_it_is() {
             });
             data.flat_map(|e| e.address..e.address + e.block_count).collect::<Vec<u64>>()
         };
-        let mut places = written(device.take_events());
+        let mut addresses = written(device.take_events());
         for round in 0..5 {
             (0..200).for_each(|block| write(&volume, ino, block, 1, round).expect("an overwrite"));
             volume.sync_all().expect("a sync");
         }
         let mut again = written(device.take_events());
-        places.sort_unstable();
+        addresses.sort_unstable();
         again.sort_unstable();
         again.dedup();
-        assert_eq!(again, places, "{data_layout:?}");
+        assert_eq!(again, addresses, "{data_layout:?}");
     }
 }
 
-/// Data has all that it may have, and every segment of it a hole: the log has its share, and metadata goes on.
+/// Data occupies all segments that it may have, and each has free blocks. The log keeps its share, so metadata can still
+/// be written.
 #[test]
-fn holes_in_full_segments_take_nothing_from_the_log() {
+fn holes_in_full_segments_do_not_reduce_the_share_of_the_log() {
     for data_layout in OVERWRITING {
         let device = Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout));
         let volume = open(device, VolumeOptions::default());
@@ -111,38 +112,40 @@ fn holes_in_full_segments_take_nothing_from_the_log() {
             }
         };
         assert!(matches!(refused, Error::NoSpace), "{refused:?}");
-        volume.sync_all().expect("what was admitted can be written");
+        volume.sync_all().expect("admitted writes can be synced");
         for (no, _) in files.iter().enumerate().filter(|(no, _)| no % 2 == 0) {
-            volume.unlink(ROOT_INO, no.to_string().as_bytes(), &caller()).expect("it is removed");
+            volume
+                .unlink(ROOT_INO, no.to_string().as_bytes(), &caller())
+                .expect("the name is removed");
             volume.forget(files[no], 1);
         }
-        settle(&volume, after(1000)).expect("it works");
+        settle(&volume, after(1000)).expect("background work succeeds");
         volume.sync_all().expect("a sync");
         let placed = volume.status().segments.placed;
-        // What is small is in the tree.
+        // Small files are stored inline in the tree.
         for no in 0..200 {
-            let ino = make(&volume, &format!("small-{no}")).expect("metadata has room");
+            let ino = make(&volume, &format!("small-{no}")).expect("metadata has space");
             let bytes = [no as u8; 500];
             volume.write(ino, 0, &bytes, WriteMode::default(), &caller()).expect("a write");
             if no % 20 == 0 {
                 volume.sync_all().expect("a sync");
             }
         }
-        // The holes are filled: no segment is taken for it.
+        // New data fills the free blocks and takes no further segments.
         let free = volume.space().free_blocks;
         let ino = make(&volume, "large").expect("a name");
-        write(&volume, ino, 0, free as usize - 100, 3).expect("the holes have room");
+        write(&volume, ino, 0, free as usize - 100, 3).expect("the free blocks have space");
         volume.sync_all().expect("a sync");
         assert!(volume.status().segments.placed <= placed + 2, "{data_layout:?}");
-        assert_eq!(volume.audit().expect("it counts"), []);
-        volume.close().expect("it closes");
+        assert_eq!(volume.audit().expect("the audit succeeds"), []);
+        volume.close().expect("the volume closes");
     }
 }
 
-/// A block is read, written in part, and meanwhile overwritten by others and committed where it is: nothing
-/// of theirs is lost.
+/// A partial write reads the rest of its block. Other writers may change that block, and a commit overwrite it in place,
+/// at the same time.
 #[test]
-fn writers_of_one_block_do_not_lose_what_others_wrote() {
+fn concurrent_writers_of_one_block_do_not_lose_writes() {
     const WRITERS: usize = 4;
     for data_layout in [DataLayout::Log, DataLayout::GreedySpace] {
         let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, data_layout)), tight());
@@ -161,7 +164,7 @@ fn writers_of_one_block_do_not_lose_what_others_wrote() {
                             let bytes = [round; 100];
                             let mode = WriteMode::default();
                             volume.write(ino, at, &bytes, mode, &caller()).expect("a write");
-                            let read = volume.read(ino, at, 100).expect("it reads");
+                            let read = volume.read(ino, at, 100).expect("the read succeeds");
                             assert_eq!(read.as_bytes(), bytes, "{data_layout:?}");
                         }
                         if random.one_in(3) {
@@ -171,24 +174,25 @@ fn writers_of_one_block_do_not_lose_what_others_wrote() {
                 });
             }
         });
-        assert_eq!(volume.audit().expect("it counts"), []);
+        assert_eq!(volume.audit().expect("the audit succeeds"), []);
     }
 }
 
-/// Dead blocks wait for a flush; who needs them now gets them.
+/// Freed blocks wait for a flush before their reuse; a writer that needs them causes that flush.
 #[test]
-fn what_was_deleted_can_be_written_again_at_once() {
+fn deleted_blocks_can_be_reused_at_once() {
     for data_layout in OVERWRITING {
         let volume = open(Arc::new(ram_as(16 << 20, SEGMENT_BLOCKS, *data_layout)), tight());
         let blocks = volume.space().free_blocks as usize * 8 / 10;
         for round in 0..6 {
             let ino = make(&volume, "file").expect("a name");
-            write(&volume, ino, 0, blocks, round).expect("there is room");
-            let read = volume.read(ino, 4096 * (blocks as u64 - 1), 4096).expect("it reads");
+            write(&volume, ino, 0, blocks, round).expect("there is space");
+            let read =
+                volume.read(ino, 4096 * (blocks as u64 - 1), 4096).expect("the read succeeds");
             assert_eq!(read.as_bytes(), [round; 4096]);
-            volume.unlink(ROOT_INO, b"file", &caller()).expect("it is removed");
+            volume.unlink(ROOT_INO, b"file", &caller()).expect("the name is removed");
             volume.forget(ino, 1);
         }
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
     }
 }
