@@ -3,20 +3,18 @@
 //! `docs/DESIGN.md` explains it, `docs/FORMAT.md` states the bytes, `docs/SEMANTICS.md` the promises.
 #![forbid(unsafe_code)]
 
-mod buffer;
-mod clock;
 mod counters;
 mod error;
 pub mod format;
 mod log;
+mod memory;
 mod meta;
 pub mod mutant;
 mod owners;
-mod places;
 pub mod policy;
 pub mod request;
+mod segments;
 pub mod tree;
-mod usage;
 mod volume;
 
 pub use error::{Error, Result};

@@ -15,7 +15,7 @@ pub(crate) use batch::{Append, Batch, Chunk};
 pub(crate) use heads::{Head, Heads};
 
 /// The head that tree nodes and lone deltas go to.
-pub(crate) const METADATA_HEAD: u8 = 0;
+pub(crate) const METADATA_HEAD: u8 = UsageEntry::METADATA_HEAD;
 
 /// The head of the first group; the other groups' follow.
 pub(crate) const FIRST_GROUP_HEAD: u8 = UsageEntry::FIRST_GROUP;

@@ -14,8 +14,8 @@ use crate::format::{
 use crate::mutant::{Mutant, mutated};
 use crate::owners::{Owner, owners};
 use crate::policy::{self, GroupingPolicy, VictimPolicy};
+use crate::segments::UsageTable;
 use crate::tree::{NodeNotCached, Tree};
-use crate::usage::UsageTable;
 
 /// How often the policies look at all segments: so many times while a segment is written.
 const LOOKS_PER_SEGMENT: u32 = 8;

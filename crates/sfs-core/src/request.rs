@@ -9,8 +9,8 @@ use std::time::Duration;
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
-use crate::buffer::{Memory, Pool};
 use crate::format::{FileKind, Inode, Remembered, Timestamp};
+use crate::memory::{BlockBuf, Pool};
 
 /// How a volume is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct VolumeOptions {
     pub groups: Option<u8>,
     /// Victim selection: one of [`crate::policy::VICTIM_POLICIES`]; `None` for the one that goes with the
     /// grouping.
-    pub victims: Option<String>,
+    pub victim: Option<String>,
     /// What becomes of blocks that do not fill a segment of their group when they have to be
     /// written.
     pub remainder: Remainder,
@@ -84,7 +84,7 @@ impl Default for VolumeOptions {
             discard: true,
             grouping: "sfs".into(),
             groups: None,
-            victims: None,
+            victim: None,
             remainder: Remainder::Pure,
             yield_cleaning: true,
             release: Release::Durable,
@@ -223,7 +223,7 @@ pub enum Seek {
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     /// `None` for no bytes.
-    memory: Option<Memory>,
+    memory: Option<BlockBuf>,
     start: usize,
     len: usize,
 }
@@ -233,17 +233,17 @@ impl ReadBuffer {
     pub(crate) fn new(offset: u64, len: usize, pool: &Pool) -> Self {
         let start = (offset % BLOCK_SIZE as u64) as usize;
         let count = (start + len).div_ceil(BLOCK_SIZE);
-        Self { memory: Some(Memory::new(count, pool)), start, len }
+        Self { memory: Some(BlockBuf::new(count, pool)), start, len }
     }
 
     /// The blocks that hold the bytes; what is in them at first is undefined.
     pub(crate) fn blocks_mut(&mut self) -> &mut [Block] {
-        self.memory.as_mut().map_or(&mut [], Memory::blocks_mut)
+        self.memory.as_mut().map_or(&mut [], BlockBuf::blocks_mut)
     }
 
     /// The bytes; fewer than asked for at the end of the file.
     pub fn as_bytes(&self) -> &[u8] {
-        let blocks = self.memory.as_ref().map_or(&[][..], Memory::blocks);
+        let blocks = self.memory.as_ref().map_or(&[][..], BlockBuf::blocks);
         &blocks.as_bytes()[self.start..self.start + self.len]
     }
 }
@@ -332,7 +332,7 @@ pub struct Status {
     /// Name of the grouping policy.
     pub grouping: &'static str,
     /// Name of the policy that chooses victims.
-    pub victims: &'static str,
+    pub victim: &'static str,
     /// How full it is.
     pub space: Space,
     /// Blocks in a segment.
@@ -365,7 +365,7 @@ pub struct SegmentCounts {
     /// Must not be used.
     pub bad: u32,
     /// For data that is overwritten in place.
-    pub placed: u32,
+    pub in_place: u32,
 }
 
 /// What one head has written and still lives.

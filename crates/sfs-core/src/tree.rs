@@ -10,7 +10,7 @@ mod inner;
 mod keys;
 mod leaf;
 mod node;
-mod residents;
+mod node_cache;
 mod search;
 mod verified;
 mod walk;
@@ -22,9 +22,9 @@ pub use verified::VerifiedNode;
 pub use write_out::WriteOut;
 
 use crate::format::{Key, NodePointer};
-use keys::Way;
+use keys::DescentPath;
 use node::Node;
-use residents::Residents;
+use node_cache::NodeCache;
 
 /// A node that is needed and not in memory. The caller reads it without holding a lock, verifies
 /// it with [`VerifiedNode::decode`], gives it with [`Tree::insert`], and tries again.
@@ -58,7 +58,7 @@ impl NodeNotCached {
 pub struct Tree {
     root: NodePointer,
     level: u8,
-    residents: Residents,
+    cache: NodeCache,
     /// Keys whose leaves became empty, and wait for [`Tree::prune`].
     emptied: Vec<Key>,
 }
@@ -72,14 +72,14 @@ impl Default for Tree {
 impl Tree {
     /// An empty tree: one dirty leaf.
     pub fn new() -> Self {
-        let mut residents = Residents::default();
-        let root = residents.add_dirty(Node::new(0));
-        Self { root, level: 0, residents, emptied: Vec::new() }
+        let mut cache = NodeCache::default();
+        let root = cache.add_dirty(Node::new(0));
+        Self { root, level: 0, cache, emptied: Vec::new() }
     }
 
     /// The tree whose root, at `level`, is on the device at `root`. Nothing of it is in memory.
     pub fn open(root: NodePointer, level: u8) -> Self {
-        Self { root, level, residents: Residents::default(), emptied: Vec::new() }
+        Self { root, level, cache: NodeCache::default(), emptied: Vec::new() }
     }
 
     /// Gives the node that was missing. Does no harm if it has come in the meantime, or is not part
@@ -92,7 +92,7 @@ impl Tree {
         let (pointer, node) = node.into_parts();
         assert!(pointer == missing.pointer, "a node is given for {missing:?}, not {pointer:?}");
         assert!(node.level == missing.level, "a node of another level is given for {missing:?}");
-        self.residents.add_clean(pointer, node);
+        self.cache.add_clean(pointer, node);
     }
 
     /// The value of the item `key`.
@@ -110,12 +110,12 @@ impl Tree {
 
     /// Nodes that the next write-out writes.
     pub fn dirty_count(&self) -> usize {
-        self.residents.dirty_count()
+        self.cache.dirty_count()
     }
 
     /// Nodes in memory, dirty ones included.
     pub fn node_count(&self) -> usize {
-        self.residents.node_count()
+        self.cache.node_count()
     }
 
     /// Level of the root: 0 if it is a leaf.
@@ -125,12 +125,12 @@ impl Tree {
 
     /// The addresses that the next write-out lets go: where dirty and removed nodes were, each once.
     pub fn old_addresses(&self) -> impl Iterator<Item = u64> {
-        self.residents.old_addresses()
+        self.cache.old_addresses()
     }
 
     /// How many there are.
     pub fn old_count(&self) -> usize {
-        self.residents.old_count()
+        self.cache.old_count()
     }
 
     /// Dirty nodes that take the place of none: each will be one more on the device.
@@ -141,7 +141,7 @@ impl Tree {
     /// Drops clean nodes that were not used lately, until at most `budget` nodes are in memory or
     /// only the root and dirty nodes are.
     pub fn evict(&mut self, budget: usize) {
-        self.residents.evict(budget, self.root.address);
+        self.cache.evict(budget, self.root.address);
     }
 
     fn leaf_of(&self, key: &Key) -> Result<&Node, NodeNotCached> {
@@ -156,7 +156,7 @@ impl Tree {
     ) -> Result<(&Node, Option<Key>), NodeNotCached> {
         let mut way = self.way_to_root();
         loop {
-            let node = self.residents.follow(&way)?;
+            let node = self.cache.follow(&way)?;
             if way.level == 0 {
                 return Ok((node, way.end()));
             }
@@ -164,7 +164,7 @@ impl Tree {
         }
     }
 
-    fn way_to_root(&self) -> Way<'_> {
-        Way::to_root(self.root, self.level)
+    fn way_to_root(&self) -> DescentPath<'_> {
+        DescentPath::to_root(self.root, self.level)
     }
 }

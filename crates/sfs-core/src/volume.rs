@@ -56,12 +56,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock};
 use sfs_device::Device;
 
-use crate::buffer::Pool;
 use crate::counters::AtomicCounters;
 use crate::format::{DataLayout, Layout, Superblock};
 use crate::log::Log;
+use crate::memory::Pool;
 use crate::meta::Meta;
-use crate::policy::{self, GroupingPolicy, One, VictimPolicy};
+use crate::policy::{self, GroupingPolicy, SingleGroup, VictimPolicy};
 use crate::request::{Counters, VolumeOptions};
 use crate::{Error, Result};
 use cleaner::{Cleaner, Unfit};
@@ -145,11 +145,11 @@ fn policies(
     // Data that does not go to the log needs no groups there.
     let name = match superblock.data_layout {
         DataLayout::Log => &*options.grouping,
-        _ => One.name(),
+        _ => SingleGroup.name(),
     };
     let groups = options.groups;
     let grouping = policy::grouping_policy(name, groups, segment_count, segment_blocks, blocks);
-    let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victim_policy(name));
+    let victims = options.victim.as_deref().unwrap_or_else(|| policy::default_victim_policy(name));
     let victims = policy::victim_policy(victims, segment_count, segment_blocks, blocks);
     grouping.zip(victims).ok_or(Error::Invalid)
 }

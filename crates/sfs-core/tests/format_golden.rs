@@ -447,7 +447,7 @@ fn mapping() {
 fn placed_mapping() {
     let key = run_key(17, 33);
     let mut run = MappingRun::default();
-    run.set(33, Some(Mapping::placed(0x12_3456_789a)));
+    run.set(33, Some(Mapping::in_place(0x12_3456_789a)));
     let mut bytes = Vec::new();
     run.encode(&mut bytes);
     expect("placed mapping", &bytes, PLACED);
@@ -499,7 +499,7 @@ fn enumerations() {
     assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
     let encodings = [
         Encoding::Plain,
-        Encoding::Placed,
+        Encoding::InPlace,
         Encoding::Unwritten,
         Encoding::Shared,
         Encoding::Compressed,
@@ -513,7 +513,7 @@ fn enumerations() {
         SegmentState::Sealed,
         SegmentState::Drained,
         SegmentState::Bad,
-        SegmentState::Placed,
+        SegmentState::InPlace,
     ];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5, 6]);
     assert_eq!(DataLayout::ALL.map(|data_layout| data_layout as u32), [0, 1, 2, 3, 4]);

@@ -223,7 +223,7 @@ impl Trial {
         let missing = NodeNotCached { pointer, level: header.level, keys: None };
         let node = VerifiedNode::decode(&*block, VOLUME, &missing, Tolerance::Exact).unwrap();
         let is_live = !self.tree.old_addresses().any(|old| old == address);
-        let touched = self.flash.run(&mut self.tree, |tree| tree.touch(&node, address));
+        let touched = self.flash.run(&mut self.tree, |tree| tree.relocate_node(&node, address));
         assert_eq!(touched, is_live);
         assert!(self.tree.old_addresses().any(|old| old == address));
     }

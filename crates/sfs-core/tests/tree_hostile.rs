@@ -210,7 +210,7 @@ fn touch_all(tree: &mut Tree, blocks: &Blocks) {
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
         let missing = NodeNotCached { pointer, level: header.level, keys: None };
         if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact) {
-            let _ = run(tree, blocks, |tree| tree.touch(&node, *address));
+            let _ = run(tree, blocks, |tree| tree.relocate_node(&node, *address));
         }
     }
 }

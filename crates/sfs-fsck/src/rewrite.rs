@@ -113,13 +113,13 @@ impl Draft<'_> {
             let is_free = match entry.state {
                 SegmentState::Clean | SegmentState::Drained => true,
                 // Forged, but empty all the same.
-                SegmentState::Sealed | SegmentState::Placed => entry.live_blocks == 0,
+                SegmentState::Sealed | SegmentState::InPlace => entry.live_blocks == 0,
                 SegmentState::Open | SegmentState::Bad => false,
             };
             let state = match (entry.state, self.needed.contains(&segment)) {
                 (SegmentState::Bad, false) => SegmentState::Bad,
                 (_, false) if is_free => SegmentState::Clean,
-                _ if self.placed.contains(&segment) => SegmentState::Placed,
+                _ if self.placed.contains(&segment) => SegmentState::InPlace,
                 _ => SegmentState::Sealed,
             };
             UsageEntry { state, ..entry }

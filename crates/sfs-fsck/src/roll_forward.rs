@@ -129,7 +129,7 @@ impl<'f> Log<'f> {
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
             clean: clean.collect(),
             released: BTreeSet::new(),
-            placed: in_state(&[SegmentState::Placed]).map(|(_, segment)| segment).collect(),
+            placed: in_state(&[SegmentState::InPlace]).map(|(_, segment)| segment).collect(),
             found,
         }
     }
@@ -306,7 +306,7 @@ fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, DecodeErr
     let Change::Map { ino, block, count, address } = *map else { return Ok(None) };
     let segment = map.mapped_segment(view.volume.layout());
     for at in (0..count).filter(|_| segment.is_some()) {
-        view.map(ino, block + at, Some(Mapping::placed(address + u64::from(at))))?;
+        view.map(ino, block + at, Some(Mapping::in_place(address + u64::from(at))))?;
     }
     Ok(segment)
 }

@@ -138,7 +138,7 @@ impl Counts {
                         && counted.placed_blocks == 0
                 }
                 SegmentState::Bad => counted.live_blocks == 0 && !heads.contains(&segment),
-                SegmentState::Placed => {
+                SegmentState::InPlace => {
                     data_layout != DataLayout::Log
                         && !heads.contains(&segment)
                         && counted.placed_blocks == counted.live_blocks

@@ -120,7 +120,7 @@ impl Forge {
         let mut run = MappingRun::default();
         let first = self.address(ino);
         for block in 0..FILE_BLOCKS {
-            run.set(block, Some(Mapping::placed(first + u64::from(block))));
+            run.set(block, Some(Mapping::in_place(first + u64::from(block))));
         }
         run
     }
@@ -139,7 +139,7 @@ impl Forge {
 
     /// Changes the mapping of `block` of `ino` to `address`.
     fn remap(&self, ino: u64, block: u32, address: u64) {
-        self.map(ino, block, Mapping::placed(address));
+        self.map(ino, block, Mapping::in_place(address));
     }
 
     fn map(&self, ino: u64, block: u32, mapping: Mapping) {
@@ -159,7 +159,7 @@ impl Forge {
         let layout = self.superblock.layout;
         let segment = layout.segment_of(self.address(A)).expect("in one");
         let (live_blocks, group) = (2 * FILE_BLOCKS, 1);
-        let state = SegmentState::Placed;
+        let state = SegmentState::InPlace;
         // What it was opened with stands nowhere else.
         let found = (0..1000).find_map(|stamp| {
             let entry = UsageEntry { live_blocks, state, group, stamp, ..UsageEntry::NEW };

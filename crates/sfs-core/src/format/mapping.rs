@@ -21,7 +21,7 @@ pub enum Encoding {
     /// As it is.
     Plain = 1,
     /// As it is, and overwritten in place: it has no checksum.
-    Placed = 2,
+    InPlace = 2,
     /// Reserved: a place that no data has been written to yet.
     Unwritten = 3,
     /// Reserved: several mappings may refer to the block.
@@ -35,7 +35,7 @@ impl Encoding {
     pub fn decode(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Plain,
-            2 => Self::Placed,
+            2 => Self::InPlace,
             3 => Self::Unwritten,
             4 => Self::Shared,
             5 => Self::Compressed,
@@ -77,7 +77,7 @@ const _: () = assert!(size_of::<RawMapping>() == RAW_LEN);
 impl Mapping {
     /// A block that is overwritten in place at `address`. It has no history: an overwriting leaves the
     /// mapping as it is.
-    pub fn placed(address: u64) -> Self {
+    pub fn in_place(address: u64) -> Self {
         Self { address, checksum: None, history: History::default() }
     }
 
@@ -88,7 +88,7 @@ impl Mapping {
             address_high: (self.address >> 32) as u8,
             encoding: match self.checksum {
                 Some(_) => Encoding::Plain as u8,
-                None => Encoding::Placed as u8,
+                None => Encoding::InPlace as u8,
             },
             writes: self.history.writes.into(),
             modified: self.history.modified.into(),
@@ -99,7 +99,7 @@ impl Mapping {
     fn decode(raw: &RawMapping, ino: u64, tolerance: Tolerance) -> Result<Self, DecodeError> {
         let checksum = match (Encoding::decode(raw.encoding), tolerance) {
             (Some(Encoding::Plain), _) => Some(raw.checksum.get()),
-            (Some(Encoding::Placed), _) => None,
+            (Some(Encoding::InPlace), _) => None,
             (_, Tolerance::Newer) if raw.encoding != 0 => {
                 return Err(Incompatibility::Encoding { encoding: raw.encoding, ino }.into());
             }

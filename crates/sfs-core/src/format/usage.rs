@@ -1,5 +1,7 @@
 //! The usage table: one entry a segment.
 
+use std::fmt;
+
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -28,7 +30,21 @@ pub enum SegmentState {
     /// Never to be used again.
     Bad = 5,
     /// Its blocks are written in place, one by one; the log has no part in it.
-    Placed = 6,
+    InPlace = 6,
+}
+
+impl fmt::Display for SegmentState {
+    /// Writes the word of `docs/FORMAT.md`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clean => "Clean",
+            Self::Open => "Open",
+            Self::Sealed => "Sealed",
+            Self::Drained => "Drained",
+            Self::Bad => "Bad",
+            Self::InPlace => "Placed",
+        })
+    }
 }
 
 impl SegmentState {
@@ -39,7 +55,7 @@ impl SegmentState {
             3 => Self::Sealed,
             4 => Self::Drained,
             5 => Self::Bad,
-            6 => Self::Placed,
+            6 => Self::InPlace,
             _ => return None,
         })
     }
@@ -88,7 +104,10 @@ const _: () = assert!(size_of::<RawUsage>() == RAW_LEN);
 const _: () = assert!(size_of::<UsageEntry>() <= 64);
 
 impl UsageEntry {
-    /// What [`UsageEntry::group`] is for the first group of data; 0 is for tree nodes.
+    /// Head of the segments that hold tree nodes and deltas without data.
+    pub const METADATA_HEAD: u8 = 0;
+
+    /// Head of the first group of data; the heads of the other groups follow.
     pub const FIRST_GROUP: u8 = 1;
 
     /// A segment that was never written.

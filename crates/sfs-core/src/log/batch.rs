@@ -6,11 +6,11 @@ use sfs_device::{BLOCK_SIZE, Block, Stream};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::Log;
-use crate::buffer::BlockRef;
 use crate::format::{
     ChunkHeader, ChunkSummary, DeltaForm, Layout, SummaryEntry, summary_blocks, summary_len,
 };
-use crate::usage::UsageTable;
+use crate::memory::BlockRef;
+use crate::segments::UsageTable;
 
 /// A block to append, and who owns it.
 #[derive(Clone, Debug)]

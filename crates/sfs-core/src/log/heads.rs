@@ -1,7 +1,7 @@
 //! Heads: one open segment for each group, and one for metadata.
 
 use crate::format::{HEADS_MAX, HeadRecord, Layout};
-use crate::usage::UsageTable;
+use crate::segments::UsageTable;
 
 /// A chunk has at least a summary block and something more to say.
 const ROOM_MIN: u32 = 2;

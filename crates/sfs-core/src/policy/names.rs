@@ -6,7 +6,7 @@
 
 use super::{
     CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, GroupingPolicy,
-    Index, Lifetime, One, Partition, SepBit, SeparateCleaning, Sfs, VictimPolicy,
+    Index, Lifetime, Partition, SepBit, SeparateCleaning, Sfs, SingleGroup, VictimPolicy,
 };
 
 /// Names of grouping policies.
@@ -34,7 +34,7 @@ pub fn grouping_policy(
         "sfs-log" => sfs(Distance::Log, Partition::Iterative),
         "sfs-equal-width" => sfs(Distance::Linear, Partition::EqualWidth),
         "sfs-equal-count" => sfs(Distance::Linear, Partition::EqualCount),
-        "none" => Box::new(One),
+        "none" => Box::new(SingleGroup),
         "sep-gc" => Box::new(SeparateCleaning),
         "dac" => Box::new(Dac::new(groups.unwrap_or(Dac::GROUPS))),
         "sepbit" => Box::new(SepBit::default()),

@@ -4,13 +4,13 @@
 //! Promises: every key is routed to some child, the keys below the first entry to the first.
 //! Never: touches another node than those it is given.
 
-use super::node::{Entry, Node, ROOM, count_first};
-use super::residents::is_dirty;
+use super::node::{ChildEntry, Node, ROOM, count_first};
+use super::node_cache::is_dirty;
 use super::{Keys, NodeNotCached};
 use crate::format::{Key, NodePointer};
 
 /// Children that an inner node can have.
-pub(super) const CHILDREN_MAX: usize = ROOM / size_of::<Entry>();
+pub(super) const CHILDREN_MAX: usize = ROOM / size_of::<ChildEntry>();
 
 impl Node {
     /// Index of the child that `key` belongs to.
@@ -26,7 +26,7 @@ impl Node {
     /// The way to the child at `index` of this node, whose own keys are below `end`.
     pub(super) fn way_to(&self, index: usize, end: Option<Key>) -> NodeNotCached {
         let (entry, next) = (&self.entries()[index], self.entries().get(index + 1));
-        let keys = Keys { from: entry.key(), end: next.map(Entry::key).or(end) };
+        let keys = Keys { from: entry.key(), end: next.map(ChildEntry::key).or(end) };
         NodeNotCached { pointer: entry.pointer(), level: self.level - 1, keys: Some(keys) }
     }
 
@@ -102,7 +102,7 @@ impl Node {
         self.entries_mut(count)[joint].key = key.encode();
     }
 
-    fn append_entries(&mut self, entries: &[Entry]) {
+    fn append_entries(&mut self, entries: &[ChildEntry]) {
         let count = self.len();
         self.entries_mut(count + entries.len())[count..].copy_from_slice(entries);
         self.item_count += entries.len() as u16;
@@ -112,7 +112,7 @@ impl Node {
         let count = self.len();
         let entries = self.entries_mut(count + 1);
         entries.copy_within(index..count, index + 1);
-        entries[index] = Entry { key: key.encode(), pointer: pointer.encode() };
+        entries[index] = ChildEntry { key: key.encode(), pointer: pointer.encode() };
         self.item_count += 1;
     }
 }

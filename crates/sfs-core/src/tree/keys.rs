@@ -1,7 +1,7 @@
 //! Where the keys of a node belong.
 
 use super::NodeNotCached;
-use super::node::{Entry, Node};
+use super::node::{ChildEntry, Node};
 use crate::format::{Key, NodePointer};
 
 /// A range of keys.
@@ -26,16 +26,16 @@ impl Keys {
 /// The way to a node: a [`NodeNotCached`] for a lookup, which has no time to decode keys that it does not
 /// need.
 #[derive(Clone, Copy)]
-pub(super) struct Way<'a> {
+pub(super) struct DescentPath<'a> {
     pub(super) pointer: NodePointer,
     pub(super) level: u8,
     /// The entry that leads there.
-    entry: Option<&'a Entry>,
+    entry: Option<&'a ChildEntry>,
     /// The next entry, of the same node or the nearest above.
-    next: Option<&'a Entry>,
+    next: Option<&'a ChildEntry>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> DescentPath<'a> {
     pub(super) fn to_root(pointer: NodePointer, level: u8) -> Self {
         Self { pointer, level, entry: None, next: None }
     }
@@ -57,7 +57,7 @@ impl<'a> Way<'a> {
 
     /// The first key after those that may be there.
     pub(super) fn end(&self) -> Option<Key> {
-        self.next.map(Entry::key)
+        self.next.map(ChildEntry::key)
     }
 
     pub(super) fn to_missing(self) -> NodeNotCached {

@@ -31,7 +31,7 @@ pub(super) struct Slot {
 /// A child in an inner node. In memory the address of a dirty child is its number.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(super) struct Entry {
+pub(super) struct ChildEntry {
     pub(super) key: [u8; Key::LEN],
     pub(super) pointer: [u8; NodePointer::LEN],
 }
@@ -111,7 +111,7 @@ impl Node {
     pub(super) fn used_len(&self) -> usize {
         match self.level {
             0 => self.len() * size_of::<Slot>() + usize::from(self.values_len),
-            _ => self.len() * size_of::<Entry>(),
+            _ => self.len() * size_of::<ChildEntry>(),
         }
     }
 
@@ -119,7 +119,7 @@ impl Node {
     pub(super) fn first_key(&self) -> Option<Key> {
         match self.level {
             0 => self.slots().first().map(Slot::key),
-            _ => self.entries().first().map(Entry::key),
+            _ => self.entries().first().map(ChildEntry::key),
         }
     }
 
@@ -127,7 +127,7 @@ impl Node {
     pub(super) fn last_key(&self) -> Option<Key> {
         match self.level {
             0 => self.slots().last().map(Slot::key),
-            _ => self.entries().last().map(Entry::key),
+            _ => self.entries().last().map(ChildEntry::key),
         }
     }
 
@@ -171,16 +171,17 @@ impl Node {
     }
 
     /// The entries of an inner node.
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[ChildEntry] {
         let items = &self.bytes[NodeHeader::LEN..];
-        let (entries, _) = <[Entry]>::ref_from_prefix_with_elems(items, self.len()).expect(FITS);
+        let (entries, _) =
+            <[ChildEntry]>::ref_from_prefix_with_elems(items, self.len()).expect(FITS);
         entries
     }
 
     /// The first `count` entries of an inner node, in use or not.
-    pub(super) fn entries_mut(&mut self, count: usize) -> &mut [Entry] {
+    pub(super) fn entries_mut(&mut self, count: usize) -> &mut [ChildEntry] {
         let items = &mut self.bytes[NodeHeader::LEN..];
-        let (entries, _) = <[Entry]>::mut_from_prefix_with_elems(items, count).expect(FITS);
+        let (entries, _) = <[ChildEntry]>::mut_from_prefix_with_elems(items, count).expect(FITS);
         entries
     }
 }
@@ -212,7 +213,7 @@ impl Slot {
     }
 }
 
-impl Entry {
+impl ChildEntry {
     /// A key that is not above any key of the child.
     pub(super) fn key(&self) -> Key {
         Key::decode(&self.key)

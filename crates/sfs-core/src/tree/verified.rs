@@ -11,8 +11,8 @@ use sfs_device::{BLOCK_SIZE, Block};
 
 use super::NodeNotCached;
 use super::inner::CHILDREN_MAX;
-use super::node::{Entry, Node, ROOM, Slot};
-use super::residents::is_on_device;
+use super::node::{ChildEntry, Node, ROOM, Slot};
+use super::node_cache::is_on_device;
 use crate::format::{
     Corruption, CorruptionKind, Key, NodeHeader, NodePointer, Structure, Tolerance, VALUE_LEN_MAX,
 };
@@ -125,9 +125,9 @@ fn check_slots(slots: &[Slot], tolerance: Tolerance) -> Result<(), CorruptionKin
     Ok(())
 }
 
-fn check_entries(entries: &[Entry], tolerance: Tolerance) -> Result<(), CorruptionKind> {
-    check_keys(entries.iter().map(Entry::key), tolerance)?;
-    let is_sound = |entry: &Entry| is_on_device(entry.pointer().address);
+fn check_entries(entries: &[ChildEntry], tolerance: Tolerance) -> Result<(), CorruptionKind> {
+    check_keys(entries.iter().map(ChildEntry::key), tolerance)?;
+    let is_sound = |entry: &ChildEntry| is_on_device(entry.pointer().address);
     if entries.iter().all(is_sound) { Ok(()) } else { Err(CorruptionKind::Value) }
 }
 

@@ -1,19 +1,19 @@
 //! Looking at all of a tree at once.
 
-use super::residents::{is_dirty, is_on_device};
+use super::node_cache::{is_dirty, is_on_device};
 use super::{NodeNotCached, Tree};
 
 impl Tree {
     /// The addresses of all nodes of the tree that are on the device, and those that dirty nodes
     /// had there. All inner nodes have to be in memory.
     pub fn addresses(&self) -> Result<Vec<u64>, NodeNotCached> {
-        let mut addresses: Vec<u64> = self.residents.old_addresses().collect();
+        let mut addresses: Vec<u64> = self.cache.old_addresses().collect();
         // No node is met twice, whatever is forged: only one way leads to each.
         let mut ways = vec![self.way_to_root().to_missing()];
         while let Some(way) = ways.pop() {
             addresses.extend(Some(way.pointer.address).filter(|address| is_on_device(*address)));
             if way.level > 0 {
-                let node = self.residents.find(&way)?;
+                let node = self.cache.find(&way)?;
                 ways.extend((0..node.len()).map(|index| node.way_to(index, way.end())));
             }
         }
@@ -25,7 +25,7 @@ impl Tree {
     pub fn is_coherent(&self) -> bool {
         let mut ways = vec![self.way_to_root().to_missing()];
         while let Some(way) = ways.pop() {
-            let Some(node) = self.residents.resident(way.pointer) else { continue };
+            let Some(node) = self.cache.resident(way.pointer) else { continue };
             let is_dirty = is_dirty(way.pointer.address);
             let is_placed = match (node.first_key().zip(node.last_key()), way.keys) {
                 (Some((first, last)), Some(keys)) => keys.hold(first, last),

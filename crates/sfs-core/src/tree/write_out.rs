@@ -7,7 +7,7 @@
 use sfs_device::Block;
 
 use super::Tree;
-use super::residents::is_on_device;
+use super::node_cache::is_on_device;
 use crate::format::NodePointer;
 
 /// What a write-out has to write.
@@ -56,24 +56,24 @@ impl Tree {
             self.root = self.write_node(self.root.address, &mut writer);
         }
         assert!(self.dirty_count() == 0, "a dirty node is not in the tree");
-        self.residents.forget_old_addresses();
+        self.cache.forget_old_addresses();
         let Writer { pointers, blocks, .. } = writer;
         WriteOut { root: self.root, level: self.level, pointers, blocks }
     }
 
     /// Writes the dirty node `number` after its dirty children.
     fn write_node(&mut self, number: u64, writer: &mut Writer<impl FnMut() -> u64>) -> NodePointer {
-        for (index, child) in self.residents.node(number).dirty_children() {
+        for (index, child) in self.cache.node(number).dirty_children() {
             let pointer = self.write_node(child, writer);
-            self.residents.node_mut(number).set_child(index, pointer);
+            self.cache.node_mut(number).set_child(index, pointer);
         }
         let address = (writer.address)();
         assert!(is_on_device(address), "no node can be written at {address:#x}");
-        let node = self.residents.node_mut(number);
+        let node = self.cache.node_mut(number);
         let pointer = node.seal(writer.volume, address, writer.checkpoint);
         writer.pointers.push(pointer);
         writer.blocks.push(Block(*node.bytes));
-        self.residents.make_clean(number, address);
+        self.cache.make_clean(number, address);
         pointer
     }
 }

@@ -13,9 +13,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::Volume;
 use super::commit::{Built, Obstacle, Request, data::Data};
-use crate::buffer::BlockRef;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, usage_key};
 use crate::log::{Append, Batch, Chunk, Log, METADATA_HEAD};
+use crate::memory::BlockRef;
 use crate::meta::{Meta, MetadataError};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
@@ -145,7 +145,7 @@ impl Volume {
         for address in &addresses {
             meta.usage.add_node(*address);
         }
-        meta.usage.settle(log.next_sequence);
+        meta.usage.settle_sealed(log.next_sequence);
         for item in meta.usage.dirty_items().collect::<Vec<_>>() {
             let (first, value) = meta.usage.encode_item(item);
             meta.tree.put(&usage_key(first), &value)?;

@@ -15,9 +15,9 @@ use zerocopy::IntoBytes;
 use super::Volume;
 use super::commit::{DELTA_SEGMENTS, Move, Request};
 use super::pacing::{Dead, Vain};
-use crate::buffer::Buffer;
 use crate::format::{ErrorKind, NodeHeader, NodePointer, SegmentState, SummaryEntry};
 use crate::log::{Batch, Log};
+use crate::memory::DirtyBuf;
 use crate::meta::Meta;
 use crate::owners::Owner;
 use crate::policy::{Greedy, VictimPolicy};
@@ -340,7 +340,7 @@ impl Volume {
     /// Reads live blocks that are near each other in one request.
     fn read_run(&self, run: &[Live], cleaner: &mut Cleaner) -> Result<()> {
         let (first, last) = (run[0].address, run[run.len() - 1].address);
-        let mut buffer = Buffer::new((last - first + 1) as usize, &self.pool);
+        let mut buffer = DirtyBuf::new((last - first + 1) as usize, &self.pool);
         if self.read_blocks(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
             // What can be read is saved. What cannot stays where it is.
             return run
@@ -396,7 +396,7 @@ impl Volume {
         let mut failed = None;
         let _keep = self.keep_nodes();
         loop {
-            let touched = self.meta.write().tree.touch(&node, pointer.address);
+            let touched = self.meta.write().tree.relocate_node(&node, pointer.address);
             match touched {
                 Ok(_) => return Ok(true),
                 Err(missing) => self.load(&missing, &mut failed)?,

@@ -66,7 +66,7 @@ impl Volume {
         request: &Request<'_>,
     ) -> std::result::Result<Built, Obstacle> {
         meta.begin_writing(self.superblock.layout.segment_blocks);
-        meta.usage.settle_freed(log.flushed);
+        meta.usage.apply_durable_frees(log.flushed);
         let released = match request.release {
             Releases::None => Vec::new(),
             _ => meta.usage.releasable(log.flushed, RELEASES_MAX),
@@ -113,7 +113,7 @@ impl Volume {
         let ordered = lengthens || !placed.is_empty();
         let data = Data::new(placed.into_iter().chain(staying), ordered);
         meta.tree.prune();
-        meta.usage.settle(log.next_sequence);
+        meta.usage.settle_sealed(log.next_sequence);
         // From the next batch on: roll-forward reads a batch before it knows what it says.
         meta.usage.release(&released);
         if self.options.release == Release::AtOnce || mutated(Mutant::DrainedReused) {

@@ -15,7 +15,7 @@ use super::commit::Chosen;
 use crate::format::{Change, DataLayout, Layout};
 use crate::log::Log;
 use crate::meta::Meta;
-use crate::usage::Share;
+use crate::segments::SegmentBudget;
 
 /// The volume as an engine looks at it.
 #[derive(Clone, Copy)]
@@ -83,7 +83,7 @@ pub(super) trait Engine: Send + Sync {
         _log: &Log,
         _meta: &mut Meta,
         _chosen: &mut Vec<Chosen>,
-        _share: Share,
+        _share: SegmentBudget,
     ) -> Beside {
         Beside::default()
     }

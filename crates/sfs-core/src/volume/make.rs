@@ -20,8 +20,8 @@ use crate::format::{
 use crate::log::{Heads, Log};
 use crate::meta::Meta;
 use crate::request::VolumeOptions;
+use crate::segments::UsageTable;
 use crate::tree::Tree;
-use crate::usage::UsageTable;
 
 /// Makes an empty volume with root directory `root` on `device`, whose slots and superblocks hold
 /// nothing that could be taken for a volume.

@@ -127,7 +127,7 @@ impl Volume {
         let critical = (segments / CRITICAL_SHARE).max(self.comfort(meta) + GAIN_SEGMENTS);
         let low = (segments / LOW_SHARE).max(critical + critical / 4);
         let pinned = if self.is_checkpoint_worth_it(meta) { meta.usage.pinned_count() } else { 0 };
-        let to_be_had = meta.usage.clean_count() + meta.usage.drained_count() + pinned;
+        let to_be_had = meta.usage.clean_count() + meta.usage.releasable_count() + pinned;
         if to_be_had < critical {
             Need::Critical
         } else if to_be_had < low {
@@ -277,5 +277,5 @@ impl Volume {
 
 /// Segments that are Clean or Drained.
 fn free_count(meta: &Meta) -> usize {
-    meta.usage.clean_count() + meta.usage.drained_count() + meta.usage.pinned_count()
+    meta.usage.clean_count() + meta.usage.releasable_count() + meta.usage.pinned_count()
 }

@@ -14,7 +14,7 @@ use crate::format::{
     Corruption, CorruptionKind, ItemKind, Key, MappingRun, SegmentState, Structure,
 };
 use crate::log::Log;
-use crate::places::Places;
+use crate::segments::InPlaceAllocator;
 
 /// Items that are looked at before others may have the metadata.
 const ITEMS_PER_STEP: usize = 256;
@@ -22,7 +22,7 @@ const ITEMS_PER_STEP: usize = 256;
 impl Volume {
     /// Marks every block that is mapped as taken.
     pub(super) fn find_places(&self) -> Result<()> {
-        let places = Places::new(self.superblock.data_layout, self.superblock.layout);
+        let places = InPlaceAllocator::new(self.superblock.data_layout, self.superblock.layout);
         let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
         let mut from = Some(Key::new(1, ItemKind::Inode, 0));
         while let Some(key) = from {
@@ -30,21 +30,21 @@ impl Volume {
             self.mark_places(&mut places, &addresses)?;
             from = next;
         }
-        let begun = self.meta.write().usage.begin_placing(places);
+        let begun = self.meta.write().usage.attach_allocator(places);
         begun.map_err(|segment| {
             Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Count).into()
         })
     }
 
     /// Marks `addresses`, neighbours together.
-    fn mark_places(&self, places: &mut Places, addresses: &[u64]) -> Result<()> {
+    fn mark_places(&self, places: &mut InPlaceAllocator, addresses: &[u64]) -> Result<()> {
         let meta = self.meta.read();
         let segment_of = |address: &u64| meta.usage.segment_of(*address);
         let follows = |a: &u64, b: &u64| a + 1 == *b && segment_of(a) == segment_of(b);
         for run in addresses.chunk_by(follows) {
             let wrong = |kind| Corruption::new(Structure::Data, run[0], kind).into();
             let state = segment_of(&run[0]).map(|segment| meta.usage.entry(segment).state);
-            if state != Some(SegmentState::Placed) {
+            if state != Some(SegmentState::InPlace) {
                 return Err(wrong(CorruptionKind::Dangling));
             }
             if !places.mark(run[0], run.len() as u32) {
@@ -56,13 +56,13 @@ impl Volume {
 
     /// Makes durable what was freed, so that it can be used again; says whether there was any.
     pub(super) fn free_durably(&self, log: &mut Log) -> Result<bool> {
-        if !self.meta.read().usage.is_freeing() {
+        if !self.meta.read().usage.has_pending_frees() {
             return Ok(false);
         }
         unless_full(self.commit_some(log, &Request::release()).map(drop))?;
         self.flush(log)?;
-        self.meta.write().usage.settle_freed(log.flushed);
-        Ok(!self.meta.read().usage.is_freeing())
+        self.meta.write().usage.apply_durable_frees(log.flushed);
+        Ok(!self.meta.read().usage.has_pending_frees())
     }
 }
 

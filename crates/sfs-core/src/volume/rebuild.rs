@@ -12,18 +12,18 @@ use sfs_device::{Block, Device, Stream};
 use super::Volume;
 use super::policies;
 use super::superblocks::Superblocks;
-use crate::buffer::BlockRef;
 use crate::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, History, ItemKind, Key,
     Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock,
     UsageEntry, usage_key,
 };
 use crate::log::{Append, Batch, FIRST_GROUP_HEAD, Heads, Log, METADATA_HEAD};
+use crate::memory::BlockRef;
 use crate::meta::{Meta, MetadataError};
-use crate::places::Places;
 use crate::request::VolumeOptions;
+use crate::segments::InPlaceAllocator;
+use crate::segments::{SegmentBudget, UsageTable};
 use crate::tree::{NodeNotCached, Tree, VerifiedNode};
-use crate::usage::{Share, UsageTable};
 use crate::{Error, Result};
 
 /// Dirty nodes that wait before they are written.
@@ -93,8 +93,8 @@ impl Rebuild {
         let mut usage =
             UsageTable::from_entries(layout, emptied(&basis.usage), shift, record.blocks_written);
         usage.clock.catch_up(basis.time);
-        if let Some(places) = Places::new(superblock.data_layout, layout) {
-            usage.begin_in_clean(places);
+        if let Some(places) = InPlaceAllocator::new(superblock.data_layout, layout) {
+            usage.attach_allocator_of_clean(places);
         }
         let meta = Meta::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
         let volume =
@@ -162,14 +162,14 @@ impl Rebuild {
         if blocks.len() as u64 > meta.usage.free_blocks() + clean as u64 * segment_blocks {
             return Err(Error::NoSpace);
         }
-        let mut share = Share { log: 0, data: clean };
+        let mut share = SegmentBudget { log: 0, data: clean };
         // Of one file, or each might open a segment of its own.
         let mut place = |moved: &Moved| {
             let extents = meta.usage.allocate(FIRST_INO, 1, &mut share, log.next_sequence);
             let address = extents[0].address;
             let stream = Stream(FIRST_GROUP_HEAD);
             self.volume.device.write(address, &[std::slice::from_ref(&moved.content)], stream)?;
-            Ok(Mapping::placed(address))
+            Ok(Mapping::in_place(address))
         };
         let mappings = blocks.iter().map(&mut place).collect();
         log.unflushed = true;
@@ -315,7 +315,7 @@ fn refers(meta: &Meta, address: u64) -> Result<()> {
     let wrong = Corruption::new(Structure::Data, address, CorruptionKind::Dangling);
     let segment = meta.usage.segment_of(address).ok_or(wrong)?;
     match meta.usage.entry(segment).state {
-        SegmentState::Open | SegmentState::Sealed | SegmentState::Placed => Ok(()),
+        SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace => Ok(()),
         _ => Err(wrong.into()),
     }
 }
@@ -327,7 +327,7 @@ fn emptied(usage: &[UsageEntry]) -> Vec<UsageEntry> {
         write_count_sum: 0,
         modified_sum: 0,
         state: match entry.state {
-            SegmentState::Clean | SegmentState::Bad | SegmentState::Placed => entry.state,
+            SegmentState::Clean | SegmentState::Bad | SegmentState::InPlace => entry.state,
             _ => SegmentState::Sealed,
         },
         ..*entry

@@ -21,8 +21,8 @@ use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
 use crate::meta::Meta;
 use crate::mutant::{Mutant, mutated};
 use crate::request::VolumeOptions;
+use crate::segments::UsageTable;
 use crate::tree::Tree;
-use crate::usage::UsageTable;
 use crate::{Error, Result};
 
 impl Volume {

@@ -25,7 +25,7 @@ impl Volume {
     pub(super) fn release(&self, log: &mut Log) -> Result<bool> {
         let count = || {
             let meta = self.meta.read();
-            (meta.usage.clean_count(), meta.usage.drained_count())
+            (meta.usage.clean_count(), meta.usage.releasable_count())
         };
         let (before, drained) = count();
         // The first batch may have to say what drained them.

@@ -237,8 +237,8 @@ impl Volume {
             self.apply_map(&map, at, sequence)?;
         }
         let usage = &mut self.meta.write().usage;
-        usage.settle(sequence);
-        match released.iter().all(|(segment, stamp)| usage.release_found(*segment, *stamp)) {
+        usage.settle_sealed(sequence);
+        match released.iter().all(|(segment, stamp)| usage.replay_release(*segment, *stamp)) {
             true => Ok(()),
             false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into()),
         }
@@ -279,10 +279,11 @@ impl Volume {
     fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
         let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
         let segment = map.mapped_segment(&self.superblock.layout);
-        if !segment.is_some_and(|at| self.meta.write().usage.place_found(at, sequence)) {
+        if !segment.is_some_and(|at| self.meta.write().usage.replay_in_place(at, sequence)) {
             return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
         }
-        let placed = (0..count).map(|n| (ino, block + n, Mapping::placed(address + u64::from(n))));
+        let placed =
+            (0..count).map(|n| (ino, block + n, Mapping::in_place(address + u64::from(n))));
         self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
         // Other deltas have placed blocks there, too.
         let live = segment.map_or(0, |at| self.meta.read().usage.entry(at).live_blocks);

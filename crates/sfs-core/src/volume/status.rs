@@ -16,11 +16,11 @@ impl Volume {
         let entries = meta.usage.entries();
         let (segments, groups) =
             (count_segments(entries), count_groups(entries, meta.grouping.centres()));
-        let (grouping, victims) = (meta.grouping.name(), meta.victims.name());
+        let (grouping, victim) = (meta.grouping.name(), meta.victims.name());
         drop(meta); // What follows takes the lock, too.
         Status {
             grouping,
-            victims,
+            victim,
             space: self.space(),
             segment_blocks: self.superblock.layout.segment_blocks,
             segments,
@@ -53,7 +53,7 @@ fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
             SegmentState::Sealed => &mut counts.sealed,
             SegmentState::Drained => &mut counts.drained,
             SegmentState::Bad => &mut counts.bad,
-            SegmentState::Placed => &mut counts.placed,
+            SegmentState::InPlace => &mut counts.in_place,
         };
         *count += 1;
     }
@@ -107,7 +107,7 @@ mod tests {
         let counts = count_segments(&entries);
         assert_eq!(
             counts,
-            SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0, placed: 0 }
+            SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0, in_place: 0 }
         );
         let group = |group, holds_metadata, segments, open_segments, live_blocks| GroupStatus {
             group,

@@ -174,7 +174,7 @@ impl Volume {
 
     /// Whether twice as much is in memory as should be.
     fn runs_over(&self) -> bool {
-        self.pool.held() >= 2 * self.options.write_buffer
+        self.pool.dirty_bytes() >= 2 * self.options.write_buffer
     }
 
     /// Writes dirty blocks out when they take half of the write buffer, or it is nearly full with what
@@ -182,11 +182,14 @@ impl Volume {
     pub(super) fn relieve(&self) -> Result<()> {
         let budget = self.options.write_buffer;
         let dirty = self.dirty_blocks.load(Ordering::Relaxed) * BLOCK_SIZE;
-        if dirty < budget / 2 && self.pool.held() < budget - budget / WRITE_OUT_SHARE {
+        if dirty < budget / 2 && self.pool.dirty_bytes() < budget - budget / WRITE_OUT_SHARE {
             return Ok(());
         }
-        let log =
-            if self.pool.held() < budget { self.log.try_lock() } else { Some(self.log.lock()) };
+        let log = if self.pool.dirty_bytes() < budget {
+            self.log.try_lock()
+        } else {
+            Some(self.log.lock())
+        };
         let Some(mut log) = log else { return Ok(()) };
         let count = (budget / WRITE_OUT_SHARE / BLOCK_SIZE).max(1);
         loop {
@@ -200,7 +203,9 @@ impl Volume {
                 outcome?;
             }
             // One write may be longer than what is written out at once.
-            if self.pool.held() < budget || self.dirty_blocks.load(Ordering::Relaxed) >= before {
+            if self.pool.dirty_bytes() < budget
+                || self.dirty_blocks.load(Ordering::Relaxed) >= before
+            {
                 return Ok(());
             }
         }
@@ -253,7 +258,7 @@ impl Volume {
     /// Gives memory back.
     fn rest_if_due(&self, now: Timestamp) {
         if is_due(&mut self.clock.due.lock().rested, REST_MS, now) {
-            self.pool.rest();
+            self.pool.release_idle();
         }
     }
 
@@ -335,7 +340,7 @@ mod tests {
 
     use super::super::rig::{BLOCKS, NOW, create, new_volume, write};
     use super::*;
-    use crate::buffer::Buffer;
+    use crate::memory::DirtyBuf;
 
     #[test]
     fn memory_is_kept_for_who_writes_again_soon() {
@@ -343,12 +348,12 @@ mod tests {
         let rest_at = |secs: i64| {
             let now = Timestamp { secs: NOW.secs + secs, ..NOW };
             while volume.work(now).expect("it works") == Work::More {}
-            volume.pool.kept()
+            volume.pool.cached_blocks()
         };
         let file = create(&volume, "file");
         write(&volume, file, &[1; 5000]);
         rest_at(1);
-        let used: Vec<Buffer> = (0..4096).map(|_| Buffer::new(1, &volume.pool)).collect();
+        let used: Vec<DirtyBuf> = (0..4096).map(|_| DirtyBuf::new(1, &volume.pool)).collect();
         drop(used);
         assert!(rest_at(2) >= 4096);
         assert!(rest_at(9) >= 4096);

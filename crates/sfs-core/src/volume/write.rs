@@ -14,8 +14,8 @@ use zerocopy::IntoBytes;
 use super::Volume;
 use super::dirty::DirtyBlock;
 use super::handles::{FileData, Handle, Pending};
-use crate::buffer::Buffer;
 use crate::format::{FILE_BLOCKS_MAX, FileKind, Inode, InodeFlags, Key, Mapping, Timestamp};
+use crate::memory::DirtyBuf;
 use crate::meta::Meta;
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, WriteMode};
@@ -237,7 +237,7 @@ impl Volume {
         let end = offset + bytes.len() as u64;
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        let mut buffer = Buffer::new((last - first + 1) as usize, &self.pool);
+        let mut buffer = DirtyBuf::new((last - first + 1) as usize, &self.pool);
         let memory = buffer.blocks_mut();
         clear_edges(memory, offset, end);
         for base in bases.iter().filter(|base| (first..=last).contains(&base.block.into())) {
@@ -273,7 +273,7 @@ impl Volume {
 
     /// Makes a block dirty with its old content, zero beyond `size`.
     fn insert_base(&self, data: &mut FileData, base: &Base, size: u64) {
-        let mut buffer = Buffer::new(1, &self.pool);
+        let mut buffer = DirtyBuf::new(1, &self.pool);
         let block = &mut buffer.blocks_mut()[0];
         block.clone_from(&base.content);
         clear_tail(block, base.block, size);
@@ -409,7 +409,7 @@ mod tests {
         let base = device.inner().snapshot();
         device.take_events();
 
-        let _others = Buffer::new(2 * (1 << 20) / BLOCK_SIZE, &volume.pool);
+        let _others = DirtyBuf::new(2 * (1 << 20) / BLOCK_SIZE, &volume.pool);
         set_size(&volume, file, 0);
         put(&volume, file, 0, 2, 2).expect("there is room");
         let events = device.take_events();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::commit::data::{Data, Placed};
-use crate::buffer::BlockRef;
 use crate::log::Chunk;
+use crate::memory::BlockRef;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -118,7 +118,7 @@ fn holes_in_full_segments_take_nothing_from_the_log() {
         }
         settle(&volume, after(1000)).expect("it works");
         volume.sync_all().expect("a sync");
-        let placed = volume.status().segments.placed;
+        let placed = volume.status().segments.in_place;
         // What is small is in the tree.
         for no in 0..200 {
             let ino = make(&volume, &format!("small-{no}")).expect("metadata has room");
@@ -133,7 +133,7 @@ fn holes_in_full_segments_take_nothing_from_the_log() {
         let ino = make(&volume, "large").expect("a name");
         write(&volume, ino, 0, free as usize - 100, 3).expect("the holes have room");
         volume.sync_all().expect("a sync");
-        assert!(volume.status().segments.placed <= placed + 2, "{data_layout:?}");
+        assert!(volume.status().segments.in_place <= placed + 2, "{data_layout:?}");
         assert_eq!(volume.audit().expect("it counts"), []);
         volume.close().expect("it closes");
     }

@@ -532,8 +532,8 @@ fn the_usage_table_is_recounted() {
     // Empty, but never opened again.
     let found = usage(|table| table[7].state = SegmentState::Sealed);
     assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Sealed }]);
-    let found = usage(|table| table[7].state = SegmentState::Placed);
-    assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Placed }]);
+    let found = usage(|table| table[7].state = SegmentState::InPlace);
+    assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::InPlace }]);
     // A mount refuses what lives there.
     let found = forged(|forge| {
         forge.on_usage = Box::new(|table| table[1].state = SegmentState::Bad);

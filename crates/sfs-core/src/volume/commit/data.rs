@@ -7,7 +7,7 @@
 use sfs_device::Block;
 
 use super::plan::Chosen;
-use crate::buffer::BlockRef;
+use crate::memory::BlockRef;
 
 /// A block, and its address.
 pub(in crate::volume) type Placed = (u64, BlockRef);

@@ -13,11 +13,11 @@ use rustc_hash::FxHashSet;
 use sfs_device::BLOCK_SIZE;
 
 use super::{Move, Progress, Request};
-use crate::buffer::BlockRef;
 use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, SummaryEntry, run_key,
 };
 use crate::log::{Append, Batch};
+use crate::memory::BlockRef;
 use crate::meta::{Meta, MetadataError};
 use crate::mutant::{Mutant, mutated};
 use crate::owners::Owner;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::buffer::BlockRef;
+use crate::memory::BlockRef;
 
 /// What a commit takes along, beside the delta and what has to go with it.
 #[derive(Clone, Debug)]

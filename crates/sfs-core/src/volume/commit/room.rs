@@ -14,7 +14,7 @@ use super::{Plan, RELEASES_MAX};
 use crate::format::{Change, VALUE_LEN_MAX, run_key};
 use crate::log::Log;
 use crate::meta::Meta;
-use crate::usage::Share;
+use crate::segments::SegmentBudget;
 use crate::volume::Volume;
 use crate::volume::engine::Site;
 
@@ -72,7 +72,7 @@ impl Volume {
         plan: &Plan<'_>,
         reserve: Reserve,
         released: usize,
-    ) -> Option<Share> {
+    ) -> Option<SegmentBudget> {
         let Plan { files, chosen, .. } = plan;
         let layout = &self.superblock.layout;
         let opens = self.engine.opens(self.site(log, meta), chosen);
@@ -90,7 +90,7 @@ impl Volume {
             let clean = meta.usage.clean_count();
             let after = (clean + released).checked_sub(log + kept)?;
             let data = after.min(clean.checked_sub(log)?);
-            (opens <= data).then_some(Share { log, data })
+            (opens <= data).then_some(SegmentBudget { log, data })
         };
         // What changes may say at most is soon reckoned; what they do say takes longer.
         let most = meta.change_count() * CHANGE_LEN_MAX + others;

@@ -6,7 +6,7 @@ use super::{Beside, Engine, Site};
 use crate::format::{Change, Layout, Mapping};
 use crate::log::Log;
 use crate::meta::Meta;
-use crate::usage::{Extent, Share, UsageTable};
+use crate::segments::{Extent, SegmentBudget, UsageTable};
 use crate::volume::commit::Chosen;
 
 /// Blocks that a commit may plan beyond what is free: they may all stay where they are.
@@ -26,23 +26,23 @@ pub(super) struct Overwrite;
 
 impl Engine for Overwrite {
     fn capacity(&self, layout: &Layout) -> u64 {
-        UsageTable::placed_capacity(layout)
+        UsageTable::in_place_capacity_blocks(layout)
     }
 
     fn free_blocks(&self, _layout: &Layout, meta: &Meta) -> u64 {
-        meta.usage.placed_room(meta.node_count())
+        meta.usage.in_place_room_blocks(meta.node_count())
     }
 
     fn admits(&self, layout: &Layout, meta: &Meta, dirty: u64, blocks: u64) -> bool {
-        let segments = layout.segment_count - meta.usage.placed_count();
+        let segments = layout.segment_count - meta.usage.in_place_segments();
         let nodes = log_capacity(layout, segments.saturating_sub(LOG_RESERVE));
         let leaves = (dirty + blocks) / BLOCKS_PER_LEAF;
         let used = meta.node_count() + leaves + METADATA_MIN;
-        used <= nodes && (blocks == 0 || dirty + blocks <= meta.usage.placed_room(used))
+        used <= nodes && (blocks == 0 || dirty + blocks <= meta.usage.in_place_room_blocks(used))
     }
 
     fn ample(&self, layout: &Layout, meta: &Meta, spare: usize) -> usize {
-        let segments = spare.min(meta.usage.placeable(meta.node_count()));
+        let segments = spare.min(meta.usage.in_place_segments_left(meta.node_count()));
         meta.usage.free_blocks() as usize + segments * layout.segment_blocks as usize
     }
 
@@ -74,12 +74,12 @@ impl Engine for Overwrite {
         log: &Log,
         meta: &mut Meta,
         chosen: &mut Vec<Chosen>,
-        share: Share,
+        share: SegmentBudget,
     ) -> Beside {
         // What was admitted is written; beyond that the log keeps its share.
-        let spare = share.data.min(meta.usage.placeable(meta.node_count()));
+        let spare = share.data.min(meta.usage.in_place_segments_left(meta.node_count()));
         let opens = self.opens(Site { layout, log, meta }, chosen);
-        let mut share = Share { data: spare.max(opens), ..share };
+        let mut share = SegmentBudget { data: spare.max(opens), ..share };
         let mut beside = Beside { chosen: std::mem::take(chosen), maps: Vec::new() };
         let follows = |a: &Chosen, b: &Chosen| a.ino == b.ino && a.block + 1 == b.block;
         for run in beside.chosen.chunk_by_mut(follows) {
@@ -90,7 +90,7 @@ impl Engine for Overwrite {
                 let (part, others) = rest.split_at_mut(count as usize);
                 beside.maps.push(Change::Map { ino, block: part[0].block, count, address });
                 for (block, address) in part.iter_mut().zip(address..) {
-                    block.mapping = Mapping::placed(address);
+                    block.mapping = Mapping::in_place(address);
                 }
                 rest = others;
             }

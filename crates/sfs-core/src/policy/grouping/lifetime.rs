@@ -11,8 +11,9 @@ mod groups;
 mod hazard;
 mod state;
 
-use super::{Candidate, GROUPS_MAX, GroupingPolicy, Kept, tick_blocks_log2};
+use super::{Candidate, GroupingPolicy};
 use crate::format::{History, UsageEntry};
+use crate::policy::{GROUPS_MAX, SavedState, tick_blocks_log2};
 use digest::{ROWS, row};
 use groups::{Groups, NO_TRAFFIC, bin};
 use hazard::{Hazard, Table};
@@ -98,7 +99,7 @@ impl Lifetime {
     }
 }
 
-impl Kept for Lifetime {
+impl SavedState for Lifetime {
     const STATE_LEN_MAX: usize = state::LEN;
 }
 

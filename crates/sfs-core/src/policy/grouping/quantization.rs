@@ -4,7 +4,7 @@
 //! Promises: groups in falling order of their centres; no allocation; at most three rounds.
 //! Never: knows what its values mean.
 
-use super::GROUPS_MAX;
+use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
 

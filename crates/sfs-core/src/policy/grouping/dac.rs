@@ -5,7 +5,8 @@
 //! Promises: a block's group is all that it needs to know of it.
 //! Never: measures time.
 
-use super::{Candidate, GROUPS_MAX, GroupingPolicy, Kept};
+use super::{Candidate, GroupingPolicy};
+use crate::policy::{GROUPS_MAX, SavedState};
 
 /// Dynamic data clustering (Chiang, Lee, Chang 1999). Group 0 is the coldest; new blocks begin in it.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ impl Dac {
     }
 }
 
-impl Kept for Dac {
+impl SavedState for Dac {
     const STATE_LEN_MAX: usize = 0;
 }
 

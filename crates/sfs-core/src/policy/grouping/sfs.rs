@@ -6,8 +6,10 @@
 //! Never: decides what is cleaned.
 
 use super::quantization::{Partition, Quantization};
-use super::{Candidate, GROUPS_MAX, GroupingPolicy, Kept};
-use crate::format::{SegmentState, UsageEntry};
+use super::{Candidate, GroupingPolicy};
+use crate::format::UsageEntry;
+use crate::policy::hotness::{holds_data, hotness, segment_hotness};
+use crate::policy::{GROUPS_MAX, SavedState};
 
 /// How far two hotnesses are from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,27 +54,7 @@ impl Sfs {
     }
 }
 
-/// Writes per tick since the last of them; within a tick counts as one tick ago.
-fn hotness(write_count: u64, modified: u32, now: u32) -> f64 {
-    write_count as f64 / f64::from(now.saturating_sub(modified).max(1))
-}
-
-/// Hotness of a segment: the ratio of its live blocks' mean write count to their mean age.
-pub(super) fn segment_hotness(segment: &UsageEntry, now: u32) -> f64 {
-    let age_sum = (u64::from(segment.live_blocks) * u64::from(now))
-        .saturating_sub(segment.modified_sum)
-        .max(1);
-    segment.write_count_sum as f64 / age_sum as f64
-}
-
-/// A segment that holds data of a grouping's group, not the tree.
-pub(super) fn holds_data(segment: &UsageEntry) -> bool {
-    segment.state == SegmentState::Sealed
-        && segment.live_blocks > 0
-        && segment.data_group().is_some()
-}
-
-impl Kept for Sfs {
+impl SavedState for Sfs {
     const STATE_LEN_MAX: usize = GROUPS_MAX as usize * size_of::<f64>();
 }
 

@@ -5,7 +5,7 @@
 //! less apart than [`SLIGHT`].
 //! Never: knows where the expectations come from.
 
-use super::super::GROUPS_MAX;
+use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
 

@@ -5,7 +5,7 @@
 //! Promises: what it goes by is read from the bitmaps when it is asked.
 //! Never: remembers anything else.
 
-use super::{Ground, Scheme};
+use super::{Scheme, SpaceView};
 
 /// Most that a segment may be occupied, in thousandths, by the average load: 0.1, 0.2, ... 0.9 at most
 /// (the paper's table 3). Its example counts free blocks as load; the relation it comes from counts
@@ -17,14 +17,14 @@ const HALVINGS: u32 = 12;
 
 /// How the threshold follows from the load.
 #[derive(Clone, Copy)]
-pub(super) enum Relation {
+pub(super) enum ThresholdRule {
     /// By the paper's table.
     Table,
     /// ASO = (1 - BSO) / ln(1 / BSO): the load of the emptiest segments, given the average.
     Exact,
 }
 
-impl Relation {
+impl ThresholdRule {
     /// Load below which a segment is chosen when the average is `load`, both in thousandths.
     pub(super) fn threshold(self, load: u32) -> u32 {
         match self {
@@ -44,23 +44,23 @@ impl Relation {
     }
 }
 
-pub(super) struct Clock {
-    relation: Relation,
+pub(super) struct ClockSpace {
+    relation: ThresholdRule,
     hand: u32,
 }
 
-impl Clock {
-    pub(super) fn new(relation: Relation) -> Self {
+impl ClockSpace {
+    pub(super) fn new(relation: ThresholdRule) -> Self {
         Self { relation, hand: 0 }
     }
 }
 
-impl Scheme for Clock {
-    fn choose(&mut self, ground: &Ground<'_>, _ino: u64) -> Option<u32> {
-        let blocks = u64::from(ground.bitmap.segment_blocks());
-        let threshold = u64::from(self.relation.threshold(ground.load));
+impl Scheme for ClockSpace {
+    fn choose(&mut self, space: &SpaceView<'_>, _ino: u64) -> Option<u32> {
+        let blocks = u64::from(space.bitmap.segment_blocks());
+        let threshold = u64::from(self.relation.threshold(space.load));
         let is_light = |free: u32| (blocks - u64::from(free)) * 1000 < threshold * blocks;
-        let mut next = ground.around((self.hand + 1) % ground.count());
+        let mut next = space.around((self.hand + 1) % space.count());
         // Where none is light enough, the next that is not full has to do.
         let (first, free) = next.next()?;
         let light = if is_light(free) { None } else { next.find(|(_, free)| is_light(*free)) };
@@ -82,7 +82,7 @@ mod tests {
         for (load, threshold) in
             [(0, 100), (400, 100), (401, 200), (450, 200), (700, 450), (950, 800)]
         {
-            assert_eq!(Relation::Table.threshold(load), threshold, "{load}");
+            assert_eq!(ThresholdRule::Table.threshold(load), threshold, "{load}");
         }
     }
 
@@ -91,9 +91,9 @@ mod tests {
     fn the_exact_threshold_is_that_of_the_relation() {
         let exact = [0, 7, 41, 107, 203, 324, 467, 629, 807];
         for (tenth, threshold) in (1..).zip(exact) {
-            let found = Relation::Exact.threshold(tenth * 100);
+            let found = ThresholdRule::Exact.threshold(tenth * 100);
             assert!(found.abs_diff(threshold) <= 1, "{found} at {tenth}");
         }
-        assert_eq!(Relation::Exact.threshold(1000), 1000);
+        assert_eq!(ThresholdRule::Exact.threshold(1000), 1000);
     }
 }

@@ -7,8 +7,7 @@
 
 use super::UsageTable;
 use crate::format::{Layout, SegmentState, UsageEntry};
-use crate::log::FIRST_GROUP_HEAD;
-use crate::places::Places;
+use crate::segments::InPlaceAllocator;
 
 /// Segments that the log has beside those of its nodes, at least: heads, a checkpoint, room to clean into,
 /// and more than the critical watermark, so that it does not clean in vain on a volume full of data.
@@ -29,7 +28,7 @@ pub(crate) struct Extent {
 
 /// How a batch shares the Clean segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct SegmentBudget {
     /// So many may be opened by its chunks, the first ones.
     pub(crate) log: usize,
     /// So many of the others may be for its data.
@@ -43,7 +42,7 @@ fn log_segments(layout: &Layout) -> u32 {
 
 impl UsageTable {
     /// Blocks that placed data has at most.
-    pub(crate) fn placed_capacity(layout: &Layout) -> u64 {
+    pub(crate) fn in_place_capacity_blocks(layout: &Layout) -> u64 {
         u64::from(layout.segment_count - log_segments(layout)) * u64::from(layout.segment_blocks)
     }
 
@@ -55,17 +54,17 @@ impl UsageTable {
     }
 
     /// Segments that are Placed.
-    pub(crate) fn placed_count(&self) -> u32 {
+    pub(crate) fn in_place_segments(&self) -> u32 {
         self.placed
     }
 
     /// Segments that may become Placed beside `nodes`, as far as the log's share goes.
-    pub(crate) fn placeable(&self, nodes: u64) -> usize {
+    pub(crate) fn in_place_segments_left(&self, nodes: u64) -> usize {
         self.placed_max(nodes).saturating_sub(self.placed) as usize
     }
 
     /// Blocks that new data may have beside `nodes`, those included whose freeing is not durable yet.
-    pub(crate) fn placed_room(&self, nodes: u64) -> u64 {
+    pub(crate) fn in_place_room_blocks(&self, nodes: u64) -> u64 {
         self.placed_blocks(nodes).saturating_sub(self.live_blocks - self.live_nodes)
     }
 
@@ -77,14 +76,14 @@ impl UsageTable {
 
     /// Free blocks of Placed segments.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.places.as_ref().map_or(0, Places::free_blocks)
+        self.places.as_ref().map_or(0, InPlaceAllocator::free_blocks)
     }
 
     /// Blocks are given out by `places` from now on, in which all that lives has been marked. Says
     /// whether it is as much as the table counts.
-    pub(crate) fn begin_placing(&mut self, mut places: Places) -> Result<(), u32> {
+    pub(crate) fn attach_allocator(&mut self, mut places: InPlaceAllocator) -> Result<(), u32> {
         let entries = (0..).zip(&self.entries);
-        for (segment, entry) in entries.filter(|(_, entry)| entry.state == SegmentState::Placed) {
+        for (segment, entry) in entries.filter(|(_, entry)| entry.state == SegmentState::InPlace) {
             if places.taken(segment) != entry.live_blocks {
                 return Err(segment);
             }
@@ -95,9 +94,9 @@ impl UsageTable {
     }
 
     /// Blocks are given out by `places` from now on, in segments that are Clean so far.
-    pub(crate) fn begin_in_clean(&mut self, mut places: Places) {
+    pub(crate) fn attach_allocator_of_clean(&mut self, mut places: InPlaceAllocator) {
         let entries = (0..).zip(&self.entries);
-        for (segment, _) in entries.filter(|(_, entry)| entry.state == SegmentState::Placed) {
+        for (segment, _) in entries.filter(|(_, entry)| entry.state == SegmentState::InPlace) {
             places.fill(segment);
         }
         self.places = Some(places);
@@ -109,7 +108,7 @@ impl UsageTable {
         &mut self,
         ino: u64,
         count: usize,
-        share: &mut Share,
+        share: &mut SegmentBudget,
         sequence: u64,
     ) -> Vec<Extent> {
         let mut extents = Vec::new();
@@ -145,8 +144,8 @@ impl UsageTable {
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let freed = (entry.stamp, segment);
         *entry = UsageEntry {
-            state: SegmentState::Placed,
-            group: FIRST_GROUP_HEAD,
+            state: SegmentState::InPlace,
+            group: UsageEntry::FIRST_GROUP,
             opened,
             stamp: sequence,
             ..UsageEntry::NEW
@@ -156,9 +155,9 @@ impl UsageTable {
     }
 
     /// Roll-forward found that blocks of `segment` are mapped; says whether they can be.
-    pub(crate) fn place_found(&mut self, segment: u32, sequence: u64) -> bool {
+    pub(crate) fn replay_in_place(&mut self, segment: u32, sequence: u64) -> bool {
         match self.entries[segment as usize].state {
-            SegmentState::Placed => true,
+            SegmentState::InPlace => true,
             SegmentState::Clean => {
                 self.place(segment, sequence);
                 true
@@ -169,7 +168,7 @@ impl UsageTable {
 
     /// A block of `segment` has died: it is free when that is durable.
     pub(super) fn free_later(&mut self, segment: u32, address: u64, sequence: u64) {
-        let is_placed = self.entries[segment as usize].state == SegmentState::Placed;
+        let is_placed = self.entries[segment as usize].state == SegmentState::InPlace;
         if let Some(places) = self.places.as_mut().filter(|_| is_placed) {
             places.free_later(address, sequence);
         }
@@ -184,26 +183,26 @@ impl UsageTable {
     }
 
     /// Whether dead blocks wait for their freeing to be durable.
-    pub(crate) fn is_freeing(&self) -> bool {
-        self.places.as_ref().is_some_and(Places::is_waiting)
+    pub(crate) fn has_pending_frees(&self) -> bool {
+        self.places.as_ref().is_some_and(InPlaceAllocator::is_waiting)
     }
 
     /// Chunks before number `flushed` are durable: what they say is dead is free.
-    pub(crate) fn settle_freed(&mut self, flushed: u64) {
+    pub(crate) fn apply_durable_frees(&mut self, flushed: u64) {
         let Self { places, entries, .. } = self;
         if let Some(places) = places {
             let state = |segment: u32| entries[segment as usize].state;
-            places.settle(flushed, |segment| state(segment) == SegmentState::Placed);
+            places.settle(flushed, |segment| state(segment) == SegmentState::InPlace);
         }
     }
 
     /// Whether what is taken is what lives, or waits.
-    pub(super) fn are_places_coherent(&self) -> bool {
+    pub(super) fn is_allocator_coherent(&self) -> bool {
         let placed = || {
             let entries = (0..).zip(&self.entries);
-            entries.filter(|(_, entry)| entry.state == SegmentState::Placed)
+            entries.filter(|(_, entry)| entry.state == SegmentState::InPlace)
         };
-        let agrees = |places: &Places| {
+        let agrees = |places: &InPlaceAllocator| {
             placed().all(|(segment, entry)| {
                 places.taken(segment) == entry.live_blocks + places.waiting(segment)
             })

@@ -6,8 +6,9 @@
 //! write of every block.
 //! Never: needs more of a block than its last write.
 
-use super::{Candidate, GroupingPolicy, Kept};
+use super::{Candidate, GroupingPolicy};
 use crate::format::{History, UsageEntry};
+use crate::policy::SavedState;
 
 /// Collected segments that make a mean.
 const SEGMENTS: u32 = 16;
@@ -51,7 +52,7 @@ impl SepBit {
     }
 }
 
-impl Kept for SepBit {
+impl SavedState for SepBit {
     const STATE_LEN_MAX: usize = size_of::<f64>();
 }
 

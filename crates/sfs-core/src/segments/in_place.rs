@@ -11,21 +11,21 @@ mod clock;
 mod greedy;
 mod group;
 #[cfg(test)]
-mod properties;
+mod tests;
 
 use std::collections::VecDeque;
 
 pub(crate) use bitmap::Bitmap;
-use clock::{Clock, Relation};
-use greedy::Greedy;
-use group::Group;
+use clock::{ClockSpace, ThresholdRule};
+use greedy::GreedySpace;
+use group::BlockGroups;
 
 use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 use crate::mutant::{Mutant, mutated};
 
 /// What a scheme chooses from.
 #[derive(Clone, Copy)]
-pub(crate) struct Ground<'a> {
+pub(crate) struct SpaceView<'a> {
     pub(crate) bitmap: &'a Bitmap,
     pub(crate) entries: &'a [UsageEntry],
     /// Stamp and number of the first Clean segment that may be taken; those after it may be, too.
@@ -34,7 +34,7 @@ pub(crate) struct Ground<'a> {
     pub(crate) load: u32,
 }
 
-impl Ground<'_> {
+impl SpaceView<'_> {
     /// Number of segments.
     fn count(&self) -> u32 {
         self.entries.len() as u32
@@ -44,7 +44,7 @@ impl Ground<'_> {
     fn free(&self, segment: u32) -> u32 {
         let entry = &self.entries[segment as usize];
         match entry.state {
-            SegmentState::Placed => self.bitmap.free(segment),
+            SegmentState::InPlace => self.bitmap.free(segment),
             SegmentState::Clean if self.clean.is_some_and(|c| c <= (entry.stamp, segment)) => {
                 self.bitmap.segment_blocks()
             }
@@ -62,7 +62,7 @@ impl Ground<'_> {
 /// Says which segment new blocks go to.
 trait Scheme: Send + Sync {
     /// The segment for new blocks of file `ino`; none if no block is free.
-    fn choose(&mut self, ground: &Ground<'_>, ino: u64) -> Option<u32>;
+    fn choose(&mut self, space: &SpaceView<'_>, ino: u64) -> Option<u32>;
 
     /// Whether a segment that was chosen is used until it is full, whoever writes.
     fn fills_up(&self) -> bool;
@@ -81,7 +81,7 @@ struct Freed {
 }
 
 /// See the module.
-pub(crate) struct Places {
+pub(crate) struct InPlaceAllocator {
     layout: Layout,
     bitmap: Bitmap,
     scheme: Box<dyn Scheme>,
@@ -93,16 +93,16 @@ pub(crate) struct Places {
     free_blocks: u64,
 }
 
-impl Places {
+impl InPlaceAllocator {
     /// No block is taken; nothing for a volume whose data goes to the log.
     pub(crate) fn new(data_layout: DataLayout, layout: Layout) -> Option<Self> {
         let Layout { segment_count, segment_blocks, .. } = layout;
         let scheme: Box<dyn Scheme> = match data_layout {
             DataLayout::Log => return None,
-            DataLayout::GreedySpace => Box::new(Greedy::new(segment_count)),
-            DataLayout::ClockSpace => Box::new(Clock::new(Relation::Table)),
-            DataLayout::ClockSpaceExact => Box::new(Clock::new(Relation::Exact)),
-            DataLayout::BlockGroup => Box::new(Group),
+            DataLayout::GreedySpace => Box::new(GreedySpace::new(segment_count)),
+            DataLayout::ClockSpace => Box::new(ClockSpace::new(ThresholdRule::Table)),
+            DataLayout::ClockSpaceExact => Box::new(ClockSpace::new(ThresholdRule::Exact)),
+            DataLayout::BlockGroup => Box::new(BlockGroups),
         };
         let bitmap = Bitmap::new(segment_count, segment_blocks);
         let freed = VecDeque::new();
@@ -168,13 +168,13 @@ impl Places {
         load: u32,
         ino: u64,
     ) -> Option<u32> {
-        let ground = Ground { bitmap: &self.bitmap, entries, clean, load };
+        let space = SpaceView { bitmap: &self.bitmap, entries, clean, load };
         if let Some(current) = self.current
-            && ground.free(current) > 0
+            && space.free(current) > 0
         {
             return Some(current);
         }
-        let chosen = self.scheme.choose(&ground, ino);
+        let chosen = self.scheme.choose(&space, ino);
         self.current = chosen.filter(|_| self.scheme.fills_up());
         chosen
     }

@@ -6,10 +6,10 @@
 //! taken as counts that are finite and not negative.
 //! Never: says anything of single blocks.
 
-use super::super::GROUPS_MAX;
 use super::ages::CELLS;
 use super::digest::ROWS;
 use super::{Lifetime, Table};
+use crate::policy::GROUPS_MAX;
 
 const CENTRES: usize = GROUPS_MAX as usize;
 const COUNTS: usize = CELLS * ROWS;

@@ -47,7 +47,7 @@ fn segments() -> impl Strategy<Value = Vec<UsageEntry>> {
 
 /// What happens to a policy.
 #[derive(Clone, Debug)]
-enum Step {
+enum PolicyEvent {
     Begin(Vec<UsageEntry>),
     Write(Option<History>),
     Delete(Option<History>),
@@ -55,14 +55,14 @@ enum Step {
     Clean(Vec<UsageEntry>),
 }
 
-fn steps() -> impl Strategy<Value = Vec<(Step, u32)>> {
+fn steps() -> impl Strategy<Value = Vec<(PolicyEvent, u32)>> {
     let step = prop_oneof![
-        segments().prop_map(Step::Begin),
-        histories().prop_map(Step::Write),
-        histories().prop_map(Step::Delete),
+        segments().prop_map(PolicyEvent::Begin),
+        histories().prop_map(PolicyEvent::Write),
+        histories().prop_map(PolicyEvent::Delete),
         (any::<u16>(), any::<u32>())
-            .prop_map(|(w, m)| Step::Move(History { writes: w, modified: m })),
-        segments().prop_map(Step::Clean),
+            .prop_map(|(w, m)| PolicyEvent::Move(History { writes: w, modified: m })),
+        segments().prop_map(PolicyEvent::Clean),
     ];
     prop::collection::vec((step, prop_oneof![0..3u32, 0..1u32 << 14]), 0..40)
 }
@@ -80,27 +80,27 @@ fn candidate(history: Option<History>, cleaning: bool, now: u32) -> Candidate {
 }
 
 /// Shows the steps to a policy; every group that it answers is one of its own.
-fn show(policy: &mut dyn GroupingPolicy, steps: &[(Step, u32)]) -> u32 {
+fn show(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
     let mut now = 0u32;
     for (step, later) in steps {
         now = now.saturating_add(*later);
         match step {
-            Step::Begin(segments) => policy.begin(segments, SEGMENT_BLOCKS, now),
-            Step::Write(before) => {
+            PolicyEvent::Begin(segments) => policy.begin(segments, SEGMENT_BLOCKS, now),
+            PolicyEvent::Write(before) => {
                 assert!(policy.group(&candidate(*before, false, now), now) < policy.group_count());
                 let after = policy.history(*before, now);
                 assert_eq!(after.modified, now);
                 assert!(after.write_count() >= 1);
                 policy.note_write(*before, Some(after), now);
             }
-            Step::Delete(before) => policy.note_write(*before, None, now),
-            Step::Move(history) => {
+            PolicyEvent::Delete(before) => policy.note_write(*before, None, now),
+            PolicyEvent::Move(history) => {
                 assert!(
                     policy.group(&candidate(Some(*history), true, now), now) < policy.group_count()
                 );
                 policy.note_move(*history, now);
             }
-            Step::Clean(segments) => {
+            PolicyEvent::Clean(segments) => {
                 segments.iter().for_each(|segment| policy.note_cleaning(segment, now));
             }
         }

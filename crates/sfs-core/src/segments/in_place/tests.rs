@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::greedy::{ENTRY_LEN, Greedy};
+use super::greedy::{ENTRY_LEN, GreedySpace};
 use super::*;
 
 /// What a block is.
@@ -17,36 +17,36 @@ enum Block {
 
 /// What is done.
 #[derive(Clone, Debug)]
-enum Step {
+enum AllocatorStep {
     Take { ino: u64, most: u32 },
     Free { nth: usize, count: usize },
     Flush,
     Leave { nth: usize },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = AllocatorStep> {
     prop_oneof![
         4 => (0u64..200, prop_oneof![1u32..90, 90u32..600])
-            .prop_map(|(ino, most)| Step::Take { ino, most }),
-        3 => (0usize..4000, 1usize..70).prop_map(|(nth, count)| Step::Free { nth, count }),
-        2 => Just(Step::Flush),
-        1 => (0usize..64).prop_map(|nth| Step::Leave { nth }),
+            .prop_map(|(ino, most)| AllocatorStep::Take { ino, most }),
+        3 => (0usize..4000, 1usize..70).prop_map(|(nth, count)| AllocatorStep::Free { nth, count }),
+        2 => Just(AllocatorStep::Flush),
+        1 => (0usize..64).prop_map(|nth| AllocatorStep::Leave { nth }),
     ]
 }
 
-struct World {
+struct Fixture {
     layout: Layout,
     entries: Vec<UsageEntry>,
-    places: Places,
+    places: InPlaceAllocator,
     blocks: BTreeMap<u64, Block>,
     sequence: u64,
 }
 
-impl World {
+impl Fixture {
     fn new(data_layout: DataLayout, segment_blocks: u64) -> Self {
         let layout = Layout::new(40 * segment_blocks + 100, segment_blocks, 0).expect("it fits");
         let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
-        let places = Places::new(data_layout, layout).expect("not the log");
+        let places = InPlaceAllocator::new(data_layout, layout).expect("not the log");
         Self { layout, entries, places, blocks: BTreeMap::new(), sequence: 1 }
     }
 
@@ -58,7 +58,7 @@ impl World {
 
     fn placed(&self) -> Vec<u32> {
         let numbered = (0..).zip(&self.entries);
-        numbered.filter(|(_, e)| e.state == SegmentState::Placed).map(|(no, _)| no).collect()
+        numbered.filter(|(_, e)| e.state == SegmentState::InPlace).map(|(no, _)| no).collect()
     }
 
     /// Takes blocks, of up to `clean_max` segments.
@@ -74,7 +74,7 @@ impl World {
         };
         if self.entries[segment as usize].state == SegmentState::Clean {
             assert!(clean.is_some());
-            self.entries[segment as usize].state = SegmentState::Placed;
+            self.entries[segment as usize].state = SegmentState::InPlace;
             self.places.begin(segment);
         }
         let (first, count) =
@@ -91,10 +91,10 @@ impl World {
         assert!((base..first).all(|at| self.blocks.contains_key(&at)), "the first that are free");
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &AllocatorStep) {
         match *step {
-            Step::Take { ino, most } => self.take(ino, most, 12),
-            Step::Free { nth, count } => {
+            AllocatorStep::Take { ino, most } => self.take(ino, most, 12),
+            AllocatorStep::Free { nth, count } => {
                 let live = self.blocks.iter_mut().filter(|(_, block)| **block == Block::Live);
                 for (address, block) in live.skip(nth % 300).take(count) {
                     *block = Block::Freed(self.sequence);
@@ -102,20 +102,20 @@ impl World {
                 }
                 self.sequence += 1;
             }
-            Step::Flush => {
+            AllocatorStep::Flush => {
                 let durable =
                     |block: &mut Block| matches!(block, Block::Freed(s) if *s + 1 < self.sequence);
                 self.blocks.retain(|_, block| !durable(block));
                 let flushed = self.sequence.saturating_sub(1);
                 let state = |segment: u32| self.entries[segment as usize].state;
-                self.places.settle(flushed, |segment| state(segment) == SegmentState::Placed);
+                self.places.settle(flushed, |segment| state(segment) == SegmentState::InPlace);
                 for entry in &mut self.entries {
                     if entry.state == SegmentState::Drained && entry.stamp < flushed {
                         entry.state = SegmentState::Clean;
                     }
                 }
             }
-            Step::Leave { nth } => {
+            AllocatorStep::Leave { nth } => {
                 let placed = self.placed();
                 let Some(segment) = placed.get(nth % placed.len().max(1)).copied() else { return };
                 let first = self.layout.segment_address(segment);
@@ -145,8 +145,8 @@ proptest! {
         segment_blocks in prop::sample::select(&[32u64, 64, 128, 512][..]),
         steps in prop::collection::vec(step(), 1..200),
     ) {
-        let mut world = World::new(data_layout, segment_blocks);
-        steps.iter().for_each(|step| world.step(step));
+        let mut fixture = Fixture::new(data_layout, segment_blocks);
+        steps.iter().for_each(|step| fixture.step(step));
     }
 
     /// With gaps at the edges of words, where a run goes on or ends.
@@ -177,16 +177,16 @@ proptest! {
     fn the_first_of_the_heap_is_the_emptiest(
         changes in prop::collection::vec((0u32..20, 0u32..9), 1..300),
     ) {
-        let mut greedy = Greedy::new(20);
+        let mut greedy = GreedySpace::new(20);
         let mut free = [0; 20];
         let bitmap = Bitmap::new(20, 32);
-        let ground = Ground { bitmap: &bitmap, entries: &[], clean: None, load: 0 };
+        let space = SpaceView { bitmap: &bitmap, entries: &[], clean: None, load: 0 };
         for (segment, count) in changes {
             greedy.note_free(segment, count);
             free[segment as usize] = count;
             let most = *free.iter().max().expect("twenty");
             let expected = free.iter().position(|count| *count == most && most > 0);
-            prop_assert_eq!(greedy.choose(&ground, 0), expected.map(|segment| segment as u32));
+            prop_assert_eq!(greedy.choose(&space, 0), expected.map(|segment| segment as u32));
         }
     }
 }
@@ -194,7 +194,7 @@ proptest! {
 /// The paper's table 2: 36 bytes for each logical block.
 #[test]
 fn greedy_space_remembers_less_than_the_paper_allows() {
-    let greedy = Greedy::new(8192);
+    let greedy = GreedySpace::new(8192);
     assert_eq!(ENTRY_LEN, 12);
     assert!(greedy.state_len() <= 8192 * ENTRY_LEN);
 }
@@ -203,40 +203,40 @@ fn greedy_space_remembers_less_than_the_paper_allows() {
 #[test]
 fn a_chosen_segment_is_filled_up() {
     for data_layout in [DataLayout::GreedySpace, DataLayout::ClockSpace] {
-        let mut world = World::new(data_layout, 32);
+        let mut fixture = Fixture::new(data_layout, 32);
         for ino in 16..48 {
-            world.take(ino, 1, 12);
-            assert_eq!(world.placed().len(), 1, "{data_layout:?}");
+            fixture.take(ino, 1, 12);
+            assert_eq!(fixture.placed().len(), 1, "{data_layout:?}");
         }
-        world.take(48, 1, 12);
-        assert_eq!(world.placed().len(), 2);
+        fixture.take(48, 1, 12);
+        assert_eq!(fixture.placed().len(), 2);
     }
 }
 
 /// Each file goes near its inode, until there is no room.
 #[test]
 fn block_groups_follow_the_inode() {
-    let mut world = World::new(DataLayout::BlockGroup, 32);
+    let mut fixture = Fixture::new(DataLayout::BlockGroup, 32);
     // Only the first Clean segment may be taken where none but it is: all may here.
     for (ino, segment) in [(16 * 3, 3), (16 * 7 + 5, 7), (16 * 3 + 1, 3)] {
-        world.take(ino, 30, 12);
-        assert!(world.placed().contains(&segment), "{ino}");
+        fixture.take(ino, 30, 12);
+        assert!(fixture.placed().contains(&segment), "{ino}");
     }
-    assert_eq!(world.free(3), 0);
-    assert_eq!(world.free(4), 32);
-    world.take(16 * 3, 1, 12);
-    assert_eq!(world.free(4), 31, "onward");
+    assert_eq!(fixture.free(3), 0);
+    assert_eq!(fixture.free(4), 32);
+    fixture.take(16 * 3, 1, 12);
+    assert_eq!(fixture.free(4), 31, "onward");
 }
 
 /// As on a forged volume, where two mappings lead to one block.
 #[test]
 fn a_block_that_dies_twice_is_free_once() {
-    let mut world = World::new(DataLayout::GreedySpace, 32);
-    world.take(16, 5, 12);
-    let first = *world.blocks.keys().next().expect("it was taken");
+    let mut fixture = Fixture::new(DataLayout::GreedySpace, 32);
+    fixture.take(16, 5, 12);
+    let first = *fixture.blocks.keys().next().expect("it was taken");
     for sequence in 1..3 {
-        world.places.free_later(first, sequence);
-        world.places.settle(sequence + 1, |_| true);
-        assert_eq!(world.places.free_blocks(), 28);
+        fixture.places.free_later(first, sequence);
+        fixture.places.settle(sequence + 1, |_| true);
+        assert_eq!(fixture.places.free_blocks(), 28);
     }
 }

@@ -4,12 +4,13 @@
 //! Promises: an empty segment is worth more than any other, a full one nothing.
 //! Never: learns.
 
-use super::sfs::segment_hotness;
-use super::{Kept, VictimPolicy};
+use super::VictimPolicy;
 use crate::format::UsageEntry;
+use crate::policy::SavedState;
+use crate::policy::hotness::segment_hotness;
 
 /// Live blocks over all, 0..=1.
-pub(super) fn utilization(segment: &UsageEntry, segment_blocks: u32) -> f64 {
+fn utilization(segment: &UsageEntry, segment_blocks: u32) -> f64 {
     f64::from(segment.live_blocks) / f64::from(segment_blocks)
 }
 
@@ -24,7 +25,7 @@ macro_rules! formulas {
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $policy;
 
-        impl Kept for $policy {
+        impl SavedState for $policy {
             const STATE_LEN_MAX: usize = 0;
         }
 

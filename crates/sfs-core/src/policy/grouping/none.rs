@@ -4,17 +4,18 @@
 //! Promises: every block goes to group 0.
 //! Never: looks at a block.
 
-use super::{Candidate, GroupingPolicy, Kept};
+use super::{Candidate, GroupingPolicy};
+use crate::policy::SavedState;
 
 /// Everything in one group.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct One;
+pub struct SingleGroup;
 
-impl Kept for One {
+impl SavedState for SingleGroup {
     const STATE_LEN_MAX: usize = 0;
 }
 
-impl GroupingPolicy for One {
+impl GroupingPolicy for SingleGroup {
     fn name(&self) -> &'static str {
         "none"
     }

@@ -4,13 +4,14 @@
 //! Promises: group 0 is written by users, group 1 by the cleaner.
 //! Never: looks at a block's history.
 
-use super::{Candidate, GroupingPolicy, Kept};
+use super::{Candidate, GroupingPolicy};
+use crate::policy::SavedState;
 
 /// What users write apart from what the cleaner moves (SepGC).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SeparateCleaning;
 
-impl Kept for SeparateCleaning {
+impl SavedState for SeparateCleaning {
     const STATE_LEN_MAX: usize = 0;
 }
 

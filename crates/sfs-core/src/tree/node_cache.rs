@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::keys::Way;
+use super::keys::DescentPath;
 use super::node::Node;
 use super::{Keys, NodeNotCached};
 use crate::format::NodePointer;
@@ -29,7 +29,7 @@ pub(super) fn is_on_device(address: u64) -> bool {
 
 /// The nodes in memory.
 #[derive(Default)]
-pub(super) struct Residents {
+pub(super) struct NodeCache {
     nodes: FxHashMap<u64, Node>,
     dirty_count: usize,
     next_dirty: u64,
@@ -38,7 +38,7 @@ pub(super) struct Residents {
     clock: VecDeque<u64>,
 }
 
-impl Residents {
+impl NodeCache {
     pub(super) fn node_count(&self) -> usize {
         self.nodes.len()
     }
@@ -56,7 +56,7 @@ impl Residents {
     }
 
     /// The node that `way` leads to, if it is in memory.
-    pub(super) fn follow(&self, way: &Way<'_>) -> Result<&Node, NodeNotCached> {
+    pub(super) fn follow(&self, way: &DescentPath<'_>) -> Result<&Node, NodeNotCached> {
         self.find_at(way.pointer, way.level, || way.keys())
     }
 

@@ -5,11 +5,12 @@
 //! the derivation).
 //! Never: looks at single blocks.
 
-mod lives;
+mod death_rates;
 
-use super::{GROUPS_MAX, Kept, VictimPolicy, tick_blocks_log2};
+use super::VictimPolicy;
 use crate::format::{SegmentState, UsageEntry};
-use lives::{AGES, Lives, place};
+use crate::policy::{GROUPS_MAX, SavedState, tick_blocks_log2};
+use death_rates::{AGES, DeathRates, place};
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
@@ -25,7 +26,7 @@ const KEPT: f64 = 0.85;
 /// next, times how much more or less than its group the segment has lost so far.
 #[derive(Clone, Debug)]
 pub struct Index {
-    groups: Box<[Lives; GROUPS]>,
+    groups: Box<[DeathRates; GROUPS]>,
     /// The value of waiting at every number of live blocks: (1 - u) / u + ln u.
     waiting: Box<[f64]>,
     /// The group of which conclusions were drawn last.
@@ -59,7 +60,7 @@ impl Index {
         let u = |live: u32| f64::from(live) / f64::from(segment_blocks);
         let waiting = (0..=segment_blocks).map(|live| (1.0 - u(live)) / u(live) + u(live).ln());
         Self {
-            groups: Box::new([Lives::none(); GROUPS]),
+            groups: Box::new([DeathRates::none(); GROUPS]),
             waiting: waiting.collect(),
             next: 0,
             counted: 0,
@@ -73,8 +74,8 @@ impl Index {
         let time = f64::from(now.saturating_sub(self.counted));
         self.counted = now;
         for segment in segments.iter().filter(|segment| is_at_risk(segment)) {
-            if let Some(lives) = group_mut(&mut self.groups, segment) {
-                lives.exposure[place(age(segment, now))] += f64::from(segment.live_blocks) * time;
+            if let Some(rates) = group_mut(&mut self.groups, segment) {
+                rates.exposure[place(age(segment, now))] += f64::from(segment.live_blocks) * time;
             }
         }
         // One group at a time: what a group has shown changes slowly.
@@ -88,19 +89,22 @@ impl Index {
         let live = f64::from(segment.live_blocks);
         let all = f64::from(segment_blocks);
         let group = segment.data_group().and_then(|group| self.groups.get(usize::from(group)));
-        let Some(lives) = group else { return (all / live).ln() / age };
+        let Some(rates) = group else { return (all / live).ln() / age };
         let dead = all - live;
         let own = GROUP_WEIGHT * all;
-        lives.coming(age) * (own + dead) / (own + lives.until(age) * (live + dead / 2.0))
+        rates.coming(age) * (own + dead) / (own + rates.until(age) * (live + dead / 2.0))
     }
 }
 
 /// The lives of the group that `segment` is of.
-fn group_mut<'a>(groups: &'a mut [Lives; GROUPS], segment: &UsageEntry) -> Option<&'a mut Lives> {
+fn group_mut<'a>(
+    groups: &'a mut [DeathRates; GROUPS],
+    segment: &UsageEntry,
+) -> Option<&'a mut DeathRates> {
     groups.get_mut(usize::from(segment.data_group()?))
 }
 
-impl Kept for Index {
+impl SavedState for Index {
     const STATE_LEN_MAX: usize = 2 * AGES * GROUPS + size_of::<u32>();
 }
 
@@ -115,7 +119,7 @@ impl VictimPolicy for Index {
         }
         if now.saturating_sub(self.faded) > self.sixteenth {
             self.faded = now;
-            self.groups.iter_mut().for_each(|lives| lives.fade(KEPT));
+            self.groups.iter_mut().for_each(|rates| rates.fade(KEPT));
         }
     }
 
@@ -131,15 +135,15 @@ impl VictimPolicy for Index {
 
     fn note_death(&mut self, segment: &UsageEntry, now: u32) {
         if is_at_risk(segment)
-            && let Some(lives) = group_mut(&mut self.groups, segment)
+            && let Some(rates) = group_mut(&mut self.groups, segment)
         {
-            lives.deaths[place(age(segment, now))] += 1.0;
+            rates.deaths[place(age(segment, now))] += 1.0;
         }
     }
 
     fn save(&self, state: &mut Vec<u8>) {
-        for lives in self.groups.iter() {
-            state.extend(lives.counts().map(encode));
+        for rates in self.groups.iter() {
+            state.extend(rates.counts().map(encode));
         }
         state.extend_from_slice(&self.counted.to_le_bytes());
     }
@@ -151,9 +155,9 @@ impl VictimPolicy for Index {
         }
         self.counted = u32::from_le_bytes(*counted);
         self.faded = self.counted;
-        for (lives, codes) in self.groups.iter_mut().zip(counts.chunks_exact(2 * AGES)) {
-            lives.counts_mut().zip(codes).for_each(|(count, code)| *count = decode(*code));
-            lives.conclude();
+        for (rates, codes) in self.groups.iter_mut().zip(counts.chunks_exact(2 * AGES)) {
+            rates.counts_mut().zip(codes).for_each(|(count, code)| *count = decode(*code));
+            rates.conclude();
         }
     }
 }

@@ -6,39 +6,39 @@
 
 use std::cmp::Reverse;
 
-use super::{Ground, Scheme};
+use super::{Scheme, SpaceView};
 
 /// Bytes of state for a segment.
 #[cfg(test)]
-pub(super) const ENTRY_LEN: usize = size_of::<Entry>() + size_of::<u32>();
+pub(super) const ENTRY_LEN: usize = size_of::<HeapSlot>() + size_of::<u32>();
 
 /// A segment that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct HeapSlot {
     free: u32,
     /// Where it is in the heap.
     at: u32,
 }
 
-pub(super) struct Greedy {
-    entries: Vec<Entry>,
+pub(super) struct GreedySpace {
+    entries: Vec<HeapSlot>,
     /// Segments; none has more free blocks than the one at half its place. The first of equals has the
     /// lowest number.
     heap: Vec<u32>,
 }
 
-impl Greedy {
+impl GreedySpace {
     pub(super) fn new(segment_count: u32) -> Self {
-        let entries = vec![Entry { free: 0, at: NOWHERE }; segment_count as usize];
+        let entries = vec![HeapSlot { free: 0, at: NOWHERE }; segment_count as usize];
         Self { entries, heap: Vec::with_capacity(segment_count as usize) }
     }
 
     /// What this scheme remembers, in bytes.
     #[cfg(test)]
     pub(super) fn state_len(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>() + self.heap.capacity() * size_of::<u32>()
+        self.entries.capacity() * size_of::<HeapSlot>() + self.heap.capacity() * size_of::<u32>()
     }
 
     /// What the segment at `at` is worth.
@@ -87,10 +87,10 @@ impl Greedy {
     }
 }
 
-impl Scheme for Greedy {
-    fn choose(&mut self, ground: &Ground<'_>, _ino: u64) -> Option<u32> {
+impl Scheme for GreedySpace {
+    fn choose(&mut self, space: &SpaceView<'_>, _ino: u64) -> Option<u32> {
         // Nothing is emptier than a Clean one.
-        ground.clean.map(|(_, segment)| segment).or_else(|| self.heap.first().copied())
+        space.clean.map(|(_, segment)| segment).or_else(|| self.heap.first().copied())
     }
 
     fn fills_up(&self) -> bool {

@@ -5,19 +5,17 @@
 //! segments are opened least recently freed first.
 //! Never: looks into a segment.
 
-mod placing;
+mod in_place_data;
 
 use std::collections::BTreeSet;
 
-use crate::clock::WriteClock;
 use crate::format::{
     Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
     UsageEntry,
 };
-use crate::log::METADATA_HEAD;
-use crate::places::Places;
+use crate::segments::{InPlaceAllocator, WriteClock};
 
-pub(crate) use placing::{Extent, Share};
+pub(crate) use in_place_data::{Extent, SegmentBudget};
 
 /// A segment that is free or will be, in the order of allocation: by stamp.
 type Freed = (u64, u32);
@@ -39,12 +37,12 @@ pub(crate) struct UsageTable {
     live_blocks: u64,
     /// How many of them are tree nodes.
     live_nodes: u64,
-    /// Segments sealed since the last [`UsageTable::settle`].
+    /// Segments sealed since the last [`UsageTable::settle_sealed`].
     unsettled: Vec<u32>,
     /// Segments that are Placed.
     placed: u32,
     /// What is free in them, once it is known.
-    places: Option<Places>,
+    places: Option<InPlaceAllocator>,
 }
 
 impl UsageTable {
@@ -75,7 +73,7 @@ impl UsageTable {
         let recent = in_state(SegmentState::Open).map(|(no, _)| no).collect();
         let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
         let live_blocks = entries.iter().map(live).sum();
-        let placed = in_state(SegmentState::Placed).count() as u32;
+        let placed = in_state(SegmentState::InPlace).count() as u32;
         let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         Self {
             layout,
@@ -108,7 +106,7 @@ impl UsageTable {
         let sound = |entry: &UsageEntry| {
             sums(entry)
                 && match entry.state {
-                    SegmentState::Open | SegmentState::Sealed | SegmentState::Placed => {
+                    SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace => {
                         entry.live_blocks <= layout.segment_blocks
                     }
                     SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
@@ -149,14 +147,14 @@ impl UsageTable {
             SegmentState::Open
             | SegmentState::Sealed
             | SegmentState::Bad
-            | SegmentState::Placed => None,
+            | SegmentState::InPlace => None,
         };
         let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
         let nodes = self.entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         let (live_blocks, live_nodes): (u64, u64) = (self.entries.iter().map(live).sum(), nodes);
         self.entries.iter().map(queued).eq(stamps)
             && (self.live_blocks, self.live_nodes) == (live_blocks, live_nodes)
-            && self.are_places_coherent()
+            && self.is_allocator_coherent()
     }
 
     /// Blocks that the tree refers to, nodes included.
@@ -174,7 +172,7 @@ impl UsageTable {
     }
 
     /// Segments that can become Clean without a checkpoint.
-    pub(crate) fn drained_count(&self) -> usize {
+    pub(crate) fn releasable_count(&self) -> usize {
         self.drained.len()
     }
 
@@ -206,7 +204,7 @@ impl UsageTable {
     }
 
     /// No more appends to `segment`. What was appended last may not be counted yet: see
-    /// [`UsageTable::settle`].
+    /// [`UsageTable::settle_sealed`].
     pub(crate) fn seal(&mut self, segment: u32) {
         let sealed = self.clock.now();
         let entry = self.edit(segment);
@@ -217,7 +215,7 @@ impl UsageTable {
     }
 
     /// All that has been appended is counted: what was sealed and holds nothing is Drained.
-    pub(crate) fn settle(&mut self, sequence: u64) {
+    pub(crate) fn settle_sealed(&mut self, sequence: u64) {
         for segment in std::mem::take(&mut self.unsettled) {
             self.drain_if_empty(segment, sequence);
         }
@@ -225,7 +223,7 @@ impl UsageTable {
 
     fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
         let entry = &mut self.entries[segment as usize];
-        let was_placed = entry.state == SegmentState::Placed;
+        let was_placed = entry.state == SegmentState::InPlace;
         if (was_placed || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
@@ -326,7 +324,7 @@ impl UsageTable {
     }
 
     /// Roll-forward found that `segment` was released with `stamp`; says whether it was Drained.
-    pub(crate) fn release_found(&mut self, segment: u32, stamp: u64) -> bool {
+    pub(crate) fn replay_release(&mut self, segment: u32, stamp: u64) -> bool {
         let Some(entry) = self.entries.get(segment as usize) else { return false };
         if !self.drained.remove(&(entry.stamp, segment)) {
             return false;
@@ -379,5 +377,5 @@ impl UsageTable {
 
 /// Whether the segment is the metadata head's.
 fn holds_nodes(entry: &UsageEntry) -> bool {
-    entry.group == METADATA_HEAD
+    entry.group == UsageEntry::METADATA_HEAD
 }

@@ -36,7 +36,7 @@ fn start(place: usize) -> f64 {
 
 /// Of one group: by age, what happened, and what follows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lives {
+pub(super) struct DeathRates {
     pub(super) deaths: [f64; AGES],
     /// Block-ticks.
     pub(super) exposure: [f64; AGES],
@@ -48,13 +48,13 @@ pub(super) struct Lives {
     coming: [f64; AGES],
 }
 
-impl Lives {
+impl DeathRates {
     pub(super) fn none() -> Self {
         let none = [0.0; AGES];
-        let mut lives =
+        let mut rates =
             Self { deaths: none, exposure: none, hazard: none, before: none, coming: none };
-        lives.conclude();
-        lives
+        rates.conclude();
+        rates
     }
 
     pub(super) fn fade(&mut self, kept: f64) {
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn deaths_at_an_age_are_seen_before_it_and_not_after() {
-        let mut lives = Lives::none();
-        lives.exposure.fill(1e6);
-        lives.deaths.fill(10.0);
-        lives.deaths[place(1000.0)] = 1e5;
-        lives.conclude();
-        assert!(lives.coming(800.0) > 10.0 * lives.coming(1200.0));
-        assert!(lives.coming(800.0) > 10.0 * lives.coming(10.0));
-        assert!(lives.until(900.0) < 0.1 * lives.until(1200.0));
+        let mut rates = DeathRates::none();
+        rates.exposure.fill(1e6);
+        rates.deaths.fill(10.0);
+        rates.deaths[place(1000.0)] = 1e5;
+        rates.conclude();
+        assert!(rates.coming(800.0) > 10.0 * rates.coming(1200.0));
+        assert!(rates.coming(800.0) > 10.0 * rates.coming(10.0));
+        assert!(rates.until(900.0) < 0.1 * rates.until(1200.0));
     }
 }
