@@ -1,4 +1,4 @@
-//! What holds of every policy, whatever it is shown.
+//! Properties of every policy in the table of names, for any input.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn segments() -> impl Strategy<Value = Vec<UsageEntry>> {
     prop::collection::vec(segment, 0..40)
 }
 
-/// What happens to a policy.
+/// One call to a policy.
 #[derive(Clone, Debug)]
 enum PolicyEvent {
     Begin(Vec<UsageEntry>),
@@ -79,8 +79,8 @@ fn candidate(history: Option<History>, cleaning: bool, now: u32) -> Candidate {
     }
 }
 
-/// Shows the steps to a policy; every group that it answers is one of its own.
-fn show(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
+/// Applies the events to a policy, checks that its groups are in range, and returns the time at the end.
+fn apply(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
     let mut now = 0u32;
     for (step, later) in steps {
         now = now.saturating_add(*later);
@@ -109,7 +109,7 @@ fn show(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
 }
 
 #[test]
-fn every_name_makes_a_policy_that_answers_to_it() {
+fn every_name_makes_the_policy_of_that_name() {
     for name in GROUPING_POLICIES {
         for groups in [None, Some(0), Some(1), Some(3), Some(8), Some(255)] {
             let policy = grouping_policy(name, groups, 1, 1, 1).expect("a name of the list");
@@ -130,15 +130,15 @@ proptest! {
     #[test]
     fn groups_and_histories_are_in_range(steps in steps()) {
         for name in GROUPING_POLICIES {
-            show(&mut *made(name), &steps);
+            apply(&mut *made(name), &steps);
         }
     }
 
     #[test]
-    fn what_is_saved_is_taken_back(steps in steps(), history in histories()) {
+    fn a_saved_grouping_policy_is_restored(steps in steps(), history in histories()) {
         for name in GROUPING_POLICIES {
             let mut policy = made(name);
-            let now = show(&mut *policy, &steps);
+            let now = apply(&mut *policy, &steps);
             let mut state = Vec::new();
             policy.save(&mut state);
             prop_assert!(state.len() <= policy.state_len_max(), "{}", name);
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_victim_selection_saves_is_taken_back(segments in segments(), now in 0..1u32 << 20) {
+    fn a_saved_victim_policy_is_restored(segments in segments(), now in 0..1u32 << 20) {
         for name in VICTIM_POLICIES {
             let made = || victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
             let mut policy = made();
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn any_state_is_borne(state in prop::collection::vec(any::<u8>(), 0..200), fill in any::<u8>(),
+    fn any_saved_state_is_tolerated(state in prop::collection::vec(any::<u8>(), 0..200), fill in any::<u8>(),
                           steps in steps()) {
         let mut filled = Vec::new();
         for name in GROUPING_POLICIES {
@@ -183,7 +183,7 @@ proptest! {
             policy.restore(&state);
             policy.restore(&vec![fill; filled.len()]);
             filled.clear();
-            show(&mut *policy, &steps);
+            apply(&mut *policy, &steps);
         }
         for name in VICTIM_POLICIES {
             let mut policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn the_worth_of_a_victim_is_a_number(segments in segments(), now in any::<u32>()) {
+    fn the_score_of_a_victim_is_a_number(segments in segments(), now in any::<u32>()) {
         for name in VICTIM_POLICIES {
             let mut policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
             policy.begin(&segments, SEGMENT_BLOCKS, now / 2);
@@ -207,9 +207,9 @@ proptest! {
             }
             policy.begin(&segments, SEGMENT_BLOCKS, now);
             for segment in &segments {
-                let worth = policy.score(segment, SEGMENT_BLOCKS, now);
-                prop_assert!(worth >= 0.0, "{name}: {worth} of {segment:?} at {now}");
-                prop_assert_eq!(worth == f64::INFINITY, segment.live_blocks == 0, "{} {:?}", name, segment);
+                let score = policy.score(segment, SEGMENT_BLOCKS, now);
+                prop_assert!(score >= 0.0, "{name}: {score} of {segment:?} at {now}");
+                prop_assert_eq!(score == f64::INFINITY, segment.live_blocks == 0, "{} {:?}", name, segment);
             }
         }
     }

@@ -1,10 +1,9 @@
-//! Places: which blocks of Placed segments are free, and which of them come next.
+//! The allocator of blocks in InPlace segments: a bitmap, a scheme that chooses the segment, and pending frees.
 //!
-//! Owns: a bit for each block of the volume, the blocks whose freeing is not durable yet, and the scheme
-//! that chooses segments.
-//! Promises: no block is given out twice, nor before its freeing is durable. A scheme is told all that
-//! it goes by, and chooses only what has a free block.
-//! Never: knows which file a block belongs to, or opens a segment (see `usage`).
+//! A bit for each block says whether the block is taken. A [`Scheme`] of the FAST 2009 paper chooses the segment
+//! of the next new block. A dead block stays taken until the chunk that records its death is durable, so no block
+//! is reused before that. The usage table owns the allocator and changes the states of segments; the allocator
+//! does not know which file a block belongs to, except that a scheme may choose by the inode number.
 
 mod bitmap;
 mod clock;
@@ -23,24 +22,24 @@ use group::BlockGroups;
 use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 use crate::mutant::{Mutant, mutated};
 
-/// What a scheme chooses from.
+/// The free space that a scheme chooses from.
 #[derive(Clone, Copy)]
 pub(crate) struct SpaceView<'a> {
     pub(crate) bitmap: &'a Bitmap,
     pub(crate) entries: &'a [UsageEntry],
-    /// Stamp and number of the first Clean segment that may be taken; those after it may be, too.
+    /// Stamp and number of the first Clean segment that may be taken. Clean segments after it may be taken, too.
     pub(crate) clean: Option<(u64, u32)>,
-    /// Share of the blocks for data that hold some, in thousandths.
+    /// Live share of the blocks for data, in thousandths.
     pub(crate) load: u32,
 }
 
 impl SpaceView<'_> {
-    /// Number of segments.
+    /// Returns the number of segments.
     fn count(&self) -> u32 {
         self.entries.len() as u32
     }
 
-    /// Free blocks of `segment`; none if it is not for data.
+    /// Returns the free blocks of `segment`; 0 if data may not use it.
     fn free(&self, segment: u32) -> u32 {
         let entry = &self.entries[segment as usize];
         match entry.state {
@@ -52,49 +51,50 @@ impl SpaceView<'_> {
         }
     }
 
-    /// The segments from `first` on, once around, that have a free block, and how many they have.
+    /// Returns the segments with free blocks and how many they have, once around from `first`.
     fn around(&self, first: u32) -> impl Iterator<Item = (u32, u32)> {
         let segments = (first..self.count()).chain(0..first);
         segments.map(|segment| (segment, self.free(segment))).filter(|(_, free)| *free > 0)
     }
 }
 
-/// Says which segment new blocks go to.
+/// Chooses the segments of new blocks.
 trait Scheme: Send + Sync {
-    /// The segment for new blocks of file `ino`; none if no block is free.
+    /// Returns the segment for new blocks of file `ino`; `None` if no block is free.
     fn choose(&mut self, space: &SpaceView<'_>, ino: u64) -> Option<u32>;
 
-    /// Whether a segment that was chosen is used until it is full, whoever writes.
+    /// Returns whether a chosen segment is filled up before the next choice, for all files.
     fn fills_up(&self) -> bool;
 
-    /// Placed segment `segment` has `free` blocks now; none, too, if it is no longer Placed.
+    /// Notes that `segment` has `free` free blocks now; 0 if it is no longer InPlace.
     fn note_free(&mut self, _segment: u32, _free: u32) {}
 }
 
-/// Blocks whose freeing the chunk with this number, or a later one, says.
+/// Dead blocks that become free when a chunk is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Freed {
+struct PendingFree {
+    /// Number of the first chunk that may record the deaths.
     sequence: u64,
     segment: u32,
     first: u32,
     count: u32,
 }
 
-/// See the module.
+/// The allocator; see the module.
 pub(crate) struct InPlaceAllocator {
     layout: Layout,
     bitmap: Bitmap,
     scheme: Box<dyn Scheme>,
-    /// The segment that is being filled up.
+    /// Segment that is being filled up.
     current: Option<u32>,
-    /// In the order of their sequence numbers.
-    freed: VecDeque<Freed>,
-    /// Free blocks of all Placed segments.
+    /// Ascending by sequence number.
+    pending: VecDeque<PendingFree>,
+    /// Free blocks of all InPlace segments.
     free_blocks: u64,
 }
 
 impl InPlaceAllocator {
-    /// No block is taken; nothing for a volume whose data goes to the log.
+    /// Returns an allocator without taken blocks; `None` for a volume whose data goes to the log.
     pub(crate) fn new(data_layout: DataLayout, layout: Layout) -> Option<Self> {
         let Layout { segment_count, segment_blocks, .. } = layout;
         let scheme: Box<dyn Scheme> = match data_layout {
@@ -105,62 +105,62 @@ impl InPlaceAllocator {
             DataLayout::BlockGroup => Box::new(BlockGroups),
         };
         let bitmap = Bitmap::new(segment_count, segment_blocks);
-        let freed = VecDeque::new();
-        Some(Self { layout, bitmap, scheme, current: None, freed, free_blocks: 0 })
+        let pending = VecDeque::new();
+        Some(Self { layout, bitmap, scheme, current: None, pending, free_blocks: 0 })
     }
 
-    /// `count` blocks from `address` on, of one segment, live; says whether all were free.
+    /// Marks `count` blocks of one segment, from `address` on, as taken. Returns whether all were free.
     pub(crate) fn mark(&mut self, address: u64, count: u32) -> bool {
-        let (segment, block) = self.place_of(address);
+        let (segment, block) = self.locate(address);
         self.bitmap.take(segment, block, count)
     }
 
-    /// No block of `segment`, which is Placed, is free.
+    /// Marks all blocks of the InPlace segment `segment` as taken.
     pub(crate) fn fill(&mut self, segment: u32) {
         self.bitmap.take(segment, 0, self.bitmap.segment_blocks());
     }
 
-    /// Free blocks of all Placed segments.
+    /// Returns the free blocks of all InPlace segments.
     pub(crate) fn free_blocks(&self) -> u64 {
         self.free_blocks
     }
 
-    /// Blocks of `segment` that live, or whose freeing is not durable.
+    /// Returns the taken blocks of `segment`: live ones and pending frees.
     pub(crate) fn taken(&self, segment: u32) -> u32 {
         self.bitmap.segment_blocks() - self.bitmap.free(segment)
     }
 
-    /// Blocks of `segment` whose freeing is not durable.
-    pub(crate) fn waiting(&self, segment: u32) -> u32 {
-        self.freed.iter().filter(|freed| freed.segment == segment).map(|freed| freed.count).sum()
+    /// Returns the blocks of `segment` with a pending free.
+    pub(crate) fn pending_blocks(&self, segment: u32) -> u32 {
+        self.pending.iter().filter(|freed| freed.segment == segment).map(|freed| freed.count).sum()
     }
 
-    /// Whether the freeing of any block is not durable.
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.freed.is_empty()
+    /// Returns whether any free is pending.
+    pub(crate) fn has_pending_frees(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// `segment`, which was Clean, becomes Placed.
-    pub(crate) fn begin(&mut self, segment: u32) {
+    /// Adds `segment`, which was Clean, with all its blocks free.
+    pub(crate) fn add_empty(&mut self, segment: u32) {
         self.bitmap.clear(segment, 0, self.bitmap.segment_blocks());
-        self.join(segment);
+        self.add(segment);
     }
 
-    /// `segment` is Placed, and its blocks have been marked.
-    pub(crate) fn join(&mut self, segment: u32) {
+    /// Adds the InPlace segment `segment`, whose taken blocks have been marked.
+    pub(crate) fn add(&mut self, segment: u32) {
         let free = self.bitmap.free(segment);
         self.free_blocks += u64::from(free);
         self.scheme.note_free(segment, free);
     }
 
-    /// `segment` is no longer Placed.
-    pub(crate) fn leave(&mut self, segment: u32) {
+    /// Removes `segment`, which is no longer InPlace.
+    pub(crate) fn remove(&mut self, segment: u32) {
         self.free_blocks -= u64::from(self.bitmap.free(segment));
         self.scheme.note_free(segment, 0);
         self.current = self.current.filter(|current| *current != segment);
     }
 
-    /// The segment for the next new block of file `ino`; none if no block is free.
+    /// Returns the segment for the next new block of file `ino`; `None` if no block is free.
     pub(crate) fn choose(
         &mut self,
         entries: &[UsageEntry],
@@ -179,8 +179,8 @@ impl InPlaceAllocator {
         chosen
     }
 
-    /// Takes the first free blocks of `segment`, which is Placed: up to `most` neighbours. Gives the
-    /// address of the first, and how many they are; none if the segment is full.
+    /// Takes the first run of free blocks of the InPlace segment `segment`, at most `most`. Returns the address of
+    /// the first block and the length of the run; `None` if the segment is full.
     pub(crate) fn take(&mut self, segment: u32, most: u32) -> Option<(u64, u32)> {
         let (first, count) = self.bitmap.first_free(segment, most)?;
         assert!(self.bitmap.take(segment, first, count), "they were free");
@@ -189,46 +189,46 @@ impl InPlaceAllocator {
         Some((self.layout.segment_address(segment) + u64::from(first), count))
     }
 
-    /// The block at `address`, of a Placed segment, is dead; the chunk with number `sequence`, or a
-    /// later one, says so.
+    /// Frees the block at `address`, of an InPlace segment, once its death is durable. The chunk with number
+    /// `sequence`, or a later one, records the death.
     pub(crate) fn free_later(&mut self, address: u64, sequence: u64) {
-        let (segment, first) = self.place_of(address);
+        let (segment, first) = self.locate(address);
         if mutated(Mutant::FreedReused) {
-            return self.free(&Freed { sequence, segment, first, count: 1 });
+            return self.free(&PendingFree { sequence, segment, first, count: 1 });
         }
-        match self.freed.back_mut() {
+        match self.pending.back_mut() {
             Some(last)
                 if (last.sequence, last.segment) == (sequence, segment)
                     && last.first + last.count == first =>
             {
                 last.count += 1;
             }
-            _ => self.freed.push_back(Freed { sequence, segment, first, count: 1 }),
+            _ => self.pending.push_back(PendingFree { sequence, segment, first, count: 1 }),
         }
     }
 
-    /// Chunks before number `flushed` are durable: what they say is dead may be used again. `is_placed`
-    /// says of a segment whether it still is.
-    pub(crate) fn settle(&mut self, flushed: u64, is_placed: impl Fn(u32) -> bool) {
-        while self.freed.front().is_some_and(|freed| freed.sequence < flushed) {
-            let freed = self.freed.pop_front().expect("there is one");
-            // All of a segment that has left is cleared when it comes back.
-            if is_placed(freed.segment) {
+    /// Frees the blocks whose deaths are recorded by chunks before number `flushed`, which are durable.
+    /// `is_in_place` returns whether a segment is still InPlace.
+    pub(crate) fn apply_durable_frees(&mut self, flushed: u64, is_in_place: impl Fn(u32) -> bool) {
+        while self.pending.front().is_some_and(|freed| freed.sequence < flushed) {
+            let freed = self.pending.pop_front().expect("there is one");
+            // A segment that was removed is cleared as a whole when it is added again.
+            if is_in_place(freed.segment) {
                 self.free(&freed);
             }
         }
     }
 
-    fn free(&mut self, freed: &Freed) {
-        let Freed { segment, first, count, .. } = *freed;
-        // Of a forged volume two may have owned a block.
+    fn free(&mut self, freed: &PendingFree) {
+        let PendingFree { segment, first, count, .. } = *freed;
+        // On a forged volume two mappings may have owned a block: `clear` counts only what was taken.
         self.free_blocks += u64::from(self.bitmap.clear(segment, first, count));
         self.scheme.note_free(segment, self.bitmap.free(segment));
     }
 
-    /// Segment and block in it.
-    fn place_of(&self, address: u64) -> (u32, u32) {
-        let segment = self.layout.segment_of(address).expect("we placed it in a segment");
+    /// Returns the segment of `address`, and the block in it.
+    fn locate(&self, address: u64) -> (u32, u32) {
+        let segment = self.layout.segment_of(address).expect("a data block is in a segment");
         (segment, (address - self.layout.segment_address(segment)) as u32)
     }
 }

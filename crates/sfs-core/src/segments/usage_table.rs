@@ -1,9 +1,25 @@
-//! The usage table: what is in each segment, and which segments may be opened.
+//! The usage table: the state of each segment, its live blocks and sums, and the order of allocation.
 //!
-//! Owns: every segment's state and sums, the queue of Clean segments, and the write clock.
-//! Promises: the states of `docs/DESIGN.md`, no others; a segment leaves Drained only when told to; Clean
-//! segments are opened least recently freed first.
-//! Never: looks into a segment.
+//! The table is in memory; a checkpoint stores its changed items in the tree. Its methods are the only way
+//! from one state to another:
+//!
+//! ```text
+//!            open             seal               drain_if_empty
+//!   Clean ----------> Open ----------> Sealed ------------------> Drained
+//!     |  \                                                          ^  |
+//!     |   \  convert_to_in_place             drain_if_empty         |  |
+//!     |    +----------------------> InPlace ------------------------+  |
+//!     |                                                                |
+//!     +<---------------------------------------------------------------+
+//!        release, replay_release; from_entries for a durable checkpoint
+//! ```
+//!
+//! A Drained segment has no live block. It is *releasable* once a flush has covered the deltas that drained it.
+//! It is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::release`]
+//! makes either kind Clean; the caller knows that nothing on the device depends on the segment. Clean segments
+//! are opened least recently freed first.
+//!
+//! `Bad` has no arrow: nothing sets it, and a segment that a device says is Bad stays so and is never opened.
 
 mod in_place_data;
 
@@ -17,43 +33,43 @@ use crate::segments::{InPlaceAllocator, WriteClock};
 
 pub(crate) use in_place_data::{Extent, SegmentBudget};
 
-/// A segment that is free or will be, in the order of allocation: by stamp.
+/// Stamp and number of a Clean or Drained segment: the order of allocation.
 type Freed = (u64, u32);
 
-/// Usage of all segments.
+/// The usage of all segments of a volume.
 pub(crate) struct UsageTable {
     layout: Layout,
     pub(crate) clock: WriteClock,
     entries: Vec<UsageEntry>,
     clean: BTreeSet<Freed>,
-    /// Drained, and needed for nothing once a flush has covered the deltas that drained them.
-    drained: BTreeSet<Freed>,
-    /// Drained, but the last checkpoint's nodes or deltas since then are in them.
+    /// Drained segments that are free once a flush has covered the deltas that drained them.
+    releasable: BTreeSet<Freed>,
+    /// Drained segments that hold nodes of the last checkpoint or deltas since then.
     pinned: BTreeSet<Freed>,
-    /// Segments that were Open at the last checkpoint or since: deltas since then may be in them.
+    /// Segments that were Open at the last checkpoint or since then: they may hold deltas since then.
     recent: BTreeSet<u32>,
-    /// Items (pages of the table) that differ from what the tree holds.
+    /// Items of the table that differ from those in the tree.
     dirty_items: BTreeSet<u32>,
     live_blocks: u64,
-    /// How many of them are tree nodes.
+    /// Tree nodes among the live blocks.
     live_nodes: u64,
     /// Segments sealed since the last [`UsageTable::settle_sealed`].
     unsettled: Vec<u32>,
-    /// Segments that are Placed.
-    placed: u32,
-    /// What is free in them, once it is known.
-    places: Option<InPlaceAllocator>,
+    /// Number of InPlace segments.
+    in_place_segments: u32,
+    /// Allocator of the blocks of InPlace segments; `None` until their live blocks are known.
+    allocator: Option<InPlaceAllocator>,
 }
 
 impl UsageTable {
-    /// The table of a volume on which nothing was ever written.
+    /// Returns the table of an empty volume.
     pub(crate) fn new(layout: Layout, tick_shift: u32) -> Self {
         let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
         Self::from_entries(layout, entries, tick_shift, 0)
     }
 
-    /// The table as a checkpoint has it, one entry a segment, after users have written so many
-    /// blocks. The checkpoint is durable, so what it calls Drained is Clean.
+    /// Returns the table of a durable checkpoint, one entry a segment, when users have written
+    /// `blocks_written` blocks. Its Drained segments become Clean: no older checkpoint can need them.
     pub(crate) fn from_entries(
         layout: Layout,
         mut entries: Vec<UsageEntry>,
@@ -73,26 +89,26 @@ impl UsageTable {
         let recent = in_state(SegmentState::Open).map(|(no, _)| no).collect();
         let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
         let live_blocks = entries.iter().map(live).sum();
-        let placed = in_state(SegmentState::InPlace).count() as u32;
+        let in_place_segments = in_state(SegmentState::InPlace).count() as u32;
         let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
         Self {
             layout,
             clock: WriteClock::new(tick_shift, blocks_written),
             entries,
             clean,
-            drained: BTreeSet::new(),
+            releasable: BTreeSet::new(),
             pinned: BTreeSet::new(),
             recent,
             dirty_items: BTreeSet::new(),
             live_blocks,
             live_nodes,
             unsettled: Vec::new(),
-            placed,
-            places: None,
+            in_place_segments,
+            allocator: None,
         }
     }
 
-    /// Whether entries that a device gave agree with themselves.
+    /// Checks that the entries read from a device are consistent: their number, live blocks and sums.
     pub(crate) fn check(layout: &Layout, entries: &[UsageEntry]) -> Result<(), Corruption> {
         let wrong = |at| Corruption::new(Structure::Usage, at, CorruptionKind::Count);
         if entries.len() != layout.segment_count as usize {
@@ -132,10 +148,10 @@ impl UsageTable {
         &self.entries
     }
 
-    /// Whether sums and queues say what the entries say.
+    /// Returns whether totals, sets and allocator agree with the entries.
     pub(crate) fn is_coherent(&self) -> bool {
         let mut stamps = vec![None; self.entries.len()];
-        let freed = self.drained.iter().chain(&self.pinned);
+        let freed = self.releasable.iter().chain(&self.pinned);
         let clean = self.clean.iter().map(|freed| (freed, SegmentState::Clean));
         for ((stamp, no), state) in clean.chain(freed.map(|freed| (freed, SegmentState::Drained))) {
             if stamps[*no as usize].replace((*stamp, state)).is_some() {
@@ -157,12 +173,12 @@ impl UsageTable {
             && self.is_allocator_coherent()
     }
 
-    /// Blocks that the tree refers to, nodes included.
+    /// Returns the number of live blocks, tree nodes included.
     pub(crate) fn live_blocks(&self) -> u64 {
         self.live_blocks
     }
 
-    /// Those of them that are tree nodes.
+    /// Returns the number of live tree nodes.
     pub(crate) fn live_nodes(&self) -> u64 {
         self.live_nodes
     }
@@ -171,17 +187,17 @@ impl UsageTable {
         self.clean.len()
     }
 
-    /// Segments that can become Clean without a checkpoint.
+    /// Returns the number of Drained segments that can become Clean without a checkpoint.
     pub(crate) fn releasable_count(&self) -> usize {
-        self.drained.len()
+        self.releasable.len()
     }
 
-    /// Segments that wait for a checkpoint to become Clean.
+    /// Returns the number of Drained segments that become Clean only with a checkpoint.
     pub(crate) fn pinned_count(&self) -> usize {
         self.pinned.len()
     }
 
-    /// The segments that will be opened next, in order.
+    /// Returns the Clean segments in the order in which they will be opened.
     pub(crate) fn clean(&self) -> impl Iterator<Item = u32> {
         self.clean.iter().map(|(_, segment)| *segment)
     }
@@ -191,20 +207,20 @@ impl UsageTable {
         &mut self.entries[segment as usize]
     }
 
-    /// Opens the least recently freed Clean segment for head `group`.
-    pub(crate) fn open(&mut self, group: u8, sequence: u64) -> Option<u32> {
+    /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
+    pub(crate) fn open(&mut self, head: u8, sequence: u64) -> Option<u32> {
         let (_, segment) = self.clean.pop_first()?;
         self.recent.insert(segment);
         let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let state = SegmentState::Open;
-        *entry = UsageEntry { state, group, opened, stamp: sequence, ..UsageEntry::NEW };
+        *entry = UsageEntry { state, group: head, opened, stamp: sequence, ..UsageEntry::NEW };
         Some(segment)
     }
 
-    /// No more appends to `segment`. What was appended last may not be counted yet: see
-    /// [`UsageTable::settle_sealed`].
+    /// Ends the appends to `segment`. Blocks of the last batch may not be counted yet, so the segment is not
+    /// drained before [`UsageTable::settle_sealed`].
     pub(crate) fn seal(&mut self, segment: u32) {
         let sealed = self.clock.now();
         let entry = self.edit(segment);
@@ -214,7 +230,8 @@ impl UsageTable {
         self.unsettled.push(segment);
     }
 
-    /// All that has been appended is counted: what was sealed and holds nothing is Drained.
+    /// Drains the segments sealed since the last call that have no live block. The caller has counted every
+    /// appended block.
     pub(crate) fn settle_sealed(&mut self, sequence: u64) {
         for segment in std::mem::take(&mut self.unsettled) {
             self.drain_if_empty(segment, sequence);
@@ -223,38 +240,37 @@ impl UsageTable {
 
     fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
         let entry = &mut self.entries[segment as usize];
-        let was_placed = entry.state == SegmentState::InPlace;
-        if (was_placed || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
+        let was_in_place = entry.state == SegmentState::InPlace;
+        if (was_in_place || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
             let pinned = holds_nodes(entry) || self.recent.contains(&segment);
-            let drained = if pinned { &mut self.pinned } else { &mut self.drained };
-            drained.insert((sequence, segment));
-            if was_placed {
+            let set = if pinned { &mut self.pinned } else { &mut self.releasable };
+            set.insert((sequence, segment));
+            if was_in_place {
                 self.note_emptied(segment);
             }
         }
     }
 
-    /// Everything that lives has been counted: every segment that is Sealed and holds nothing is
-    /// Drained.
+    /// Drains every Sealed or InPlace segment without a live block. The caller has counted all live blocks.
     pub(crate) fn drain_empty(&mut self, sequence: u64) {
         for segment in 0..self.layout.segment_count {
             self.drain_if_empty(segment, sequence);
         }
     }
 
-    /// A data block lives now.
+    /// Counts a data block as live.
     pub(crate) fn add(&mut self, mapping: &Mapping) {
-        let segment = self.layout.segment_of(mapping.address).expect("we placed it in a segment");
+        let segment = self.layout.segment_of(mapping.address).expect("a new block is in a segment");
         self.add_live(segment);
         let entry = self.edit(segment);
         entry.write_count_sum += u64::from(mapping.history.write_count());
         entry.modified_sum += u64::from(mapping.history.modified);
     }
 
-    /// A data block died. Where the table of a forged image does not count it, nothing more is
-    /// lost than the count.
+    /// Counts a data block as dead. On a forged image the table may not have counted it; then only the counts
+    /// are wrong. The chunk with number `sequence`, or a later one, records the death.
     pub(crate) fn remove(&mut self, mapping: &Mapping, sequence: u64) {
         let Some(segment) = self.layout.segment_of(mapping.address) else { return };
         let entry = self.edit(segment);
@@ -266,13 +282,13 @@ impl UsageTable {
         self.drop_live(segment, sequence);
     }
 
-    /// A tree node lives now.
+    /// Counts a tree node as live.
     pub(crate) fn add_node(&mut self, address: u64) {
-        let segment = self.layout.segment_of(address).expect("we placed it in a segment");
+        let segment = self.layout.segment_of(address).expect("a new block is in a segment");
         self.add_live(segment);
     }
 
-    /// A tree node died; as for [`UsageTable::remove`].
+    /// Counts a tree node as dead, as [`UsageTable::remove`] does for a data block.
     pub(crate) fn remove_node(&mut self, address: u64, sequence: u64) {
         let Some(segment) = self.layout.segment_of(address) else { return };
         self.drop_live(segment, sequence);
@@ -299,34 +315,33 @@ impl UsageTable {
         }
     }
 
-    /// All Drained segments, in the order in which they were freed.
+    /// Returns all Drained segments in the order in which they were freed.
     pub(crate) fn all_drained(&self) -> Vec<u32> {
-        self.drained.union(&self.pinned).map(|(_, segment)| *segment).collect()
+        self.releasable.union(&self.pinned).map(|(_, segment)| *segment).collect()
     }
 
-    /// The first `most` segments that nothing depends on when all chunks before number `flushed` are
-    /// durable: a flush has covered the deltas that drained them, and roll-forward does not read
-    /// them.
+    /// Returns the first `most` releasable segments when all chunks before number `flushed` are durable. A flush
+    /// has covered the deltas that drained them, and roll-forward does not read them.
     pub(crate) fn releasable(&self, flushed: u64, most: usize) -> Vec<u32> {
-        self.drained.range(..(flushed, 0)).map(|(_, segment)| *segment).take(most).collect()
+        self.releasable.range(..(flushed, 0)).map(|(_, segment)| *segment).take(most).collect()
     }
 
-    /// Nothing depends on `segments` any more, which are Drained.
+    /// Makes the Drained `segments` Clean. The caller knows that nothing on the device depends on them.
     pub(crate) fn release(&mut self, segments: &[u32]) {
         for &segment in segments {
             let entry = &mut self.entries[segment as usize];
             assert_eq!(entry.state, SegmentState::Drained);
             entry.state = SegmentState::Clean;
             let freed = (entry.stamp, segment);
-            assert!(self.drained.remove(&freed) || self.pinned.remove(&freed));
+            assert!(self.releasable.remove(&freed) || self.pinned.remove(&freed));
             self.clean.insert(freed);
         }
     }
 
-    /// Roll-forward found that `segment` was released with `stamp`; says whether it was Drained.
+    /// Applies a release that roll-forward found in a delta. Returns `false` if `segment` is not releasable.
     pub(crate) fn replay_release(&mut self, segment: u32, stamp: u64) -> bool {
         let Some(entry) = self.entries.get(segment as usize) else { return false };
-        if !self.drained.remove(&(entry.stamp, segment)) {
+        if !self.releasable.remove(&(entry.stamp, segment)) {
             return false;
         }
         let entry = self.edit(segment);
@@ -336,46 +351,47 @@ impl UsageTable {
         true
     }
 
-    /// A checkpoint is durable, and roll-forward would begin there.
+    /// Notes that a checkpoint is durable. Deltas before it are no longer needed, so pinned segments without
+    /// tree nodes become releasable.
     pub(crate) fn note_checkpoint(&mut self) {
         let open = (0..).zip(&self.entries).filter(|(_, entry)| entry.state == SegmentState::Open);
         self.recent = open.map(|(segment, _)| segment).collect();
-        let (pinned, drained) = std::mem::take(&mut self.pinned)
+        let (pinned, releasable) = std::mem::take(&mut self.pinned)
             .into_iter()
             .partition(|(_, segment)| holds_nodes(&self.entries[*segment as usize]));
         self.pinned = pinned;
-        self.drained.append(&mut { drained });
+        self.releasable.append(&mut { releasable });
     }
 
-    /// The entry of `segment` will differ from what the tree holds.
+    /// Marks the item of `segment` as different from the one in the tree.
     pub(crate) fn mark_dirty(&mut self, segment: u32) {
         self.dirty_items.insert(segment / USAGE_PER_ITEM);
     }
 
-    /// Items that differ from what the tree holds.
+    /// Returns the items that differ from those in the tree, ascending.
     pub(crate) fn dirty_items(&self) -> impl Iterator<Item = u32> {
         self.dirty_items.iter().copied()
     }
 
-    /// The tree holds the table now.
+    /// Notes that the tree holds the current table.
     pub(crate) fn clear_dirty(&mut self) {
         self.dirty_items.clear();
     }
 
-    /// The value of item `item`, and its first segment.
+    /// Returns the first segment of item `item`, and the item's value.
     pub(crate) fn encode_item(&self, item: u32) -> (u32, Vec<u8>) {
         let first = item * USAGE_PER_ITEM;
         let last = (first + USAGE_PER_ITEM).min(self.layout.segment_count);
         (first, UsageEntry::encode_item(&self.entries[first as usize..last as usize]))
     }
 
-    /// Number of items.
+    /// Returns the number of items.
     pub(crate) fn item_count(&self) -> u32 {
         self.layout.segment_count.div_ceil(USAGE_PER_ITEM)
     }
 }
 
-/// Whether the segment is the metadata head's.
+/// Returns whether the segment was written by the metadata head.
 fn holds_nodes(entry: &UsageEntry) -> bool {
     entry.group == UsageEntry::METADATA_HEAD
 }

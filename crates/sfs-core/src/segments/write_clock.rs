@@ -1,45 +1,46 @@
-//! The write clock: time that goes on by the blocks that users write.
+//! The write clock: time in ticks, each a fixed number of blocks that users write.
 //!
-//! Owns: how many blocks have been written, and how long a tick is.
-//! Promises: it never goes back; a tick has as many blocks as the superblock says.
-//! Never: asks what time it is.
+//! The superblock says how many blocks a tick has. The clock never goes back, stops at the end of 32 bits, and
+//! does not depend on the time of day.
 
 use crate::format::COUNT_KEPT_MAX;
 
+/// A count of the blocks that users wrote.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteClock {
     blocks: u64,
-    /// Blocks of a tick, log2.
+    /// Blocks in a tick, log2.
     shift: u32,
 }
 
 impl WriteClock {
-    /// A clock with ticks of 2^`shift` blocks, `shift` below 64, after `blocks` blocks.
+    /// Returns a clock with ticks of 2^`shift` blocks after `blocks` blocks; `shift` is below 64.
     pub(crate) fn new(shift: u32, blocks: u64) -> Self {
         Self { blocks, shift }
     }
 
-    /// Blocks that users have written so far.
+    /// Returns the blocks that users have written so far.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The time now, in ticks. It stands still at the end of 32 bits: ages freeze, nothing else.
+    /// Returns the current time in ticks. It stops at `u32::MAX`; ages then no longer grow.
     pub(crate) fn now(&self) -> u32 {
         self.after(0)
     }
 
-    /// The time when `count` more blocks have been written.
+    /// Returns the time in ticks after `count` more blocks.
     pub(crate) fn after(&self, count: u64) -> u32 {
         u32::try_from(self.blocks.saturating_add(count) >> self.shift).unwrap_or(u32::MAX)
     }
 
-    /// Users have written `count` blocks.
+    /// Adds `count` blocks that users wrote.
     pub(crate) fn advance(&mut self, count: u64) {
         self.blocks = self.blocks.saturating_add(count);
     }
 
-    /// It is `now` at least. What no volume comes to is forged, and would be no sound count in a checkpoint.
+    /// Advances the clock to at least `now`. A forged time cannot push the count beyond what a checkpoint may
+    /// hold.
     pub(crate) fn catch_up(&mut self, now: u32) {
         let blocks = u64::from(now).saturating_mul(1 << self.shift);
         self.blocks = self.blocks.max(blocks.min(COUNT_KEPT_MAX / 2));
@@ -63,9 +64,9 @@ mod tests {
         }
     }
 
-    /// With a forged tick, one forged time made a checkpoint that no mount takes.
+    /// A forged tick and a forged time once led to a checkpoint that no mount accepted.
     #[test]
-    fn whatever_a_chunk_says_the_count_can_be_kept() {
+    fn a_forged_time_leaves_a_count_that_a_checkpoint_can_hold() {
         for (shift, now) in [(29, u32::MAX), (32, 1 << 30), (61, 1), (63, u32::MAX)] {
             let mut clock = WriteClock::new(shift, 7);
             clock.catch_up(now);
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back_and_ends_without_wrapping() {
+    fn the_clock_never_goes_back_and_stops_without_wrapping() {
         let mut clock = WriteClock::new(3, 7 << 3);
         assert_eq!(clock.now(), 7);
         clock.catch_up(3);

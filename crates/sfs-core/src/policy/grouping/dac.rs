@@ -1,9 +1,6 @@
-//! Dynamic data clustering: a block goes up one group when its user writes it, and down one when
-//! the cleaner has to move it.
+//! Dynamic data clustering: a write by the user moves a block up one group, a move by the cleaner down one.
 //!
-//! Owns: the number of groups.
-//! Promises: a block's group is all that it needs to know of it.
-//! Never: measures time.
+//! The block's current group is the only state.
 
 use super::{Candidate, GroupingPolicy};
 use crate::policy::{GROUPS_MAX, SavedState};
@@ -15,10 +12,10 @@ pub struct Dac {
 }
 
 impl Dac {
-    /// As many groups as the comparisons in the literature use.
+    /// Number of groups that comparisons in the literature use.
     pub const GROUPS: u8 = 6;
 
-    /// `groups` is cut to 1..=[`GROUPS_MAX`].
+    /// Returns the policy with `groups` groups, clamped to 1..=[`GROUPS_MAX`].
     pub fn new(groups: u8) -> Self {
         Self { groups: groups.clamp(1, GROUPS_MAX) }
     }

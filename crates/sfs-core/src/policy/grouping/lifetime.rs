@@ -1,9 +1,9 @@
-//! Blocks that are expected to die at about the same time go to the same group.
+//! The lifetime policy: blocks that are expected to die at about the same time go to the same group.
 //!
-//! Owns: what was learned of lives, and the groups drawn from it.
-//! Promises: a block's rhythm is in its own history (45 bits); what that means for its life is
-//! learned while it runs. Histories that another policy wrote can be read.
-//! Never: scans the volume.
+//! A block's history holds a digest of the intervals between its writes (`digest`). From writes, deletions and
+//! the passing of time the policy learns how long blocks of each digest and age still live (`hazard`), and draws
+//! groups by the expected remaining lifetime (`groups`). It never scans the volume, and accepts histories that
+//! another policy wrote.
 
 mod ages;
 mod digest;
@@ -18,39 +18,44 @@ use digest::{ROWS, row};
 use groups::{Groups, NO_TRAFFIC, bin};
 use hazard::{Hazard, Table};
 
-/// Conclusions are drawn anew so many times while the volume's size is written.
+/// Updates of rates and groups per write of the volume's size.
 const DRAWS_PER_SIZE: f64 = 16.0;
 
-/// What is left of deaths and times at risk from one drawing to the next.
-const LIVES_KEPT: f64 = 0.9;
+/// Factor by which deaths and times at risk decay at each update.
+const DEATHS_DECAY: f64 = 0.9;
 
-/// What is left of traffic.
-const TRAFFIC_KEPT: f64 = 0.7;
+/// Factor by which traffic decays at each update.
+const TRAFFIC_DECAY: f64 = 0.7;
 
-/// Lives shorter than the writing of so many segments are alike: the segment is empty when it is
-/// looked at.
+/// Segments written in the shortest lifetime that is told apart: shorter-lived blocks are all dead before
+/// their segment is cleaned.
 const SHORT: f64 = 4.0;
 
-/// Every head is half empty, on average: a group costs half a segment. So many pay for it.
+/// Segments of the volume for each group. The open segment of a group is half empty on average, so a group
+/// costs half a segment.
 const SEGMENTS_PER_GROUP: u32 = 64;
 
-/// GroupingPolicy by expected remaining life.
+/// The lifetime policy: groups by expected remaining lifetime.
 pub struct Lifetime {
     hazard: Hazard,
     groups: Groups,
-    /// Blocks that users wrote, by row, and that the cleaner moved, by age and row.
+    /// Blocks that users wrote, by row of the digest.
     written: [f64; ROWS],
+    /// Blocks that the cleaner moved, by age and row.
     moved: Box<Table>,
-    /// Groups of the same.
+    /// Group of a block that a user writes, by row.
     group_written: [u8; ROWS],
+    /// Group of a block that the cleaner moves, by age and row.
     group_moved: Box<[[u8; ROWS]; ages::CELLS]>,
+    /// Ticks between two updates.
     interval: u32,
+    /// Time of the next update, in ticks.
     next_draw: u32,
 }
 
 impl Lifetime {
-    /// For a volume of `segments` of `segment_blocks`, in all of `blocks`. At most `groups`, and no more than so many
-    /// segments can bear.
+    /// Returns the policy for a volume of `blocks` in `segments` of `segment_blocks`, with at most `groups` groups
+    /// and at least 64 segments for each beyond the second.
     pub fn new(groups: Option<u8>, segments: u32, segment_blocks: u32, blocks: u64) -> Self {
         let tick = f64::from(tick_blocks_log2(blocks)).exp2();
         let size = (blocks.max(1) >> tick_blocks_log2(blocks)) as f64;
@@ -71,7 +76,7 @@ impl Lifetime {
         lifetime
     }
 
-    /// Draws the conclusions from what has been learned.
+    /// Updates the expected lifetimes and the groups from the counts, and lets the counts decay.
     fn draw(&mut self) {
         self.hazard.predict();
         let mut traffic = NO_TRAFFIC;
@@ -84,12 +89,12 @@ impl Lifetime {
         }
         self.groups.draw(&traffic);
         self.number();
-        self.hazard.fade(LIVES_KEPT);
-        self.written.iter_mut().for_each(|weight| *weight *= TRAFFIC_KEPT);
-        self.moved.as_flattened_mut().iter_mut().for_each(|weight| *weight *= TRAFFIC_KEPT);
+        self.hazard.fade(DEATHS_DECAY);
+        self.written.iter_mut().for_each(|weight| *weight *= TRAFFIC_DECAY);
+        self.moved.as_flattened_mut().iter_mut().for_each(|weight| *weight *= TRAFFIC_DECAY);
     }
 
-    /// Looks up the group of every row at every age.
+    /// Stores the group of every row at every age.
     fn number(&mut self) {
         self.group_written = self.hazard.fresh.map(|remaining| self.groups.group(remaining));
         let groups = self.group_moved.as_flattened_mut().iter_mut();

@@ -1,13 +1,9 @@
-//! One group: a log as LFS writes it, user and cleaned blocks as they come.
-//!
-//! Owns: nothing.
-//! Promises: every block goes to group 0.
-//! Never: looks at a block.
+//! One group for all blocks: the log of LFS, without separation.
 
 use super::{Candidate, GroupingPolicy};
 use crate::policy::SavedState;
 
-/// Everything in one group.
+/// Writes all blocks to group 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SingleGroup;
 

@@ -1,29 +1,28 @@
-//! Iterative segment quantization (SFS), and the two partitionings it was compared to.
+//! Iterative segment quantization (SFS), and the two partitions that the paper compares it with.
 //!
-//! Owns: the centres of the groups, and the bounds between them.
-//! Promises: groups in falling order of their centres; no allocation; at most three rounds.
-//! Never: knows what its values mean.
+//! [`Quantization::draw`] divides values into groups, in falling order of their centres. It does not allocate and
+//! takes at most three rounds.
 
 use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
-/// Rounds of assigning values to centres and moving the centres.
+/// Most rounds of assigning values to centres and moving the centres.
 const ROUNDS: u32 = 3;
 
-/// How values are divided into groups.
+/// The rule by which values are divided into groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partition {
-    /// Nearest centre, and the centre is the mean of its values.
+    /// Each value to the nearest centre; each centre is the mean of its values.
     #[default]
     Iterative,
-    /// The range in equal parts.
+    /// Equal parts of the range.
     EqualWidth,
-    /// As many values in each group.
+    /// Equal numbers of values.
     EqualCount,
 }
 
-/// Values divided into groups; group 0 has the largest.
+/// A division of values into groups; group 0 has the largest values.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantization {
     partition: Partition,
@@ -31,34 +30,34 @@ pub struct Quantization {
     centres: [f64; GROUPS],
     /// The smallest value of each group but the last.
     bounds: [f64; GROUPS],
-    /// There are centres to begin with.
+    /// `true` once there are centres to start from.
     warm: bool,
 }
 
 impl Quantization {
-    /// `groups` is cut to 1..=[`GROUPS_MAX`].
+    /// Returns a quantization into `groups` groups, clamped to 1..=[`GROUPS_MAX`].
     pub fn new(partition: Partition, groups: u8) -> Self {
         let count = usize::from(groups.clamp(1, GROUPS_MAX));
         Self { partition, count, centres: [0.0; GROUPS], bounds: [0.0; GROUPS], warm: false }
     }
 
-    /// How values are divided.
+    /// Returns the rule of division.
     pub fn partition(&self) -> Partition {
         self.partition
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     pub fn group_count(&self) -> u8 {
         self.count as u8
     }
 
-    /// The centres, in falling order; `None` before the first [`Quantization::draw`].
+    /// Returns the centres in falling order; `None` before the first [`Quantization::draw`].
     pub fn centres(&self) -> Option<&[f64]> {
         self.warm.then_some(&self.centres[..self.count])
     }
 
-    /// Begins from these centres. False, and nothing done, if they are not as many finite numbers
-    /// as there are groups.
+    /// Sets the centres to start from. Returns `false`, without effect, unless there is one finite number for
+    /// each group.
     pub fn warm_start(&mut self, centres: &[f64]) -> bool {
         if centres.len() != self.count || centres.iter().any(|centre| !centre.is_finite()) {
             return false;
@@ -68,18 +67,18 @@ impl Quantization {
         true
     }
 
-    /// The group of a value.
+    /// Returns the group of a value.
     pub fn group(&self, value: f64) -> u8 {
         let bounds = &self.bounds[..self.count - 1];
         bounds.iter().map(|bound| u8::from(value < *bound)).sum()
     }
 
-    /// Draws the groups anew for these finite values, which it may reorder.
+    /// Computes the groups anew for `values`, which are finite; may reorder them.
     ///
-    /// With no values nothing changes. With no more values than groups every value is a centre,
-    /// and the smallest one is that of the groups left over. A centre without values moves to the
-    /// value that is farthest from its own, one centre a round: hotness falls as a volume grows, and
-    /// a centre that waited for old values would wait for ever.
+    /// Without values nothing changes. With no more values than groups each value is a centre, and the smallest
+    /// value is also the centre of the groups left over. Otherwise a centre without values moves to the value
+    /// that is farthest from its own centre, one centre a round. Hotness falls as a volume grows, so a centre at
+    /// an old high value would never get values again.
     pub fn draw(&mut self, values: &mut [f64]) {
         if values.is_empty() {
             return;
@@ -156,7 +155,7 @@ impl Quantization {
         self.warm = true;
     }
 
-    /// Sorts the centres, and puts the bounds half way between them.
+    /// Sorts the centres and sets the bounds half way between neighbours.
     fn order(&mut self) {
         let centres = &mut self.centres[..self.count];
         centres.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -180,7 +179,7 @@ mod tests {
     const VALUES: [f64; 8] = [1.0, 2.0, 100.0, 101.0, 102.0, 1000.0, 1010.0, 5.0];
 
     #[test]
-    fn clusters_are_found() {
+    fn iterative_quantization_finds_clusters() {
         let quantization = drawn(Partition::Iterative, 3, &VALUES);
         assert_eq!(quantization.centres(), Some(&[1005.0, 101.0, 8.0 / 3.0][..]));
         assert_eq!(
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_parts_are_equal() {
+    fn equal_partitions_divide_range_or_count() {
         let width = drawn(Partition::EqualWidth, 4, &[0.0, 1.0, 2.0, 3.0, 8.0]);
         assert_eq!(width.centres(), Some(&[7.0, 5.0, 3.0, 1.0][..]));
         assert_eq!([8.0, 5.0, 3.0, 1.0].map(|v| width.group(v)), [0, 1, 2, 3]);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_are_centres_and_an_empty_cluster_finds_values() {
+    fn few_values_become_centres_and_an_empty_cluster_moves() {
         let mut quantization = drawn(Partition::Iterative, 3, &[7.0, 3.0]);
         assert_eq!(quantization.centres(), Some(&[7.0, 3.0, 3.0][..]));
         quantization.draw(&mut []);

@@ -1,13 +1,9 @@
-//! SepGC: what the cleaner moves apart from what users write.
-//!
-//! Owns: nothing.
-//! Promises: group 0 is written by users, group 1 by the cleaner.
-//! Never: looks at a block's history.
+//! SepGC: separates the blocks that users write from those that the cleaner moves.
 
 use super::{Candidate, GroupingPolicy};
 use crate::policy::SavedState;
 
-/// What users write apart from what the cleaner moves (SepGC).
+/// Group 0 for blocks that users write, group 1 for blocks that the cleaner moves (SepGC).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SeparateCleaning;
 

@@ -1,24 +1,22 @@
-//! SepBIT (FAST 2022): the lifespan of the block that a write kills tells that of the new one.
+//! SepBIT (FAST 2022): the lifespan of an overwritten block predicts the lifespan of the new block.
 //!
-//! Owns: the mean lifespan of the segments of short-lived blocks.
-//! Promises: exactly the paper's six classes. Its queue of recent addresses, which answers "was
-//! this block written less than a lifespan ago?", is not needed here: the mapping knows the last
-//! write of every block.
-//! Never: needs more of a block than its last write.
+//! The policy has the paper's six classes. The paper keeps a queue of recent addresses to learn whether a block
+//! was written less than a lifespan ago; here the mapping has the time of the last write.
 
 use super::{Candidate, GroupingPolicy};
 use crate::format::{History, UsageEntry};
 use crate::policy::SavedState;
 
-/// Collected segments that make a mean.
+/// Cleaned segments per update of the mean lifespan.
 const SEGMENTS: u32 = 16;
 
-/// Groups 0 and 1 are classes 1 and 2, written by users; groups 2 to 5 are written by the cleaner.
+/// The SepBIT policy. Groups 0 and 1 are the paper's classes 1 and 2, written by users; groups 2 to 5 are written
+/// by the cleaner.
 #[derive(Clone, Copy, Debug)]
 pub struct SepBit {
-    /// Mean lifespan of a segment of group 0, in ticks; at first without end.
+    /// Mean lifespan of a segment of group 0, in ticks; infinite before the first mean.
     lifespan: f64,
-    /// Lifespans since the last mean.
+    /// Sum and count of the lifespans since the last mean.
     sum: u64,
     count: u32,
 }

@@ -1,9 +1,8 @@
-//! SFS (FAST 2012): blocks of like hotness go to the same group.
+//! SFS (FAST 2012): blocks of similar hotness go to the same group.
 //!
-//! Owns: the hotness of blocks, files and segments, and the groups drawn from the latter.
-//! Promises: hotness is taken before a write: write count over the time since the write before. The
-//! paper leaves this open; taken after, everything just written would be hot.
-//! Never: decides what is cleaned.
+//! A segment writing draws the groups anew from the hotness of the Sealed segments, by [`Quantization`]. The
+//! hotness of a block is taken before its write: write count over the time since the write before. The paper
+//! leaves this open; taken after the write, every new block would be hot.
 
 use super::quantization::{Partition, Quantization};
 use super::{Candidate, GroupingPolicy};
@@ -11,33 +10,33 @@ use crate::format::UsageEntry;
 use crate::policy::hotness::{holds_data, hotness, segment_hotness};
 use crate::policy::{GROUPS_MAX, SavedState};
 
-/// How far two hotnesses are from each other.
+/// The scale on which hotness is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distance {
-    /// Their difference: the paper's.
+    /// The difference, as in the paper.
     #[default]
     Linear,
-    /// That of their logarithms.
+    /// The difference of the logarithms.
     Log,
 }
 
-/// Hotness that counts as none: less than one write in the whole life of the clock.
+/// Least hotness on the logarithmic scale: less than one write in the whole range of the clock.
 const HOTNESS_MIN: f64 = 1e-10;
 
-/// GroupingPolicy by hotness.
+/// The SFS policy: groups by hotness.
 #[derive(Clone, Debug)]
 pub struct Sfs {
     distance: Distance,
     quantization: Quantization,
-    /// Hotness of each sealed segment, while the groups are drawn.
+    /// Hotness of each Sealed segment; scratch memory of `begin`.
     values: Vec<f64>,
 }
 
 impl Sfs {
-    /// Groups of the paper: hot, warm, cold, read-only.
+    /// Number of groups in the paper: hot, warm, cold, read-only.
     pub const GROUPS: u8 = 4;
 
-    /// For a volume of `segments`; more than these are not looked at.
+    /// Returns the policy for a volume of `segments`; `begin` ignores any beyond that number.
     pub fn new(distance: Distance, partition: Partition, groups: u8, segments: u32) -> Self {
         Self {
             distance,

@@ -1,20 +1,18 @@
-//! Victims by a formula of their usage entry.
+//! Victim policies that are a formula of the usage entry, without state.
 //!
-//! Owns: nothing; each is a formula.
-//! Promises: an empty segment is worth more than any other, a full one nothing.
-//! Never: learns.
+//! An empty segment has an infinite score, a full one the score zero.
 
 use super::VictimPolicy;
 use crate::format::UsageEntry;
 use crate::policy::SavedState;
 use crate::policy::hotness::segment_hotness;
 
-/// Live blocks over all, 0..=1.
+/// Returns the utilization: live blocks over all blocks, 0..=1.
 fn utilization(segment: &UsageEntry, segment_blocks: u32) -> f64 {
     f64::from(segment.live_blocks) / f64::from(segment_blocks)
 }
 
-/// Ticks since the last append, at least one.
+/// Returns the ticks since the segment was sealed, at least one.
 fn age(segment: &UsageEntry, now: u32) -> f64 {
     f64::from(now.saturating_sub(segment.sealed).max(1))
 }
@@ -50,13 +48,13 @@ formulas! {
     /// The emptiest segment first.
     Greedy, "greedy": |u, _, _| 1.0 - u;
 
-    /// What is freed, times how long it has been stable, for what is moved (LFS).
+    /// Freed blocks times the age, over the cost of reading and moving (LFS).
     CostBenefit, "cost-benefit": |u, segment, now| (1.0 - u) / (2.0 * u) * age(segment, now);
 
-    /// The same with the square root of the age (SepBIT's simulator).
+    /// Freed blocks times the square root of the age, over the moved blocks (SepBIT's simulator).
     CostBenefitSqrt, "cost-benefit-sqrt": |u, segment, now| (1.0 - u) / u * age(segment, now).sqrt();
 
-    /// What is freed for what is moved, and the coldest first (SFS).
+    /// Freed blocks over the cost of reading and moving times the hotness (SFS).
     CostHotness, "cost-hotness": |u, segment, now| {
         (1.0 - u) / (2.0 * u * segment_hotness(segment, now).max(1e-12))
     };

@@ -1,59 +1,58 @@
-//! Victims by the value of waiting: what would still die in a segment if it were left alone.
+//! The index policy: the value of waiting, from what would still die in a segment that is left alone.
 //!
-//! Owns: the deaths of each group by the age of the segment.
-//! Promises: minimises what the cleaner moves if the blocks of a segment die alike (docs/lab.md has
-//! the derivation).
-//! Never: looks at single blocks.
+//! The policy learns for each group how blocks die by the age of their segment. It minimises the blocks that the
+//! cleaner moves if the blocks of a segment die alike (`docs/lab.md` has the derivation).
 
 mod death_rates;
 
 use super::VictimPolicy;
 use crate::format::{SegmentState, UsageEntry};
 use crate::policy::{GROUPS_MAX, SavedState, tick_blocks_log2};
-use death_rates::{AGES, DeathRates, place};
+use death_rates::{AGES, DeathRates, age_class};
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
-/// The weight of the group against what the segment itself shows, in segments that died.
+/// Weight of the group's rate against the segment's own deaths, in segments' worth of deaths.
 const GROUP_WEIGHT: f64 = 0.25;
 
-/// What is left of deaths and times at risk when the sixteenth of the volume has been written.
-const KEPT: f64 = 0.85;
+/// Factor by which counts decay when a sixteenth of the volume has been written.
+const DECAY: f64 = 0.85;
 
 /// Cleans the segment with the largest ((1 - u) / u + ln u) / lambda.
 ///
-/// Lambda, deaths per block and tick, is what the segment's group has shown at this age and the
-/// next, times how much more or less than its group the segment has lost so far.
+/// Lambda is a rate of deaths per block and tick: that of the segment's group at this age and the ages ahead,
+/// scaled by the segment's own deaths so far over those expected of its group.
 #[derive(Clone, Debug)]
 pub struct Index {
     groups: Box<[DeathRates; GROUPS]>,
-    /// The value of waiting at every number of live blocks: (1 - u) / u + ln u.
+    /// The value (1 - u) / u + ln u for every number of live blocks.
     waiting: Box<[f64]>,
-    /// The group of which conclusions were drawn last.
+    /// Group whose rates were updated last.
     next: usize,
-    /// When times at risk were counted last, and when they faded.
+    /// Time of the last count of block-ticks, and of the last decay.
     counted: u32,
     faded: u32,
     /// A sixteenth of the volume, in ticks.
     sixteenth: u32,
-    /// A segment's blocks, in ticks.
+    /// The blocks of a segment, in ticks.
     segment_ticks: u32,
 }
 
-/// Ticks since the middle of the time in which a segment was written.
+/// Returns the ticks since the middle of the time in which the segment was written.
 fn age(segment: &UsageEntry, now: u32) -> f64 {
     let end = if segment.state == SegmentState::Open { now } else { segment.sealed };
     let middle = f64::from(segment.opened).midpoint(f64::from(end));
     (f64::from(now) - middle).max(1.0)
 }
 
-/// Deaths count from the first block on: what `expected` says must be of all that is dead.
+/// Returns whether deaths in the segment count. An Open segment counts, too: the expected deaths of a segment
+/// include those from its first block on.
 fn is_at_risk(segment: &UsageEntry) -> bool {
     matches!(segment.state, SegmentState::Open | SegmentState::Sealed)
 }
 
 impl Index {
-    /// For a volume of so many blocks in all, in segments of `segment_blocks`.
+    /// Returns the policy for a volume of `blocks` in segments of `segment_blocks`.
     pub fn new(blocks: u64, segment_blocks: u32) -> Self {
         let log2 = tick_blocks_log2(blocks);
         let size = blocks.max(1) >> log2;
@@ -75,15 +74,16 @@ impl Index {
         self.counted = now;
         for segment in segments.iter().filter(|segment| is_at_risk(segment)) {
             if let Some(rates) = group_mut(&mut self.groups, segment) {
-                rates.exposure[place(age(segment, now))] += f64::from(segment.live_blocks) * time;
+                rates.exposure[age_class(age(segment, now))] +=
+                    f64::from(segment.live_blocks) * time;
             }
         }
-        // One group at a time: what a group has shown changes slowly.
+        // One group at a time: rates change slowly.
         self.next = (self.next + 1) % GROUPS;
-        self.groups[self.next].conclude();
+        self.groups[self.next].update_rates();
     }
 
-    /// Deaths per block and tick that are to be waited for in a segment.
+    /// Returns the expected deaths per block and tick in a segment.
     fn lambda(&self, segment: &UsageEntry, segment_blocks: u32, now: u32) -> f64 {
         let age = age(segment, now);
         let live = f64::from(segment.live_blocks);
@@ -96,7 +96,7 @@ impl Index {
     }
 }
 
-/// The lives of the group that `segment` is of.
+/// Returns the rates of the group of `segment`.
 fn group_mut<'a>(
     groups: &'a mut [DeathRates; GROUPS],
     segment: &UsageEntry,
@@ -119,7 +119,7 @@ impl VictimPolicy for Index {
         }
         if now.saturating_sub(self.faded) > self.sixteenth {
             self.faded = now;
-            self.groups.iter_mut().for_each(|rates| rates.fade(KEPT));
+            self.groups.iter_mut().for_each(|rates| rates.fade(DECAY));
         }
     }
 
@@ -137,7 +137,7 @@ impl VictimPolicy for Index {
         if is_at_risk(segment)
             && let Some(rates) = group_mut(&mut self.groups, segment)
         {
-            rates.deaths[place(age(segment, now))] += 1.0;
+            rates.deaths[age_class(age(segment, now))] += 1.0;
         }
     }
 
@@ -157,12 +157,12 @@ impl VictimPolicy for Index {
         self.faded = self.counted;
         for (rates, codes) in self.groups.iter_mut().zip(counts.chunks_exact(2 * AGES)) {
             rates.counts_mut().zip(codes).for_each(|(count, code)| *count = decode(*code));
-            rates.conclude();
+            rates.update_rates();
         }
     }
 }
 
-/// Steps of an octave in which a count is kept; code 0 stands for nothing.
+/// Codes per octave of a saved count; code 0 is zero.
 const STEPS: f64 = 5.0;
 
 fn encode(count: f64) -> u8 {
@@ -185,9 +185,9 @@ mod tests {
         UsageEntry { live_blocks, state, group, opened: sealed, sealed, ..UsageEntry::NEW }
     }
 
-    /// What dies at a known age is left alone just before that, however full the others are.
+    /// A segment whose group dies at a known age is not cleaned just before that age.
     #[test]
-    fn who_is_about_to_die_is_waited_for() {
+    fn a_segment_about_to_die_is_left_alone() {
         let mut index = Index::new(1 << 18, BLOCKS);
         for now in (BLOCKS..1 << 16).step_by(BLOCKS as usize) {
             let young = now.saturating_sub(1 << 14);
@@ -197,12 +197,12 @@ mod tests {
             index.note_death(&segment(1, BLOCKS, 0), now);
         }
         let now = 1 << 16;
-        let worth = |group| index.score(&segment(group, BLOCKS / 2, now - 10_000), BLOCKS, now);
-        assert!(worth(1) > 2.0 * worth(0), "{} {}", worth(0), worth(1));
+        let score = |group| index.score(&segment(group, BLOCKS / 2, now - 10_000), BLOCKS, now);
+        assert!(score(1) > 2.0 * score(0), "{} {}", score(0), score(1));
     }
 
     #[test]
-    fn counts_survive_within_a_step() {
+    fn saved_counts_are_exact_within_a_step() {
         assert_eq!(decode(encode(0.0)), 0.0);
         for count in [1.0, 77.0, 1e6, 1e12] {
             assert!((decode(encode(count)) / count).log2().abs() <= 0.5 / STEPS, "{count}");

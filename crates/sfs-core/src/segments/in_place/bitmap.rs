@@ -1,20 +1,23 @@
-//! A bit for each block of each segment, looked at by the word.
+//! A bitmap of the taken blocks, in whole words for each segment.
+//!
+//! `fixedbitset` has no search for a run of free bits within a range; with it the words would be read here as
+//! well.
 
 use std::ops::Range;
 
 const WORD_BITS: u32 = u64::BITS;
 
-/// Which blocks are taken.
+/// The taken blocks of all segments.
 pub(crate) struct Bitmap {
     words: Vec<u64>,
     segment_blocks: u32,
 }
 
 impl Bitmap {
-    /// No block is taken. Segments are a power of two of blocks, at least 32.
+    /// Returns a bitmap without taken blocks. `segment_blocks` is a power of two of at least 32.
     pub(crate) fn new(segment_count: u32, segment_blocks: u32) -> Self {
         let count = segment_count as usize * words_per_segment(segment_blocks);
-        // A segment of half a word has only the lower half.
+        // A segment of 32 blocks has the lower half of its word; the upper half counts as taken.
         let empty = if segment_blocks < WORD_BITS { u64::MAX << segment_blocks } else { 0 };
         Self { words: vec![empty; count], segment_blocks }
     }
@@ -23,12 +26,12 @@ impl Bitmap {
         self.segment_blocks
     }
 
-    /// Blocks of `segment` that are free.
+    /// Returns the number of free blocks of `segment`.
     pub(crate) fn free(&self, segment: u32) -> u32 {
         self.words[self.range(segment)].iter().map(|word| word.count_zeros()).sum()
     }
 
-    /// The first free blocks of `segment`, up to `most` neighbours: the first, and how many.
+    /// Returns the first run of free blocks of `segment`, cut to `most`: first block and length.
     pub(crate) fn first_free(&self, segment: u32, most: u32) -> Option<(u32, u32)> {
         let words = &self.words[self.range(segment)];
         let index = words.iter().position(|word| *word != u64::MAX)?;
@@ -46,7 +49,7 @@ impl Bitmap {
         Some((index as u32 * WORD_BITS + bit, count.min(most)))
     }
 
-    /// Takes `count` blocks from `first` on; says whether all had been free.
+    /// Takes `count` blocks from `first` on. Returns whether all were free.
     pub(crate) fn take(&mut self, segment: u32, first: u32, count: u32) -> bool {
         let words = self.range(segment);
         masks(first, count).fold(true, |free, (index, mask)| {
@@ -57,7 +60,7 @@ impl Bitmap {
         })
     }
 
-    /// Frees `count` blocks from `first` on; gives how many of them were taken.
+    /// Frees `count` blocks from `first` on. Returns how many of them were taken.
     pub(crate) fn clear(&mut self, segment: u32, first: u32, count: u32) -> u32 {
         let words = self.range(segment);
         let mut taken = 0;
@@ -80,7 +83,7 @@ fn words_per_segment(segment_blocks: u32) -> usize {
     segment_blocks.div_ceil(WORD_BITS) as usize
 }
 
-/// The words, and the bits of each, of `count` blocks from `first` on.
+/// Returns the words of `count` blocks from `first` on, and the bits in each.
 fn masks(first: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = first + count;
     (first / WORD_BITS..end.div_ceil(WORD_BITS)).map(move |index| {

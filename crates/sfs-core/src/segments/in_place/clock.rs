@@ -1,31 +1,28 @@
-//! Clock-Space (FAST 2009, section 4): a hand goes from segment to segment, and stops where fewer blocks
-//! are occupied than a threshold says; that segment is filled up.
+//! Clock-Space (FAST 2009, section 4): a clock hand stops at the next segment that is emptier than a threshold,
+//! and that segment is filled up.
 //!
-//! Owns: the hand.
-//! Promises: what it goes by is read from the bitmaps when it is asked.
-//! Never: remembers anything else.
+//! The hand is the only state; occupancy is read from the bitmap at each choice.
 
 use super::{Scheme, SpaceView};
 
-/// Most that a segment may be occupied, in thousandths, by the average load: 0.1, 0.2, ... 0.9 at most
-/// (the paper's table 3). Its example counts free blocks as load; the relation it comes from counts
-/// occupied ones.
+/// Threshold of occupancy, in thousandths, for an average load of up to 0.1, 0.2, ... 0.9 (the paper's table 3).
+/// The paper's example counts free blocks as load; the formula behind the table counts occupied ones, as here.
 const TABLE: [u32; 9] = [100, 100, 100, 100, 200, 300, 450, 600, 800];
 
-/// Halvings of [0, 1] after which the exact threshold is known to a thousandth.
+/// Bisection steps on [0, 1] for a threshold exact to a thousandth.
 const HALVINGS: u32 = 12;
 
-/// How the threshold follows from the load.
+/// The rule that gives the threshold for a load.
 #[derive(Clone, Copy)]
 pub(super) enum ThresholdRule {
-    /// By the paper's table.
+    /// The paper's table 3.
     Table,
-    /// ASO = (1 - BSO) / ln(1 / BSO): the load of the emptiest segments, given the average.
+    /// The formula ASO = (1 - BSO) / ln(1 / BSO), solved for the occupancy of the emptiest segments.
     Exact,
 }
 
 impl ThresholdRule {
-    /// Load below which a segment is chosen when the average is `load`, both in thousandths.
+    /// Returns the occupancy below which a segment is chosen at an average of `load`, both in thousandths.
     pub(super) fn threshold(self, load: u32) -> u32 {
         match self {
             Self::Table => TABLE[(load.div_ceil(100).clamp(1, 9) - 1) as usize],
@@ -61,7 +58,7 @@ impl Scheme for ClockSpace {
         let threshold = u64::from(self.relation.threshold(space.load));
         let is_light = |free: u32| (blocks - u64::from(free)) * 1000 < threshold * blocks;
         let mut next = space.around((self.hand + 1) % space.count());
-        // Where none is light enough, the next that is not full has to do.
+        // Without a segment below the threshold, the next one that is not full is taken.
         let (first, free) = next.next()?;
         let light = if is_light(free) { None } else { next.find(|(_, free)| is_light(*free)) };
         self.hand = light.map_or(first, |(segment, _)| segment);
@@ -78,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_read_at_the_ceiling_of_the_load() {
+    fn the_table_is_read_at_the_load_rounded_up() {
         for (load, threshold) in
             [(0, 100), (400, 100), (401, 200), (450, 200), (700, 450), (950, 800)]
         {
@@ -86,9 +83,9 @@ mod tests {
         }
     }
 
-    /// `papers.md`, section 5, gives these numbers of the relation.
+    /// The numbers are those of `papers.md`, section 5.
     #[test]
-    fn the_exact_threshold_is_that_of_the_relation() {
+    fn the_exact_threshold_solves_the_formula() {
         let exact = [0, 7, 41, 107, 203, 324, 467, 629, 807];
         for (tenth, threshold) in (1..).zip(exact) {
             let found = ThresholdRule::Exact.threshold(tenth * 100);

@@ -1,31 +1,29 @@
-//! Greedy-Space (FAST 2009, section 4): the segment with the most free blocks, until it is full.
+//! Greedy-Space (FAST 2009, section 4): the segment with the most free blocks is filled up.
 //!
-//! Owns: the Placed segments that have free blocks, as a heap by how many.
-//! Promises: 12 bytes for each segment of the volume, where the paper's tree takes 36.
-//! Never: looks into a bitmap.
+//! A binary heap holds the InPlace segments with free blocks. Its state is 12 bytes for each segment of the
+//! volume, where the paper's tree takes 36.
 
 use std::cmp::Reverse;
 
 use super::{Scheme, SpaceView};
 
-/// Bytes of state for a segment.
+/// Bytes of state for each segment.
 #[cfg(test)]
 pub(super) const ENTRY_LEN: usize = size_of::<HeapSlot>() + size_of::<u32>();
 
-/// A segment that is not in the heap.
+/// Heap position of a segment that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 struct HeapSlot {
     free: u32,
-    /// Where it is in the heap.
+    /// Position in the heap.
     at: u32,
 }
 
 pub(super) struct GreedySpace {
     entries: Vec<HeapSlot>,
-    /// Segments; none has more free blocks than the one at half its place. The first of equals has the
-    /// lowest number.
+    /// Segment numbers in heap order: most free blocks first, then the lowest number.
     heap: Vec<u32>,
 }
 
@@ -35,13 +33,13 @@ impl GreedySpace {
         Self { entries, heap: Vec::with_capacity(segment_count as usize) }
     }
 
-    /// What this scheme remembers, in bytes.
+    /// Returns the bytes of state.
     #[cfg(test)]
     pub(super) fn state_len(&self) -> usize {
         self.entries.capacity() * size_of::<HeapSlot>() + self.heap.capacity() * size_of::<u32>()
     }
 
-    /// What the segment at `at` is worth.
+    /// Returns the sort key of the segment at heap position `at`.
     fn rank(&self, at: usize) -> (u32, Reverse<u32>) {
         let segment = self.heap[at];
         (self.entries[segment as usize].free, Reverse(segment))
@@ -54,7 +52,7 @@ impl GreedySpace {
         }
     }
 
-    /// Restores the order after the segment at `at` has changed.
+    /// Restores the heap order after the segment at position `at` has changed.
     fn sift(&mut self, mut at: usize) {
         while at > 0 && self.rank(at) > self.rank((at - 1) / 2) {
             self.swap(at, (at - 1) / 2);
@@ -89,7 +87,7 @@ impl GreedySpace {
 
 impl Scheme for GreedySpace {
     fn choose(&mut self, space: &SpaceView<'_>, _ino: u64) -> Option<u32> {
-        // Nothing is emptier than a Clean one.
+        // No segment is emptier than a Clean one.
         space.clean.map(|(_, segment)| segment).or_else(|| self.heap.first().copied())
     }
 

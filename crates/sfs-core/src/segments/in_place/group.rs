@@ -1,8 +1,9 @@
-//! Block groups, as in ext2: near the inode, then onward. What the paper's schemes are compared with.
+//! Block groups as in ext2, the paper's baseline: the segment of the inode's group, or the next one with a free
+//! block.
 
 use super::{Scheme, SpaceView};
 
-/// Blocks for which there is one inode, as ext2 reckons.
+/// Blocks per inode, as ext2 counts them.
 const BLOCKS_PER_INODE: u64 = 2;
 
 pub(super) struct BlockGroups;
@@ -10,8 +11,8 @@ pub(super) struct BlockGroups;
 impl Scheme for BlockGroups {
     fn choose(&mut self, space: &SpaceView<'_>, ino: u64) -> Option<u32> {
         let inodes = u64::from(space.bitmap.segment_blocks()) / BLOCKS_PER_INODE;
-        let home = ino / inodes % u64::from(space.count());
-        space.around(home as u32).next().map(|(segment, _)| segment)
+        let first = ino / inodes % u64::from(space.count());
+        space.around(first as u32).next().map(|(segment, _)| segment)
     }
 
     fn fills_up(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Places against a model that is too simple to be wrong.
+//! The allocator against a simple model, and properties of the schemes.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use proptest::prelude::*;
 use super::greedy::{ENTRY_LEN, GreedySpace};
 use super::*;
 
-/// What a block is.
+/// The state of a taken block in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
     Live,
-    /// The chunk with this number says that it is dead.
+    /// Dead; the chunk with this number records it.
     Freed(u64),
 }
 
-/// What is done.
+/// One operation on the allocator.
 #[derive(Clone, Debug)]
 enum AllocatorStep {
     Take { ino: u64, most: u32 },
@@ -37,7 +37,7 @@ fn step() -> impl Strategy<Value = AllocatorStep> {
 struct Fixture {
     layout: Layout,
     entries: Vec<UsageEntry>,
-    places: InPlaceAllocator,
+    allocator: InPlaceAllocator,
     blocks: BTreeMap<u64, Block>,
     sequence: u64,
 }
@@ -46,8 +46,8 @@ impl Fixture {
     fn new(data_layout: DataLayout, segment_blocks: u64) -> Self {
         let layout = Layout::new(40 * segment_blocks + 100, segment_blocks, 0).expect("it fits");
         let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
-        let places = InPlaceAllocator::new(data_layout, layout).expect("not the log");
-        Self { layout, entries, places, blocks: BTreeMap::new(), sequence: 1 }
+        let allocator = InPlaceAllocator::new(data_layout, layout).expect("not the log");
+        Self { layout, entries, allocator, blocks: BTreeMap::new(), sequence: 1 }
     }
 
     fn free(&self, segment: u32) -> u32 {
@@ -56,29 +56,29 @@ impl Fixture {
         self.layout.segment_blocks - self.blocks.range(first..end).count() as u32
     }
 
-    fn placed(&self) -> Vec<u32> {
+    fn in_place(&self) -> Vec<u32> {
         let numbered = (0..).zip(&self.entries);
         numbered.filter(|(_, e)| e.state == SegmentState::InPlace).map(|(no, _)| no).collect()
     }
 
-    /// Takes blocks, of up to `clean_max` segments.
+    /// Takes blocks, with up to `clean_max` segments in place.
     fn take(&mut self, ino: u64, most: u32, clean_max: usize) {
         let is_clean = |(_, entry): &(u32, &UsageEntry)| entry.state == SegmentState::Clean;
         let clean = (0..).zip(&self.entries).find(is_clean).map(|(no, entry)| (entry.stamp, no));
-        let clean = clean.filter(|_| self.placed().len() < clean_max);
-        let Some(segment) = self.places.choose(&self.entries, clean, 500, ino) else {
+        let clean = clean.filter(|_| self.in_place().len() < clean_max);
+        let Some(segment) = self.allocator.choose(&self.entries, clean, 500, ino) else {
             assert!(
-                clean.is_none() && self.placed().iter().all(|segment| self.free(*segment) == 0)
+                clean.is_none() && self.in_place().iter().all(|segment| self.free(*segment) == 0)
             );
             return;
         };
         if self.entries[segment as usize].state == SegmentState::Clean {
             assert!(clean.is_some());
             self.entries[segment as usize].state = SegmentState::InPlace;
-            self.places.begin(segment);
+            self.allocator.add_empty(segment);
         }
         let (first, count) =
-            self.places.take(segment, most).expect("it was chosen for a free block");
+            self.allocator.take(segment, most).expect("it was chosen for a free block");
         assert!(count <= most);
         assert_eq!(
             self.layout.segment_of(first),
@@ -88,7 +88,10 @@ impl Fixture {
             assert_eq!(self.blocks.insert(address, Block::Live), None, "block {address} was taken");
         }
         let base = self.layout.segment_address(segment);
-        assert!((base..first).all(|at| self.blocks.contains_key(&at)), "the first that are free");
+        assert!(
+            (base..first).all(|at| self.blocks.contains_key(&at)),
+            "the first free blocks are taken"
+        );
     }
 
     fn step(&mut self, step: &AllocatorStep) {
@@ -98,7 +101,7 @@ impl Fixture {
                 let live = self.blocks.iter_mut().filter(|(_, block)| **block == Block::Live);
                 for (address, block) in live.skip(nth % 300).take(count) {
                     *block = Block::Freed(self.sequence);
-                    self.places.free_later(*address, self.sequence);
+                    self.allocator.free_later(*address, self.sequence);
                 }
                 self.sequence += 1;
             }
@@ -108,7 +111,9 @@ impl Fixture {
                 self.blocks.retain(|_, block| !durable(block));
                 let flushed = self.sequence.saturating_sub(1);
                 let state = |segment: u32| self.entries[segment as usize].state;
-                self.places.settle(flushed, |segment| state(segment) == SegmentState::InPlace);
+                self.allocator.apply_durable_frees(flushed, |segment| {
+                    state(segment) == SegmentState::InPlace
+                });
                 for entry in &mut self.entries {
                     if entry.state == SegmentState::Drained && entry.stamp < flushed {
                         entry.state = SegmentState::Clean;
@@ -116,31 +121,33 @@ impl Fixture {
                 }
             }
             AllocatorStep::Leave { nth } => {
-                let placed = self.placed();
-                let Some(segment) = placed.get(nth % placed.len().max(1)).copied() else { return };
+                let in_place = self.in_place();
+                let Some(segment) = in_place.get(nth % in_place.len().max(1)).copied() else {
+                    return;
+                };
                 let first = self.layout.segment_address(segment);
                 let end = first + u64::from(self.layout.segment_blocks);
                 self.blocks.retain(|address, _| !(first..end).contains(address));
                 let entry = &mut self.entries[segment as usize];
                 (entry.state, entry.stamp) = (SegmentState::Drained, self.sequence);
-                self.places.leave(segment);
+                self.allocator.remove(segment);
             }
         }
-        let placed = self.placed();
-        for segment in &placed {
+        let in_place = self.in_place();
+        for segment in &in_place {
             assert_eq!(
-                self.places.taken(*segment),
+                self.allocator.taken(*segment),
                 self.layout.segment_blocks - self.free(*segment)
             );
         }
-        let free: u64 = placed.iter().map(|segment| u64::from(self.free(*segment))).sum();
-        assert_eq!(self.places.free_blocks(), free);
+        let free: u64 = in_place.iter().map(|segment| u64::from(self.free(*segment))).sum();
+        assert_eq!(self.allocator.free_blocks(), free);
     }
 }
 
 proptest! {
     #[test]
-    fn no_block_is_given_out_twice_nor_before_its_freeing_is_durable(
+    fn no_block_is_allocated_twice_or_before_its_free_is_durable(
         data_layout in prop::sample::select(&DataLayout::ALL[1..]),
         segment_blocks in prop::sample::select(&[32u64, 64, 128, 512][..]),
         steps in prop::collection::vec(step(), 1..200),
@@ -149,9 +156,9 @@ proptest! {
         steps.iter().for_each(|step| fixture.step(step));
     }
 
-    /// With gaps at the edges of words, where a run goes on or ends.
+    /// The runs often begin or end at the edge of a word.
     #[test]
-    fn the_first_free_blocks_are_a_run(
+    fn the_first_free_run_is_found(
         taken in prop::collection::vec(
             (0u32..8, prop_oneof![0u32..4, 60u32..64, 0u32..64], 1u32..130),
             0..12,
@@ -174,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn the_first_of_the_heap_is_the_emptiest(
+    fn the_heap_yields_the_emptiest_segment(
         changes in prop::collection::vec((0u32..20, 0u32..9), 1..300),
     ) {
         let mut greedy = GreedySpace::new(20);
@@ -191,52 +198,52 @@ proptest! {
     }
 }
 
-/// The paper's table 2: 36 bytes for each logical block.
+/// The paper's table 2 allows 36 bytes for each logical block.
 #[test]
-fn greedy_space_remembers_less_than_the_paper_allows() {
+fn greedy_space_has_less_state_than_in_the_paper() {
     let greedy = GreedySpace::new(8192);
     assert_eq!(ENTRY_LEN, 12);
     assert!(greedy.state_len() <= 8192 * ENTRY_LEN);
 }
 
-/// What is written in a row stays together: files share a segment until it is full.
+/// Consecutive writes stay together: files share a segment until it is full.
 #[test]
 fn a_chosen_segment_is_filled_up() {
     for data_layout in [DataLayout::GreedySpace, DataLayout::ClockSpace] {
         let mut fixture = Fixture::new(data_layout, 32);
         for ino in 16..48 {
             fixture.take(ino, 1, 12);
-            assert_eq!(fixture.placed().len(), 1, "{data_layout:?}");
+            assert_eq!(fixture.in_place().len(), 1, "{data_layout:?}");
         }
         fixture.take(48, 1, 12);
-        assert_eq!(fixture.placed().len(), 2);
+        assert_eq!(fixture.in_place().len(), 2);
     }
 }
 
-/// Each file goes near its inode, until there is no room.
+/// Files of one inode group share a segment until it is full.
 #[test]
 fn block_groups_follow_the_inode() {
     let mut fixture = Fixture::new(DataLayout::BlockGroup, 32);
-    // Only the first Clean segment may be taken where none but it is: all may here.
+    // The first Clean segment is segment 0, so all Clean segments may be taken.
     for (ino, segment) in [(16 * 3, 3), (16 * 7 + 5, 7), (16 * 3 + 1, 3)] {
         fixture.take(ino, 30, 12);
-        assert!(fixture.placed().contains(&segment), "{ino}");
+        assert!(fixture.in_place().contains(&segment), "{ino}");
     }
     assert_eq!(fixture.free(3), 0);
     assert_eq!(fixture.free(4), 32);
     fixture.take(16 * 3, 1, 12);
-    assert_eq!(fixture.free(4), 31, "onward");
+    assert_eq!(fixture.free(4), 31, "the next segment");
 }
 
-/// As on a forged volume, where two mappings lead to one block.
+/// On a forged volume two mappings may lead to one block.
 #[test]
-fn a_block_that_dies_twice_is_free_once() {
+fn a_block_freed_twice_counts_once() {
     let mut fixture = Fixture::new(DataLayout::GreedySpace, 32);
     fixture.take(16, 5, 12);
     let first = *fixture.blocks.keys().next().expect("it was taken");
     for sequence in 1..3 {
-        fixture.places.free_later(first, sequence);
-        fixture.places.settle(sequence + 1, |_| true);
-        assert_eq!(fixture.places.free_blocks(), 28);
+        fixture.allocator.free_later(first, sequence);
+        fixture.allocator.apply_durable_frees(sequence + 1, |_| true);
+        assert_eq!(fixture.allocator.free_blocks(), 28);
     }
 }

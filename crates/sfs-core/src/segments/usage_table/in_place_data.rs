@@ -1,144 +1,152 @@
-//! Placed segments: which segments data may have beside the log, and which blocks of them.
+//! InPlace segments: how many of them data may have beside the log, and the allocation of their blocks.
 //!
-//! Owns: the border between the segments of data and those of the log.
-//! Promises: data never takes a segment that the log may need: neither those that it opens next, nor
-//! its reserve, nor what its nodes are going to grow into.
-//! Never: moves data; a segment is Clean again when all that was in it has died.
+//! A Clean segment becomes InPlace when data takes its first block, and Drained when its last block dies. Data
+//! gets only segments that the log does not need: those of the batch's chunks, the log's minimum, and room for
+//! the tree nodes to grow come first.
 
 use super::UsageTable;
 use crate::format::{Layout, SegmentState, UsageEntry};
 use crate::segments::InPlaceAllocator;
 
-/// Segments that the log has beside those of its nodes, at least: heads, a checkpoint, room to clean into,
-/// and more than the critical watermark, so that it does not clean in vain on a volume full of data.
+/// Least segments of the log beside those of its nodes. They cover the heads, a checkpoint and room to clean
+/// into, and exceed the critical watermark: the cleaner must not run without progress on a volume full of data.
 const LOG_SEGMENTS_MIN: u32 = 20;
 
-/// The share of all segments, likewise: one in so many.
+/// Least share of all segments that the log has: one in so many.
 const LOG_SHARE: u32 = 16;
 
-/// The log has so many times the segments that its nodes would fill.
+/// Segments of the log for each segment that its nodes would fill.
 const NODES_SLACK: u64 = 2;
 
-/// Neighbouring blocks of one segment.
+/// A run of blocks in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) address: u64,
     pub(crate) count: u32,
 }
 
-/// How a batch shares the Clean segments.
+/// Clean segments that one batch may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentBudget {
-    /// So many may be opened by its chunks, the first ones.
+    /// Segments for the chunks of the batch: the first Clean ones.
     pub(crate) log: usize,
-    /// So many of the others may be for its data.
+    /// Segments for data in place, of the others.
     pub(crate) data: usize,
 }
 
-/// Segments of the log on any volume.
+/// Returns the segments that the log of an empty volume keeps.
 fn log_segments(layout: &Layout) -> u32 {
     LOG_SEGMENTS_MIN.max(layout.segment_count / LOG_SHARE)
 }
 
 impl UsageTable {
-    /// Blocks that placed data has at most.
+    /// Returns the most blocks that data can have on a volume without tree nodes.
     pub(crate) fn in_place_capacity_blocks(layout: &Layout) -> u64 {
         u64::from(layout.segment_count - log_segments(layout)) * u64::from(layout.segment_blocks)
     }
 
-    /// Segments that may be Placed beside `nodes`.
-    fn placed_max(&self, nodes: u64) -> u32 {
+    /// Returns how many segments may be InPlace beside `nodes` tree nodes.
+    fn in_place_segments_max(&self, nodes: u64) -> u32 {
         let kept = NODES_SLACK * nodes.div_ceil(u64::from(self.layout.segment_blocks));
         let most = self.layout.segment_count - log_segments(&self.layout);
         most.saturating_sub(kept.try_into().unwrap_or(u32::MAX))
     }
 
-    /// Segments that are Placed.
+    /// Returns the number of InPlace segments.
     pub(crate) fn in_place_segments(&self) -> u32 {
-        self.placed
+        self.in_place_segments
     }
 
-    /// Segments that may become Placed beside `nodes`, as far as the log's share goes.
+    /// Returns how many more segments may become InPlace beside `nodes` tree nodes.
     pub(crate) fn in_place_segments_left(&self, nodes: u64) -> usize {
-        self.placed_max(nodes).saturating_sub(self.placed) as usize
+        self.in_place_segments_max(nodes).saturating_sub(self.in_place_segments) as usize
     }
 
-    /// Blocks that new data may have beside `nodes`, those included whose freeing is not durable yet.
+    /// Returns the blocks that new data may have beside `nodes` tree nodes, blocks with a pending free included.
     pub(crate) fn in_place_room_blocks(&self, nodes: u64) -> u64 {
-        self.placed_blocks(nodes).saturating_sub(self.live_blocks - self.live_nodes)
+        self.in_place_blocks(nodes).saturating_sub(self.live_blocks - self.live_nodes)
     }
 
-    /// Blocks of the segments that are Placed, or may be beside `nodes`.
-    fn placed_blocks(&self, nodes: u64) -> u64 {
-        let segments = self.placed.max(self.placed_max(nodes));
+    /// Returns the blocks of the segments that are InPlace or may become so beside `nodes` tree nodes.
+    fn in_place_blocks(&self, nodes: u64) -> u64 {
+        let segments = self.in_place_segments.max(self.in_place_segments_max(nodes));
         u64::from(segments) * u64::from(self.layout.segment_blocks)
     }
 
-    /// Free blocks of Placed segments.
+    /// Returns the free blocks of InPlace segments.
     pub(crate) fn free_blocks(&self) -> u64 {
-        self.places.as_ref().map_or(0, InPlaceAllocator::free_blocks)
+        self.allocator.as_ref().map_or(0, InPlaceAllocator::free_blocks)
     }
 
-    /// Blocks are given out by `places` from now on, in which all that lives has been marked. Says
-    /// whether it is as much as the table counts.
-    pub(crate) fn attach_allocator(&mut self, mut places: InPlaceAllocator) -> Result<(), u32> {
+    /// Allocates from `allocator` from now on; the caller has marked every live block in it.
+    ///
+    /// # Errors
+    ///
+    /// The first InPlace segment whose marked blocks are not as many as the table counts.
+    pub(crate) fn attach_allocator(&mut self, mut allocator: InPlaceAllocator) -> Result<(), u32> {
         let entries = (0..).zip(&self.entries);
         for (segment, entry) in entries.filter(|(_, entry)| entry.state == SegmentState::InPlace) {
-            if places.taken(segment) != entry.live_blocks {
+            if allocator.taken(segment) != entry.live_blocks {
                 return Err(segment);
             }
-            places.join(segment);
+            allocator.add(segment);
         }
-        self.places = Some(places);
+        self.allocator = Some(allocator);
         Ok(())
     }
 
-    /// Blocks are given out by `places` from now on, in segments that are Clean so far.
-    pub(crate) fn attach_allocator_of_clean(&mut self, mut places: InPlaceAllocator) {
+    /// Allocates from `allocator` from now on, but only in segments that are still Clean.
+    pub(crate) fn attach_allocator_of_clean(&mut self, mut allocator: InPlaceAllocator) {
         let entries = (0..).zip(&self.entries);
         for (segment, _) in entries.filter(|(_, entry)| entry.state == SegmentState::InPlace) {
-            places.fill(segment);
+            allocator.fill(segment);
         }
-        self.places = Some(places);
+        self.allocator = Some(allocator);
     }
 
-    /// Gives out `count` blocks for file `ino`, at the expense of `share`. Panics if there are not so
-    /// many. The chunk that says so has number `sequence` or a later one.
+    /// Allocates `count` blocks for file `ino` and takes the Clean segments that this needs out of `budget`. The
+    /// chunk with number `sequence`, or a later one, records the allocation.
+    ///
+    /// # Panics
+    ///
+    /// If `budget` and the free blocks do not suffice.
     pub(crate) fn allocate(
         &mut self,
         ino: u64,
         count: usize,
-        share: &mut SegmentBudget,
+        budget: &mut SegmentBudget,
         sequence: u64,
     ) -> Vec<Extent> {
         let mut extents = Vec::new();
         let mut left = count as u32;
-        let mut places = self.places.take().expect("data is placed");
+        let mut allocator = self.allocator.take().expect("the volume overwrites in place");
         while left > 0 {
-            let clean = self.clean.iter().nth(share.log).filter(|_| share.data > 0).copied();
+            let clean = self.clean.iter().nth(budget.log).filter(|_| budget.data > 0).copied();
             let load = self.load();
-            let segment = places.choose(&self.entries, clean, load, ino).expect("there is room");
+            let segment =
+                allocator.choose(&self.entries, clean, load, ino).expect("the plan left room");
             if self.entries[segment as usize].state == SegmentState::Clean {
-                self.place(segment, sequence);
-                places.begin(segment);
-                share.data -= 1;
+                self.convert_to_in_place(segment, sequence);
+                allocator.add_empty(segment);
+                budget.data -= 1;
             }
-            let (address, count) = places.take(segment, left).expect("it was chosen for its room");
+            let (address, count) =
+                allocator.take(segment, left).expect("a chosen segment has a free block");
             extents.push(Extent { address, count });
             left -= count;
         }
-        self.places = Some(places);
+        self.allocator = Some(allocator);
         extents
     }
 
-    /// Share of the blocks for data that live, in thousandths.
+    /// Returns the live share of the blocks for data, in thousandths.
     fn load(&self) -> u32 {
-        let blocks = self.placed_blocks(self.live_nodes).max(1);
+        let blocks = self.in_place_blocks(self.live_nodes).max(1);
         ((self.live_blocks - self.live_nodes) * 1000 / blocks) as u32
     }
 
-    /// A Clean segment becomes Placed.
-    fn place(&mut self, segment: u32, sequence: u64) {
+    /// Makes a Clean segment InPlace.
+    fn convert_to_in_place(&mut self, segment: u32, sequence: u64) {
         let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
@@ -151,62 +159,65 @@ impl UsageTable {
             ..UsageEntry::NEW
         };
         assert!(self.clean.remove(&freed));
-        self.placed += 1;
+        self.in_place_segments += 1;
     }
 
-    /// Roll-forward found that blocks of `segment` are mapped; says whether they can be.
+    /// Makes `segment` InPlace because roll-forward found a mapping into it. Returns `false` if its state does
+    /// not allow that.
     pub(crate) fn replay_in_place(&mut self, segment: u32, sequence: u64) -> bool {
         match self.entries[segment as usize].state {
             SegmentState::InPlace => true,
             SegmentState::Clean => {
-                self.place(segment, sequence);
+                self.convert_to_in_place(segment, sequence);
                 true
             }
             _ => false,
         }
     }
 
-    /// A block of `segment` has died: it is free when that is durable.
+    /// Frees a dead block of `segment` once chunk `sequence` is durable. No effect on a segment of the log.
     pub(super) fn free_later(&mut self, segment: u32, address: u64, sequence: u64) {
-        let is_placed = self.entries[segment as usize].state == SegmentState::InPlace;
-        if let Some(places) = self.places.as_mut().filter(|_| is_placed) {
-            places.free_later(address, sequence);
+        let is_in_place = self.entries[segment as usize].state == SegmentState::InPlace;
+        if let Some(allocator) = self.allocator.as_mut().filter(|_| is_in_place) {
+            allocator.free_later(address, sequence);
         }
     }
 
-    /// Nothing lives any more in `segment`, which was Placed.
+    /// Notes that the last block of `segment`, which was InPlace, is dead.
     pub(super) fn note_emptied(&mut self, segment: u32) {
-        self.placed -= 1;
-        if let Some(places) = &mut self.places {
-            places.leave(segment);
+        self.in_place_segments -= 1;
+        if let Some(allocator) = &mut self.allocator {
+            allocator.remove(segment);
         }
     }
 
-    /// Whether dead blocks wait for their freeing to be durable.
+    /// Returns whether dead blocks wait for their free to be durable.
     pub(crate) fn has_pending_frees(&self) -> bool {
-        self.places.as_ref().is_some_and(InPlaceAllocator::is_waiting)
+        self.allocator.as_ref().is_some_and(InPlaceAllocator::has_pending_frees)
     }
 
-    /// Chunks before number `flushed` are durable: what they say is dead is free.
+    /// Frees the blocks whose deaths are recorded by chunks before number `flushed`, which are durable.
     pub(crate) fn apply_durable_frees(&mut self, flushed: u64) {
-        let Self { places, entries, .. } = self;
-        if let Some(places) = places {
+        let Self { allocator, entries, .. } = self;
+        if let Some(allocator) = allocator {
             let state = |segment: u32| entries[segment as usize].state;
-            places.settle(flushed, |segment| state(segment) == SegmentState::InPlace);
+            allocator
+                .apply_durable_frees(flushed, |segment| state(segment) == SegmentState::InPlace);
         }
     }
 
-    /// Whether what is taken is what lives, or waits.
+    /// Returns whether the taken blocks of each InPlace segment are its live blocks and its pending frees.
     pub(super) fn is_allocator_coherent(&self) -> bool {
-        let placed = || {
+        let in_place = || {
             let entries = (0..).zip(&self.entries);
             entries.filter(|(_, entry)| entry.state == SegmentState::InPlace)
         };
-        let agrees = |places: &InPlaceAllocator| {
-            placed().all(|(segment, entry)| {
-                places.taken(segment) == entry.live_blocks + places.waiting(segment)
+        let agrees = |allocator: &InPlaceAllocator| {
+            in_place().all(|(segment, entry)| {
+                allocator.taken(segment) == entry.live_blocks + allocator.pending_blocks(segment)
             })
         };
-        placed().count() == self.placed as usize && self.places.as_ref().is_none_or(agrees)
+        in_place().count() == self.in_place_segments as usize
+            && self.allocator.as_ref().is_none_or(agrees)
     }
 }

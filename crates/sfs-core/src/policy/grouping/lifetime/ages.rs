@@ -1,39 +1,38 @@
-//! Ages in cells of half an octave, such that whole cells grow older at once.
+//! Age cells of half an octave whose blocks grow older together.
 //!
-//! Owns: the epochs: of the youngest level, and twice as long on every level above.
-//! Promises: [`Ages::shifts`] and [`Ages::cell`] agree: a birth counted in the first cell and moved by
-//! every shift is always in the cell that its time of birth says.
-//! Never: counts anything.
+//! Time is cut into epochs; each level of cells has epochs twice as long as the level below. At the end of an epoch
+//! whole cells move to the next older one. A birth counted in the first cell and moved by every
+//! [`Ages::shifts`] is always in the cell that [`Ages::cell`] returns for its time of birth.
 
 /// Levels above the youngest one.
 const LEVELS: u32 = 16;
 
-/// Four cells on the youngest level, two on each other.
+/// Number of cells: four on the youngest level, two on each other level.
 pub(super) const CELLS: usize = 4 + 2 * LEVELS as usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ages {
-    /// Ticks of the shortest epoch, log2.
+    /// Ticks in an epoch of the youngest level, log2.
     shift: u32,
 }
 
 impl Ages {
-    /// For a volume of `size` ticks: the oldest cell begins at about its sixteen-fold.
+    /// Returns the cells for a volume of `size` ticks. The oldest cell begins at about 16 times `size`.
     pub(super) fn new(size: f64) -> Self {
         Self { shift: (size.log2() - 13.0).max(0.0) as u32 }
     }
 
-    /// Number of the epoch that `time` is in, of the shortest ones.
+    /// Returns the number of the shortest epoch that contains `time`.
     pub(super) fn epoch(&self, time: u32) -> u32 {
         time >> self.shift
     }
 
-    /// When an epoch begins.
+    /// Returns the time at which an epoch begins.
     pub(super) fn time(&self, epoch: u32) -> u32 {
         u32::try_from(u64::from(epoch) << self.shift).unwrap_or(u32::MAX)
     }
 
-    /// The cell of what was born at `born`.
+    /// Returns the cell of a block written at `born`.
     pub(super) fn cell(&self, born: u32, now: u32) -> usize {
         let (born, now) = (self.epoch(born), self.epoch(now));
         let age = now.saturating_sub(born);
@@ -51,7 +50,7 @@ impl Ages {
         4 + 2 * (level as usize - 1) + (slot as usize - 2)
     }
 
-    /// The cells whose content grows older as `epoch` ends, oldest first: each to the next one.
+    /// Returns the cells whose blocks move to the next older cell when `epoch` ends, oldest first.
     pub(super) fn shifts(epoch: u32) -> impl Iterator<Item = usize> {
         let levels = (epoch + 1).trailing_zeros().min(LEVELS);
         let older = (1..=levels).rev().flat_map(|level| {
@@ -61,9 +60,9 @@ impl Ages {
         older.chain((0..4).rev()).filter(|cell| cell + 1 < CELLS)
     }
 
-    /// Ticks for which what is in `cell` now has been there when `epoch` ends, if that is to be
-    /// counted now. Cells are looked at twice in their epoch, and every 64 epochs: deaths are told at
-    /// once, and the time that goes with them must not come much later.
+    /// Returns the ticks to count at the end of `epoch` for each block in `cell`; `None` if the cell is not due.
+    /// A cell is due twice in its own epoch, and at least every 64 short epochs. Deaths are counted at once, so
+    /// the time at risk must not come much later.
     pub(super) fn stay(&self, cell: usize, epoch: u32) -> Option<f64> {
         match level(cell) {
             0 => Some(if cell == 0 { self.ticks() / 2.0 } else { self.ticks() }),
@@ -74,13 +73,13 @@ impl Ages {
         }
     }
 
-    /// Ticks for which what is in `cell` now has been there when `epoch` begins, and that [`Self::stay`]
-    /// has not counted: not little of all where nothing has been so old before.
+    /// Returns the ticks that each block in `cell` has spent there before `epoch` and that [`Self::stay`] has not
+    /// counted yet. They matter in a cell that has had no blocks before.
     pub(super) fn uncounted(&self, cell: usize, epoch: u32) -> f64 {
         f64::from(epoch % epochs_between(level(cell))) * self.ticks()
     }
 
-    /// Mean age at which a cell is entered, in ticks.
+    /// Returns the mean age at which a block enters a cell, in ticks.
     pub(super) fn start(&self, cell: usize) -> f64 {
         let epochs = match cell {
             0 => 0.0,
@@ -90,13 +89,13 @@ impl Ages {
         epochs * self.ticks()
     }
 
-    /// Of the shortest epoch.
+    /// Returns the ticks of the shortest epoch.
     fn ticks(&self) -> f64 {
         f64::from(self.shift).exp2()
     }
 }
 
-/// Epochs between two looks at the cells of a level.
+/// Returns the short epochs between two counts of the cells of a level.
 fn epochs_between(level: u32) -> u32 {
     1 << level.saturating_sub(1).min(6)
 }
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_begin_where_the_last_one_ends() {
+    fn cells_begin_at_growing_ages() {
         let ages = Ages::new(f64::from(1 << 18));
         let starts: Vec<f64> = (0..CELLS).map(|cell| ages.start(cell)).collect();
         assert!(starts.windows(2).all(|pair| pair[0] < pair[1]), "{starts:?}");

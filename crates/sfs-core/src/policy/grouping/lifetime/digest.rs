@@ -1,36 +1,35 @@
-//! What lifetime remembers of a block besides its last write: 12 bits and the count.
+//! The digest that the lifetime policy keeps in a block's history: 12 bits and a count of writes.
 //!
-//! Owns: the digest: a mean interval between writes, and how far the last one was from it.
-//! Promises: any history can be read, also one that another policy wrote.
-//! Never: needs the clock but for the interval.
+//! The digest holds the mean interval between writes and how the last interval compared with the mean. A *row* is
+//! a class of blocks with similar digests. Histories of other policies have rows, too.
 
 use crate::format::History;
 
-/// Steps of an octave in which the mean interval is kept.
+/// Steps per octave of the stored mean interval.
 const STEPS: f32 = 16.0;
 
-/// Where the classes of mean intervals begin, in half octaves. Small ones are all short; large ones are told apart
-/// by half octaves, for a load that goes round the volume comes back to a block after about the volume's
-/// size, which is 2^18 to 2^19 ticks if it is a GiB or more.
+/// Starts of the classes of mean intervals, in half octaves. Classes of large intervals are half an octave wide:
+/// a load that goes round the volume returns to a block after about the volume's size, which is 2^18 to 2^19
+/// ticks for a volume of a GiB or more.
 const STARTS: [u16; 24] =
     [0, 4, 8, 12, 16, 20, 22, 24, 26, 28, 30, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44];
 
-/// Bounds between the classes of the last interval against the mean, in octaves.
+/// Bounds between the classes of the last interval over the mean, in octaves.
 const BOUNDS: [f32; 3] = [-3.5, -1.25, 1.25];
 
-/// The class of a last interval that is about as long as the mean.
-const AS_EVER: u16 = 2;
+/// Class of a last interval about as long as the mean.
+const STEADY: u16 = 2;
 
-/// Blocks that are expected to live alike.
+/// Number of rows.
 pub(super) const ROWS: usize = STARTS.len() * 4 + 2;
 
-/// Written once.
+/// Row of blocks written once.
 pub(super) const ONCE: usize = STARTS.len() * 4;
 
-/// Written by another policy, more than once.
+/// Row of blocks written more than once, under another policy.
 pub(super) const UNKNOWN: usize = ONCE + 1;
 
-/// The mean interval of a row's blocks in ticks; `size` where it is not known.
+/// Returns the mean interval of a row's blocks in ticks; `size` for a row without intervals.
 pub(super) fn interval(row: usize, size: f64) -> f64 {
     if row >= ONCE {
         return size;
@@ -40,7 +39,7 @@ pub(super) fn interval(row: usize, size: f64) -> f64 {
     (f64::from(start + end) / 4.0).exp2()
 }
 
-/// The row of a block with this history.
+/// Returns the row of a block with this history.
 pub(super) fn row(history: History) -> usize {
     match history.digest() {
         _ if history.write_count() <= 1 => ONCE,
@@ -49,12 +48,12 @@ pub(super) fn row(history: History) -> usize {
     }
 }
 
-/// The class of a mean interval, which is in steps.
+/// Returns the class of a mean interval, given in steps.
 fn class(mean: u16) -> usize {
     STARTS.partition_point(|start| start * (STEPS as u16 / 2) <= mean) - 1
 }
 
-/// The history after a write.
+/// Returns the history after a write at `now`.
 pub(super) fn written(before: Option<History>, now: u32) -> History {
     let Some(before) = before else { return History::digested(1, 0, now) };
     let octaves = (now.saturating_sub(before.modified).max(1) as f32).log2();
@@ -66,10 +65,10 @@ pub(super) fn written(before: Option<History>, now: u32) -> History {
             let class = BOUNDS.iter().map(|bound| u16::from(off >= *bound)).sum();
             (mean + off * (1.0 / f32::from(count)).max(0.25), class)
         }
-        _ => (octaves, AS_EVER),
+        _ => (octaves, STEADY),
     };
     let mean = (mean * STEPS).round() as u16;
-    // A plain count says nothing of intervals: the mean starts here, with one.
+    // A plain count has no intervals: the mean starts with this one.
     let count = if before.digest().is_some() { count + 1 } else { 2 };
     History::digested(count, mean << 2 | class, now)
 }
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_steady_rhythm_is_learned_and_a_change_is_seen() {
+    fn a_steady_interval_is_learned_and_a_change_is_noticed() {
         let mut history = written(None, 0);
         assert_eq!(row(history), ONCE);
         for write in 1..20 {
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_where_they_begin() {
+    fn classes_begin_at_their_starts() {
         assert_eq!([0, 31, 32, 16 * 16 - 1].map(class), [0, 0, 1, 10]);
         assert_eq!([16 * 16, 16 * 16 + 7, 16 * 16 + 8, u16::MAX >> 2].map(class), [11, 11, 12, 23]);
         for row in (0..ONCE).step_by(4) {
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_histories_are_borne() {
+    fn plain_histories_have_rows() {
         assert_eq!(row(History::plain(1, 5)), ONCE);
         assert_eq!(row(History::plain(900, 5)), UNKNOWN);
         let after = written(Some(History::plain(900, 5)), 5 + 64);

@@ -1,30 +1,28 @@
-//! Groups by expected remaining life: centres on its logarithm.
+//! Groups by expected remaining lifetime: centres on its logarithm.
 //!
-//! Owns: the centres. A centre keeps its number as long as it lives, as heads and segments have it.
-//! Promises: at most as many as asked for, none closer to another than [`CLOSE`], and none that tells
-//! less apart than [`SLIGHT`].
-//! Never: knows where the expectations come from.
+//! A centre keeps its group number while it exists, because open segments are named by group. No two centres are
+//! closer than [`CLOSE`], and each pair separates at least [`SLIGHT`] of the traffic's scatter.
 
 use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
-/// Bins of an octave.
+/// Bins in an octave of remaining lifetime.
 const BINS_PER_OCTAVE: f64 = 8.0;
 
-/// 32 octaves.
+/// Number of bins, for 32 octaves.
 const BINS: usize = 256;
 
-/// Centres closer than this, in octaves, become one.
+/// Distance in octaves below which two centres are merged.
 const CLOSE: f64 = 0.75;
 
-/// Centres that tell less apart than this, in octaves squared of all traffic, become one: a head
-/// costs half a segment, however little is written to it.
+/// Scatter in octaves squared, as a share of all traffic, below which two centres are merged. A group costs half
+/// a segment, however little is written to it.
 const SLIGHT: f64 = 0.02;
 
 const ROUNDS: u32 = 8;
 
-/// Traffic by expected remaining life.
+/// Traffic by expected remaining lifetime.
 pub(super) type Histogram = [f64; BINS];
 
 pub(super) const NO_TRAFFIC: Histogram = [0.0; BINS];
@@ -65,12 +63,12 @@ impl Groups {
         Self { count_max, centres: [None; GROUPS], of_bin: [0; BINS] }
     }
 
-    /// The group of what is expected to live this long.
+    /// Returns the group of a block with this expected remaining lifetime, log2 of ticks.
     pub(super) fn group(&self, remaining: f64) -> u8 {
         self.of_bin[bin(remaining)]
     }
 
-    /// Moves the centres to where the traffic is now.
+    /// Moves the centres to the current traffic.
     pub(super) fn draw(&mut self, traffic: &Histogram) {
         let known = self.centres;
         self.split(traffic);
@@ -84,7 +82,7 @@ impl Groups {
         self.assign();
     }
 
-    /// Numbers every bin by its nearest centre.
+    /// Assigns every bin to its nearest centre.
     pub(super) fn assign(&mut self) {
         for bin in 0..BINS {
             self.of_bin[bin] = self.nearest(octaves(bin)) as u8;
@@ -108,7 +106,7 @@ impl Groups {
         clusters
     }
 
-    /// As long as there may be more centres, the cluster that is scattered most gets another one.
+    /// Splits the cluster with the most scatter until there are as many centres as allowed.
     fn split(&mut self, traffic: &Histogram) {
         while self.centres.iter().flatten().count() < usize::from(self.count_max) {
             let clusters = self.clusters(traffic);
@@ -132,9 +130,8 @@ impl Groups {
         }
     }
 
-    /// Makes two centres one: the closest ones of those that are too close, or that tell too little
-    /// apart for what a head costs. Of the two the one that was there before stays. True if there may
-    /// be more.
+    /// Merges the closest two centres that are too close or separate too little traffic for the cost of a group.
+    /// The centre that existed before keeps its number. Returns `false` if no pair qualifies.
     fn merge(&mut self, traffic: &Histogram, known: &[Option<f64>; GROUPS]) -> bool {
         let clusters = self.clusters(traffic);
         let all: f64 = clusters.iter().map(|cluster| cluster.weight).sum();
@@ -144,8 +141,8 @@ impl Groups {
                 let (Some(x), Some(y)) = (self.centres[a], self.centres[b]) else { continue };
                 let distance = (x - y).abs();
                 let (v, w) = (clusters[a].weight, clusters[b].weight);
-                let told_apart = v * w / (v + w).max(f64::MIN_POSITIVE) * distance * distance;
-                if (distance < CLOSE || told_apart < SLIGHT * all)
+                let separated = v * w / (v + w).max(f64::MIN_POSITIVE) * distance * distance;
+                if (distance < CLOSE || separated < SLIGHT * all)
                     && closest.is_none_or(|(least, ..)| distance < least)
                 {
                     closest = Some((distance, a, b));
@@ -181,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn peaks_get_centres_and_keep_their_numbers() {
+    fn peaks_of_traffic_get_centres_that_keep_their_numbers() {
         let mut groups = Groups::new(8);
         groups.draw(&traffic(&[3.0, 9.0, 15.0]));
         let of = |groups: &Groups| [3.0, 9.0, 15.0].map(|peak| groups.group(peak));

@@ -1,29 +1,31 @@
-//! How long blocks live, learned from those that died and those that did not.
+//! Expected remaining lifetimes, learned from the blocks that died and those that did not.
 //!
-//! Owns: for each row and age the blocks that live, those that died, and the time they were at risk.
-//! Promises: exact counts, no sample: a birth, a death and the passing of time are all that is needed.
-//! Never: forgets a living block; deaths and times fade.
+//! For each row and age cell the table counts live blocks, deaths and the time at risk, exactly and without samples.
+//! [`Hazard::predict`] turns the counts into expected remaining lifetimes. Deaths and times decay; the count of
+//! live blocks does not, but restarts after a gap of 2^14 epochs.
 
 use super::ages::{Ages, CELLS};
 use super::digest::{ROWS, interval, row};
 use crate::format::History;
 
-/// A count of every row at every age.
+/// A value for every row at every age.
 pub(super) type Table = [[f64; ROWS]; CELLS];
 
 pub(super) struct Hazard {
     pub(super) ages: Ages,
-    /// Size of the volume, in ticks.
+    /// Size of the volume in ticks.
     size: f64,
-    /// Ticks by which every life is taken to be longer.
+    /// Ticks added to every lifetime, so that very short ones are alike.
     short: f64,
     pub(super) epoch: u32,
+    /// Live blocks.
     pub(super) population: Box<Table>,
     pub(super) deaths: Box<Table>,
+    /// Block-ticks at risk.
     pub(super) exposure: Box<Table>,
-    /// Expected logarithm (base 2, in ticks) of the remaining life at each age.
+    /// Expected log2 of the remaining lifetime, in ticks.
     pub(super) remaining: Box<Table>,
-    /// The same of a block that has just been written.
+    /// Expected log2 of the lifetime of a block that has just been written, by row.
     pub(super) fresh: [f64; ROWS],
 }
 
@@ -48,7 +50,7 @@ impl Hazard {
         hazard
     }
 
-    /// A block was written, or died, or both.
+    /// Counts a write, a death, or both.
     pub(super) fn note(&mut self, before: Option<History>, after: Option<History>, now: u32) {
         self.advance(now);
         if let Some(before) = before {
@@ -62,11 +64,11 @@ impl Hazard {
         }
     }
 
-    /// Time goes on until `now`.
+    /// Advances the epochs to `now`.
     pub(super) fn advance(&mut self, now: u32) {
         let end = self.ages.epoch(now);
         if end.saturating_sub(self.epoch) > 1 << 14 {
-            // Nobody looked for so long: what was counted has no ages any more.
+            // After so long a gap the ages of the counted blocks are unknown.
             self.population.fill([0.0; ROWS]);
             self.epoch = end;
         }
@@ -94,14 +96,14 @@ impl Hazard {
         }
     }
 
-    /// Deaths and times at risk fade.
+    /// Multiplies deaths and times at risk by `factor`.
     pub(super) fn fade(&mut self, factor: f64) {
         for table in [&mut self.deaths, &mut self.exposure] {
             table.as_flattened_mut().iter_mut().for_each(|count| *count *= factor);
         }
     }
 
-    /// Draws the conclusions.
+    /// Computes the expected lifetimes from the counts.
     pub(super) fn predict(&mut self) {
         for row in 0..ROWS {
             let hazard: [f64; CELLS] = std::array::from_fn(|cell| self.hazard(cell, row));
@@ -113,8 +115,8 @@ impl Hazard {
         }
     }
 
-    /// Deaths per tick of a row's blocks at an age. What is not known yet is taken from the rule that
-    /// what has lived long will live long.
+    /// Returns the deaths per block and tick of a row at an age. The prior is one death in the row's interval plus
+    /// the age: old blocks are expected to live long.
     fn hazard(&self, cell: usize, row: usize) -> f64 {
         let expected = interval(row, self.size) + self.ages.start(cell);
         let uncounted = self.population[cell][row] * self.ages.uncounted(cell, self.epoch);
@@ -122,14 +124,14 @@ impl Hazard {
     }
 }
 
-/// One row's life.
+/// The survival function of one row.
 struct Survival {
     short: f64,
     starts: [f64; CELLS],
     hazard: [f64; CELLS],
-    /// Probability to outlive a cell that was entered.
+    /// Probability that a block that enters a cell outlives it.
     outlived: [f64; CELLS],
-    /// Mean age at death of those that die in a cell.
+    /// Mean age at death of the blocks that die in a cell.
     death: [f64; CELLS],
 }
 
@@ -150,7 +152,7 @@ impl Survival {
         self.starts.get(cell + 1).map_or(self.starts[cell], |end| self.starts[cell].midpoint(*end))
     }
 
-    /// Expected logarithm of the remaining life of a block in `cell`, at `age`.
+    /// Returns the expected log2 of the remaining lifetime of a block in `cell`, at `age`.
     fn remaining(&self, cell: usize, age: f64) -> f64 {
         let left = self.starts.get(cell + 1).map_or(f64::INFINITY, |end| end - age);
         let mut alive = (-self.hazard[cell] * left).exp();
@@ -168,9 +170,9 @@ impl Survival {
         sum
     }
 
-    /// How far the mean logarithm of what is left of a life is below the logarithm of its mean, for
-    /// a death within `left`: of an even variable 0.443, of an exponential one 0.833; less where
-    /// lives are taken to be longer than they are.
+    /// Returns the difference between the log2 of the mean remaining lifetime and the mean of its log2, for a death
+    /// within `left`. The difference is 0.443 for a uniform variable and 0.833 for an exponential one, and less
+    /// where `short` lengthens the lifetimes.
     fn below_mean(&self, cell: usize, left: f64) -> f64 {
         let hazard = self.hazard[cell];
         let mean = mean(hazard, left);
@@ -178,7 +180,7 @@ impl Survival {
     }
 }
 
-/// Mean time until death of those that die within `width`.
+/// Returns the mean time until death of the blocks that die within `width`.
 fn mean(hazard: f64, width: f64) -> f64 {
     let x = hazard * width;
     if x > 30.0 {
@@ -195,7 +197,7 @@ mod tests {
     use super::super::digest::ONCE;
     use super::*;
 
-    /// The first deaths at an age that nobody had before are not many for the time that went with them.
+    /// The first deaths at an age without earlier blocks once gave too high a rate: the time at risk came later.
     #[test]
     fn time_at_risk_counts_from_the_first_tick_of_an_age() {
         let mut hazard = Hazard::new(f64::from(1 << 18), 1.0);
@@ -216,7 +218,7 @@ mod tests {
     fn a_constant_hazard_has_no_memory() {
         let ages = Ages::new(f64::from(1 << 18));
         let survival = Survival::new(&ages, &[1e-4; CELLS], 1.0);
-        // The expected logarithm of an exponential variable: that of its mean, less gamma / ln 2.
+        // The expected log2 of an exponential variable is the log2 of its mean less gamma / ln 2.
         let expected = 1e4_f64.log2() - 0.8327;
         for cell in [0, 3, 10, 20, 25] {
             let found = survival.remaining(cell, survival.middle(cell));

@@ -1,10 +1,8 @@
-//! What lifetime leaves in a checkpoint.
+//! The state of the lifetime policy in a checkpoint.
 //!
-//! Owns: its encoding: epoch, next drawing, centres, then lives as logarithms, 16 bits a population and
-//! 8 bits a count of deaths or a time at risk.
-//! Promises: always of one length; what is not of this form is not taken, and what is, whatever it says, is
-//! taken as counts that are finite and not negative.
-//! Never: says anything of single blocks.
+//! The encoding has a fixed length: epoch, next update, centres, then counts as logarithms, 16 bits a population
+//! and 8 bits a count of deaths or a time at risk. Bytes of another length are ignored. Any other bytes decode to
+//! counts that are finite and not negative.
 
 use super::ages::CELLS;
 use super::digest::ROWS;
@@ -15,8 +13,9 @@ const CENTRES: usize = GROUPS_MAX as usize;
 const COUNTS: usize = CELLS * ROWS;
 pub(super) const LEN: usize = 8 + CENTRES * 4 + COUNTS * 4;
 
-/// Steps of an octave in 16 and in 8 bits; zero stands for nothing.
+/// Codes per octave of a 16-bit count; code 0 is zero.
 const FINE: f64 = 1024.0;
+/// Codes per octave of an 8-bit count.
 const COARSE: f64 = 5.0;
 
 fn encode(count: f64, steps: f64, max: f64) -> f64 {
