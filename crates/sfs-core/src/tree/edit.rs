@@ -1,8 +1,7 @@
-//! Changes to the tree.
+//! Changes to the tree: put, remove, and the splits and merges from a leaf up to the root.
 //!
-//! Owns: how splitting and merging go from a leaf up to the root.
-//! Promises: the way down is complete before the first change; siblings are never waited for.
-//! Never: looks into the bytes of a node.
+//! A change finds all nodes of its path before it modifies the first one. A merge with a sibling that is not in
+//! memory is skipped.
 
 use super::keys::DescentPath;
 use super::node::{MERGED_LEN_MAX, Node};
@@ -10,11 +9,11 @@ use super::node_cache::is_dirty;
 use super::{NodeNotCached, Tree, VerifiedNode};
 use crate::format::{Key, NodePointer, Tolerance, VALUE_LEN_MAX};
 
-/// One node on the way down from the root.
+/// One node on the path from the root.
 struct PathNode {
-    /// Its number among the residents.
+    /// Number in the node cache.
     number: u64,
-    /// The child that comes next; 0 in the last step.
+    /// Index of the next child on the path; 0 in the last node.
     index: usize,
 }
 
@@ -23,15 +22,15 @@ impl Tree {
     ///
     /// # Panics
     ///
-    /// If `key` is of no kind that can be, or `value` longer than [`VALUE_LEN_MAX`] bytes.
+    /// If no item can have the kind of `key`, or `value` is longer than [`VALUE_LEN_MAX`] bytes.
     pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<(), NodeNotCached> {
         assert!(Tolerance::Newer.allows_kind(key.kind), "{key:?} is of no kind");
         assert!(value.len() <= VALUE_LEN_MAX, "the value of {key:?} has {} bytes", value.len());
         let (mut path, leaf) = self.path_to(key)?;
         self.make_path_dirty(&mut path);
-        for step in &path[..leaf] {
-            if step.index == 0 {
-                self.cache.node_mut(step.number).lower_first_key(key);
+        for node in &path[..leaf] {
+            if node.index == 0 {
+                self.cache.node_mut(node.number).lower_first_key(key);
             }
         }
         if let Some(right) = self.cache.node_mut(path[leaf].number).put(key, value) {
@@ -40,7 +39,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The value of the item `key`, to change it in place; its leaf becomes dirty.
+    /// Returns the value of the item `key` for a change in place; the leaf becomes dirty.
     pub fn get_mut(&mut self, key: &Key) -> Result<Option<&mut [u8]>, NodeNotCached> {
         let (mut path, leaf) = self.path_to(key)?;
         let Ok(index) = self.cache.node(path[leaf].number).find(key) else {
@@ -50,7 +49,7 @@ impl Tree {
         Ok(Some(self.cache.node_mut(path[leaf].number).value_mut(index)))
     }
 
-    /// Removes the item `key`, and says whether there was one.
+    /// Removes the item `key` and returns whether it existed.
     pub fn remove(&mut self, key: &Key) -> Result<bool, NodeNotCached> {
         let (mut path, leaf) = self.path_to(key)?;
         let Ok(index) = self.cache.node(path[leaf].number).find(key) else {
@@ -66,22 +65,21 @@ impl Tree {
         Ok(true)
     }
 
-    /// Takes empty leaves out of the tree: to be called after a set of changes. Within the set they
-    /// stay, because the leaf that takes over their keys may not be in memory, and what was
-    /// prepared has to stay prepared.
+    /// Removes empty leaves; to be called after a set of changes. Within the set they stay: the leaf that takes over
+    /// their keys may not be in memory, and a prepared key has to stay prepared.
     pub fn prune(&mut self) {
         for key in std::mem::take(&mut self.emptied) {
             let Ok((path, leaf)) = self.path_to(&key) else { continue };
             let number = path[leaf].number;
-            // Where a leaf has gone already, its key leads to another, which has items or waits, too.
+            // If the leaf was removed already, its key leads to another leaf, which has items or waits, too.
             if leaf > 0 && self.cache.node(number).len() == 0 {
                 self.shrink(&path);
             }
         }
     }
 
-    /// If the tree refers to `node` at `address`, makes it dirty, so that the next write-out moves
-    /// it, and says so. This is how the cleaner empties a segment.
+    /// Makes the node at `address` dirty, so that the next write-out moves it. Returns whether the tree refers to
+    /// `node` there. The cleaner empties a segment of nodes with this.
     pub fn relocate_node(
         &mut self,
         node: &VerifiedNode,
@@ -91,31 +89,31 @@ impl Tree {
             return Ok(false);
         }
         let key = node.first_key().unwrap_or(Key::MIN);
-        let (mut path, way) = self.path_above(&key, node.level())?;
-        let way = way.to_missing();
-        if way.pointer.address != address {
+        let (mut path, descent) = self.path_above(&key, node.level())?;
+        let descent = descent.to_missing();
+        if descent.pointer.address != address {
             return Ok(false);
         }
-        if way.pointer == node.pointer() {
+        if descent.pointer == node.pointer() {
             let (pointer, node) = node.clone().into_parts();
             self.cache.add_clean(pointer, node);
         }
-        self.cache.find(&way)?;
+        self.cache.find(&descent)?;
         path.push(PathNode { number: address, index: 0 });
         self.make_path_dirty(&mut path);
         Ok(true)
     }
 
-    /// Adds a leaf that is on the device at `pointer`, behind all others: its `first` key is above
-    /// every key of the tree.
+    /// Adds a leaf that is on the device at `pointer` after all others. Its key `first` is above every key of the
+    /// tree.
     ///
     /// # Panics
     ///
     /// If the tree is empty.
     pub fn append_leaf(&mut self, first: &Key, pointer: NodePointer) -> Result<(), NodeNotCached> {
-        let (mut path, way) = self.path_above(&Key::MAX, 0)?;
+        let (mut path, descent) = self.path_above(&Key::MAX, 0)?;
         if path.is_empty() {
-            self.cache.follow(&way)?;
+            self.cache.follow(&descent)?;
             path.push(PathNode { number: self.root.address, index: 0 });
             self.make_path_dirty(&mut path);
             self.grow_root(first, pointer);
@@ -130,30 +128,30 @@ impl Tree {
         Ok(())
     }
 
-    /// The way to the leaf of `key`, and the index of its last step.
+    /// Returns the path to the leaf of `key`, and the index of the leaf in it.
     fn path_to(&self, key: &Key) -> Result<(Vec<PathNode>, usize), NodeNotCached> {
-        let (mut path, way) = self.path_above(key, 0)?;
-        self.cache.follow(&way)?;
-        path.push(PathNode { number: way.pointer.address, index: 0 });
+        let (mut path, descent) = self.path_above(key, 0)?;
+        self.cache.follow(&descent)?;
+        path.push(PathNode { number: descent.pointer.address, index: 0 });
         let last = path.len() - 1;
         Ok((path, last))
     }
 
-    /// The steps to the node of `key` at `level`, but for the last one, and the way that is left.
+    /// Returns the nodes above the node of `key` at `level`, and the pointer to that node.
     fn path_above(
         &self,
         key: &Key,
         level: u8,
     ) -> Result<(Vec<PathNode>, DescentPath<'_>), NodeNotCached> {
         let mut path = Vec::with_capacity(usize::from(self.level) + 1);
-        let mut way = self.way_to_root();
-        while way.level > level {
-            let node = self.cache.follow(&way)?;
+        let mut descent = self.root_path();
+        while descent.level > level {
+            let node = self.cache.follow(&descent)?;
             let index = node.route(key);
-            path.push(PathNode { number: way.pointer.address, index });
-            way = way.below(node, index);
+            path.push(PathNode { number: descent.pointer.address, index });
+            descent = descent.below(node, index);
         }
-        Ok((path, way))
+        Ok((path, descent))
     }
 
     fn make_path_dirty(&mut self, path: &mut [PathNode]) {
@@ -172,7 +170,7 @@ impl Tree {
         }
     }
 
-    /// Puts `right` after the node that `parents` lead to, and divides those that are full.
+    /// Inserts `right` after the node below `parents`, and divides parents that are full.
     fn grow(&mut self, parents: &[PathNode], mut right: Node) {
         for parent in parents.iter().rev() {
             let key = right.first_key().expect(DIVIDED);
@@ -188,7 +186,7 @@ impl Tree {
         self.grow_root(&key, pointer);
     }
 
-    /// Puts a root above the root, whose second child is the one at `pointer`.
+    /// Puts a new root above the root, with `pointer` as its second child.
     fn grow_root(&mut self, key: &Key, pointer: NodePointer) {
         let left_key = self.cache.node(self.root.address).first_key().expect(DIVIDED);
         self.level = self.level.checked_add(1).expect("the tree is higher than any volume needs");
@@ -198,7 +196,7 @@ impl Tree {
         self.root = self.cache.add_dirty(root);
     }
 
-    /// Removes or merges, from the last step of `path` up, the nodes that have become small.
+    /// Removes or merges the nodes of `path` that have become small, from the leaf up.
     fn shrink(&mut self, path: &[PathNode]) {
         for depth in (1..path.len()).rev() {
             let (parents, number) = (&path[..depth], path[depth].number);
@@ -213,8 +211,8 @@ impl Tree {
         self.lower_root();
     }
 
-    /// Merges the dirty node `number`, which `parents` lead to, with the one after or before it, if
-    /// that is in memory and both are small.
+    /// Merges the dirty node `number`, below `parents`, with the node after or before it if that one is in memory and
+    /// both are small. Returns whether it did.
     fn merge(&mut self, parents: &[PathNode], number: u64) -> bool {
         if self.cache.node(number).used_len() > MERGED_LEN_MAX {
             return false;
@@ -225,7 +223,7 @@ impl Tree {
         after || parent.index > 0 && self.merge_pair(parent.number, parent.index - 1, end)
     }
 
-    /// The first key after those of the node that `parents` lead to.
+    /// Returns the first key after the range of the node below `parents`.
     fn end_below(&self, parents: &[PathNode]) -> Option<Key> {
         parents.iter().rev().find_map(|parent| {
             let node = self.cache.node(parent.number);
@@ -233,14 +231,14 @@ impl Tree {
         })
     }
 
-    /// Merges the children `index` and `index + 1` of the dirty node `parent`, whose keys are below
-    /// `end`.
+    /// Merges the children `index` and `index + 1` of the dirty node `parent`, whose range ends at `end`. Returns
+    /// whether both were in memory and small enough.
     fn merge_pair(&mut self, parent: u64, index: usize, end: Option<Key>) -> bool {
         let node = self.cache.node(parent);
         if index + 1 >= node.len() {
             return false;
         }
-        let (left, right) = (node.way_to(index, end), node.way_to(index + 1, end));
+        let (left, right) = (node.child_at(index, end), node.child_at(index + 1, end));
         let (level, key) = (left.level, node.key(index + 1));
         match (self.cache.find(&left), self.cache.find(&right)) {
             (Ok(left), Ok(right)) if left.used_len() + right.used_len() <= MERGED_LEN_MAX => {}
@@ -258,14 +256,14 @@ impl Tree {
         true
     }
 
-    /// Takes away dirty roots that have no child, or one that is in memory. The new root is dirty:
-    /// whoever sees no dirty node may rely on the old root.
+    /// Removes dirty roots without a child or with one that is in memory. The new root is dirty, so that a tree
+    /// without dirty nodes still has its old root.
     fn lower_root(&mut self) {
         while self.level > 0 {
             let root = self.cache.node(self.root.address);
             let child = match root.len() {
                 0 => None,
-                1 => Some(root.way_to(0, None)),
+                1 => Some(root.child_at(0, None)),
                 _ => return,
             };
             if child.is_some_and(|child| self.cache.find(&child).is_err()) {
@@ -281,5 +279,5 @@ impl Tree {
     }
 }
 
-/// Why a node has a first key.
+/// Panic message for a node that must have a first key.
 const DIVIDED: &str = "both parts of a divided node have items";

@@ -1,9 +1,8 @@
-//! The nodes in memory.
+//! The cache of nodes in memory, clean and dirty, and the addresses that dirty nodes have left.
 //!
-//! Owns: which node is resident under which number, which are dirty, and what they leave behind.
-//! Promises: a node is found only through a pointer that has its checksum and leads to its keys, so
-//! a late or forged node is as good as missing.
-//! Never: follows a pointer from one node to another.
+//! A clean node is stored under its address, a dirty one under a number with the highest bit set. A node is found
+//! only through a pointer with its checksum that leads to its keys, so a late or forged node counts as missing.
+//! Eviction goes by the clock algorithm.
 
 use std::collections::VecDeque;
 
@@ -14,27 +13,27 @@ use super::node::Node;
 use super::{Keys, NodeNotCached};
 use crate::format::NodePointer;
 
-/// Set in the number of a dirty node. The number of a clean one is its address.
+/// Bit set in the number of a dirty node. The number of a clean node is its address.
 const DIRTY: u64 = 1 << 63;
 
-/// Whether `address`, in a pointer in memory, is the number of a dirty node.
+/// Returns whether `address`, in a pointer in memory, is the number of a dirty node.
 pub(super) fn is_dirty(address: u64) -> bool {
     address & DIRTY != 0
 }
 
-/// Whether a node can be at `address` on a device.
+/// Returns whether a node can be at `address` on a device.
 pub(super) fn is_on_device(address: u64) -> bool {
     address != 0 && !is_dirty(address)
 }
 
-/// The nodes in memory.
+/// The cache; see the module.
 #[derive(Default)]
 pub(super) struct NodeCache {
     nodes: FxHashMap<u64, Node>,
     dirty_count: usize,
     next_dirty: u64,
     old_addresses: FxHashSet<u64>,
-    /// The clock: addresses of clean nodes, the next to be looked at first. Some may have gone.
+    /// Clock queue: addresses of clean nodes, the next candidate for eviction first. Some are no longer cached.
     clock: VecDeque<u64>,
 }
 
@@ -55,12 +54,12 @@ impl NodeCache {
         self.old_addresses.len()
     }
 
-    /// The node that `way` leads to, if it is in memory.
-    pub(super) fn follow(&self, way: &DescentPath<'_>) -> Result<&Node, NodeNotCached> {
-        self.find_at(way.pointer, way.level, || way.keys())
+    /// Returns the node that `descent` leads to.
+    pub(super) fn follow(&self, descent: &DescentPath<'_>) -> Result<&Node, NodeNotCached> {
+        self.find_at(descent.pointer, descent.level, || descent.keys())
     }
 
-    /// The node that is `missing`, if it is not.
+    /// Returns the node that `missing` describes.
     pub(super) fn find(&self, missing: &NodeNotCached) -> Result<&Node, NodeNotCached> {
         self.find_at(missing.pointer, missing.level, || missing.keys)
     }
@@ -71,8 +70,8 @@ impl NodeCache {
         level: u8,
         keys: impl Fn() -> Option<Keys>,
     ) -> Result<&Node, NodeNotCached> {
-        match self.resident(pointer) {
-            // Dirty nodes are our own.
+        match self.get(pointer) {
+            // A dirty node was made here: its keys need no check.
             Some(node)
                 if node.level == level
                     && (is_dirty(pointer.address) || node.belongs_to(keys())) =>
@@ -80,8 +79,8 @@ impl NodeCache {
                 node.mark_used();
                 Ok(node)
             }
-            // The tree has taken the node from there. It must not come back through another entry
-            // of a forged tree that took over its keys: what is removed would never come to an end.
+            // The tree has taken the node from this address. In a forged tree another entry may lead to the same
+            // address. The node must not come back through it, or a caller that removes items would never end.
             _ if self.old_addresses.contains(&pointer.address) => {
                 Err(NodeNotCached { pointer, level, keys: Some(Keys::NONE) })
             }
@@ -89,17 +88,17 @@ impl NodeCache {
         }
     }
 
-    /// The node at `pointer`, wherever its keys are, if it is in memory. Does not count as use.
-    pub(super) fn resident(&self, pointer: NodePointer) -> Option<&Node> {
+    /// Returns the node at `pointer` without a check of its keys. Does not count as use.
+    pub(super) fn get(&self, pointer: NodePointer) -> Option<&Node> {
         self.nodes.get(&pointer.address).filter(|node| node.checksum == pointer.checksum)
     }
 
-    /// The node `number`, which was found before.
+    /// Returns the node `number`, which was found before.
     pub(super) fn node(&self, number: u64) -> &Node {
         self.nodes.get(&number).expect(FOUND_BEFORE)
     }
 
-    /// The dirty node `number`.
+    /// Returns the dirty node `number`.
     pub(super) fn node_mut(&mut self, number: u64) -> &mut Node {
         assert!(is_dirty(number), "a clean node is about to be changed");
         self.nodes.get_mut(&number).expect(FOUND_BEFORE)
@@ -116,7 +115,7 @@ impl NodeCache {
         }
     }
 
-    /// Adds a node that is on no device yet, and gives the pointer to it.
+    /// Adds a new dirty node and returns the pointer to it.
     pub(super) fn add_dirty(&mut self, mut node: Node) -> NodePointer {
         let number = DIRTY | self.next_dirty;
         self.next_dirty += 1;
@@ -126,18 +125,18 @@ impl NodeCache {
         NodePointer { address: number, checksum: 0 }
     }
 
-    /// Makes the clean node at `address` dirty, and gives the pointer to it.
+    /// Makes the clean node at `address` dirty and returns the new pointer to it.
     pub(super) fn make_dirty(&mut self, address: u64) -> NodePointer {
         let node = self.remove(address);
         self.add_dirty(node)
     }
 
-    /// The pointer to the node at `pointer` once that is dirty.
+    /// Makes the node at `pointer` dirty if it is clean, and returns the pointer to the dirty node.
     pub(super) fn dirtied(&mut self, pointer: NodePointer) -> NodePointer {
         if is_dirty(pointer.address) { pointer } else { self.make_dirty(pointer.address) }
     }
 
-    /// Takes a node out of the tree, with the address that it may have.
+    /// Removes a node from the tree; the address of a clean node becomes an old address.
     pub(super) fn remove(&mut self, number: u64) -> Node {
         if is_dirty(number) {
             self.dirty_count -= 1;
@@ -147,20 +146,20 @@ impl NodeCache {
         self.nodes.remove(&number).expect(FOUND_BEFORE)
     }
 
-    /// Makes the dirty node `number`, which is sealed, the clean one at `address`.
+    /// Makes the dirty node `number`, which is sealed, a clean node at `address`.
     pub(super) fn make_clean(&mut self, number: u64, address: u64) {
         let node = self.remove(number);
         self.nodes.insert(address, node);
         self.enqueue(address);
     }
 
-    /// Says that no node of the last checkpoint is needed any more but those in the tree.
+    /// Clears the old addresses after a write-out.
     pub(super) fn forget_old_addresses(&mut self) {
         self.old_addresses = FxHashSet::default();
     }
 
-    /// Drops clean nodes until `budget` are left, those used since the last time later. The node
-    /// `root` stays.
+    /// Drops clean nodes until `budget` are left, but not `root`. A node used since the clock's last pass gets a
+    /// second chance.
     pub(super) fn evict(&mut self, budget: usize, root: u64) {
         for _ in 0..2 * self.clock.len() {
             if self.nodes.len() <= budget {
@@ -185,8 +184,8 @@ impl NodeCache {
     }
 }
 
-/// Addresses of nodes that have gone, which the clock may keep in any case.
+/// Addresses beyond twice the cached nodes that the clock queue may hold before it is compacted.
 const CLOCK_SLACK: usize = 64;
 
-/// Why a node must be in memory.
+/// Panic message for a node that must be in memory.
 const FOUND_BEFORE: &str = "a node that was found is in memory until it is evicted";
