@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sfs_core::format::{
     Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, DecodeError,
     HEADS_MAX, Incompatibility, Key, Mapping, SegmentState, Structure, SummaryEntry, Tolerance,
-    is_sayable,
+    is_allowed_in_delta,
 };
 
 use crate::log;
@@ -315,5 +315,9 @@ fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, DecodeErr
 fn check_key(change: &Change, at: u64, tolerance: Tolerance) -> Result<(), Finding> {
     let (Change::Put { key, .. } | Change::Delete { key }) = change else { return Ok(()) };
     let key = Key::decode(key);
-    if is_sayable(&key, tolerance) { Ok(()) } else { Err(Finding::DeltaKey { address: at, key }) }
+    if is_allowed_in_delta(&key, tolerance) {
+        Ok(())
+    } else {
+        Err(Finding::DeltaKey { address: at, key })
+    }
 }

@@ -1,4 +1,6 @@
-//! The usage table: one entry a segment.
+//! The entries of the usage table: state and sums of one segment each.
+//!
+//! The transitions between the states are in `segments/usage_table.rs`.
 
 use std::fmt;
 
@@ -10,26 +12,26 @@ use super::{Corruption, CorruptionKind, ItemKind, Key, Structure};
 /// Segments whose entries share one item.
 pub const USAGE_PER_ITEM: u32 = 32;
 
-/// The item that holds the entry of `segment`.
+/// Returns the key of the item with the entry of `segment`.
 pub fn usage_key(segment: u32) -> Key {
     Key::new(0, ItemKind::Usage, u64::from(segment / USAGE_PER_ITEM))
 }
 
-/// What a segment is at the moment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SegmentState {
-    /// Nothing in it; may be opened.
+    /// Holds nothing that is needed; may be opened.
     Clean = 1,
-    /// A head appends to it.
+    /// A head appends to the segment.
     Open = 2,
-    /// Full, or closed; some of it may live.
+    /// Full or closed; holds live blocks, or waits to be drained.
     Sealed = 3,
-    /// Nothing lives in it now, but the last durable checkpoint may still refer to it.
+    /// Holds no live block, but recovery may still need it.
     Drained = 4,
-    /// Never to be used again.
+    /// Excluded from use. No program sets this state yet.
     Bad = 5,
-    /// Its blocks are written in place, one by one; the log has no part in it.
+    /// Holds file data that is overwritten in place; the log does not write to it. `docs/FORMAT.md` calls it Placed.
     InPlace = 6,
 }
 
@@ -61,25 +63,26 @@ impl SegmentState {
     }
 }
 
-/// Usage of one segment.
+/// The usage of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageEntry {
-    /// Blocks in it that the tree refers to, tree nodes included; summaries and deltas never live.
+    /// Blocks to which the tree refers, tree nodes included; summaries and deltas do not count.
     pub live_blocks: u32,
     /// State.
     pub state: SegmentState,
-    /// The head it was written by.
+    /// Number of the head that wrote the segment.
     pub group: u8,
     /// Sum of the write counts of its live data blocks ([`super::History::write_count`]).
     pub write_count_sum: u64,
     /// Sum of the modification times of its live data blocks, in ticks.
     pub modified_sum: u64,
-    /// When it was opened last, in ticks.
+    /// Time of the last opening, in ticks.
     pub opened: u32,
-    /// When it was sealed last, in ticks; 0 while it is Open.
+    /// Time of the last sealing, in ticks; 0 while the segment is Open.
     pub sealed: u32,
-    /// Sequence number of the chunk at which it was last freed (Clean, Drained) or opened (Open,
-    /// Sealed, Placed). Clean segments are opened in the order of this number, then of their own.
+    /// Sequence number of a chunk, with a meaning by state. Clean and Drained: the chunk at which the last block died;
+    /// Clean segments are opened in the order of this number, then of the segment number. Open, Sealed and InPlace:
+    /// the chunk at which the segment was opened.
     pub stamp: u64,
 }
 
@@ -110,7 +113,7 @@ impl UsageEntry {
     /// Head of the first group of data; the heads of the other groups follow.
     pub const FIRST_GROUP: u8 = 1;
 
-    /// A segment that was never written.
+    /// The entry of a segment that was never written.
     pub const NEW: Self = Self {
         live_blocks: 0,
         state: SegmentState::Clean,
@@ -122,12 +125,12 @@ impl UsageEntry {
         stamp: 0,
     };
 
-    /// The group of the data blocks in it; `None` for a segment of tree nodes.
+    /// Returns the group of the segment's data; `None` for a segment of tree nodes.
     pub fn data_group(&self) -> Option<u8> {
         self.group.checked_sub(Self::FIRST_GROUP)
     }
 
-    /// The value of the item that holds `entries` (at most [`USAGE_PER_ITEM`]).
+    /// Returns the value of an item with `entries`, at most [`USAGE_PER_ITEM`].
     pub fn encode_item(entries: &[Self]) -> Vec<u8> {
         let mut value = Vec::with_capacity(entries.len() * RAW_LEN);
         for entry in entries {
@@ -147,7 +150,7 @@ impl UsageEntry {
         value
     }
 
-    /// Decodes the item for the segments from `first` on.
+    /// Decodes the item of the segments from `first` on.
     pub fn decode_item(value: &[u8], first: u32) -> Result<Vec<Self>, Corruption> {
         let wrong = |kind| Corruption::new(Structure::Usage, u64::from(first), kind);
         let raws =
