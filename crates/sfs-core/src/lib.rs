@@ -1,6 +1,8 @@
 //! The SFS filesystem: a log of segments and one tree, without threads, clock, entropy or FUSE.
 //!
-//! `docs/DESIGN.md` explains it, `docs/FORMAT.md` states the bytes, `docs/SEMANTICS.md` the promises.
+//! From top to bottom: `volume`; `log`, `meta` and `owners`; `segments`; `memory`, `policy` and `tree`; `format`. A
+//! module imports from its own level and from those below. `docs/DESIGN.md` explains the design, `docs/FORMAT.md` the
+//! bytes, and `docs/SEMANTICS.md` the guarantees.
 #![forbid(unsafe_code)]
 
 mod counters;

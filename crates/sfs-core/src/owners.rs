@@ -1,11 +1,9 @@
-//! Owners: which mappings refer to a block.
+//! Owners of a block: the mappings that refer to its address now.
 //!
-//! Owns: the answer to that question, for whatever moves blocks or counts on one being dead.
-//! Promises: a mapping is an owner if it refers to the address now, whatever a summary once said.
-//! Never: promises that there is one owner at most. A summary names one mapping, and at present no other
-//! can refer to the block; features that share blocks extend [`owners`], and nothing else may assume how
-//! many there are. Blocks that are overwritten in place (encoding 2) have one owner by the format, as
-//! blocks that may have several get an encoding of their own.
+//! A summary names one mapping for each block, which may refer to another address since. No two mappings share a
+//! block at present. A feature that shares blocks extends [`owners`]; its callers take any number of owners. Blocks
+//! that are overwritten in place (encoding 2) have one owner by the format, because shared blocks will have an
+//! encoding of their own.
 
 use crate::format::{Mapping, Tolerance};
 use crate::meta::{MetadataError, find_mapping};
@@ -14,16 +12,16 @@ use crate::tree::Tree;
 /// A mapping that refers to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The file.
+    /// Inode number of the file.
     pub(crate) ino: u64,
-    /// Block of the file.
+    /// Block number in the file.
     pub(crate) block: u32,
-    /// What it says of the block.
+    /// The mapping.
     pub(crate) mapping: Mapping,
 }
 
-/// Returns the mappings that refer to the block at `address`, which a summary says to be block `block` of
-/// `ino`. None if the block is dead.
+/// Returns the mappings that refer to the block at `address`, which was written as block `block` of `ino`. A dead
+/// block has none.
 pub(crate) fn owners(
     tree: &Tree,
     tolerance: Tolerance,
@@ -41,7 +39,7 @@ mod tests {
     use crate::format::{MappingRun, run_key};
 
     #[test]
-    fn the_mapping_that_a_summary_names_owns_a_block_as_long_as_it_refers_to_it() {
+    fn a_mapping_owns_a_block_while_it_refers_to_it() {
         let mut tree = Tree::new();
         let mapping = Mapping { checksum: Some(7), ..Mapping::in_place(99) };
         let mut run = MappingRun::default();
@@ -50,10 +48,10 @@ mod tests {
         run.encode(&mut value);
         tree.put(&run_key(16, 5), &value).expect("in memory");
         let owners =
-            |address, named| owners(&tree, Tolerance::Exact, address, named).expect("it is sound");
+            |address, named| owners(&tree, Tolerance::Exact, address, named).expect("a sound tree");
         assert_eq!(owners(99, (16, 5)), [Owner { ino: 16, block: 5, mapping }]);
-        assert_eq!(owners(98, (16, 5)), [], "it has been written elsewhere since");
-        assert_eq!(owners(99, (16, 6)), [], "it was cut off");
-        assert_eq!(owners(99, (17, 5)), [], "the file is gone");
+        assert_eq!(owners(98, (16, 5)), [], "the block was rewritten elsewhere");
+        assert_eq!(owners(99, (16, 6)), [], "the block is not mapped");
+        assert_eq!(owners(99, (17, 5)), [], "the file does not exist");
     }
 }
