@@ -1,6 +1,6 @@
 //! Feature words: bits that a program has to know before it may read or write a volume.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{DataLayout, Encoding};
 
@@ -44,19 +44,25 @@ impl Features {
 }
 
 /// The reason why a volume of a newer program, which is not damaged, cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Incompatibility {
     /// The format version is newer.
+    #[error("format version {0} is newer than this program knows")]
     Version(u32),
     /// Unknown bits of the incompatible features.
+    #[error("features {0:#x} are newer than this program knows")]
     Features(u64),
     /// Unknown bits of the features that a writing program has to know.
+    #[error("features {0:#x} are newer than this program knows; it may only read")]
     ReadOnlyFeatures(u64),
     /// Tag of an unknown checkpoint extension that has to be known.
+    #[error("checkpoint extension {0} is newer than this program knows")]
     Extension(u16),
     /// Tag of an unknown checkpoint extension that a writing program has to know.
+    #[error("checkpoint extension {0} is newer than this program knows; it may only read")]
     ReadOnlyExtension(u16),
     /// An unknown change of a delta that has to be known.
+    #[error("change kind {kind} in the delta at block {at} is newer than this program knows")]
     Change {
         /// Number of the kind.
         kind: u16,
@@ -64,6 +70,7 @@ pub enum Incompatibility {
         at: u64,
     },
     /// An unknown encoding of a block.
+    #[error("encoding {encoding}{} of a block of inode {ino} is newer than this program knows", encoding_name(.encoding))]
     Encoding {
         /// Number of the encoding.
         encoding: u8,
@@ -71,6 +78,7 @@ pub enum Incompatibility {
         ino: u64,
     },
     /// An unknown extension record of a mapping run that has to be known.
+    #[error("record {tag} among the mappings of inode {ino} is newer than this program knows")]
     RunRecord {
         /// Tag of the record.
         tag: u8,
@@ -86,42 +94,7 @@ impl Incompatibility {
     }
 }
 
-impl fmt::Display for Incompatibility {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(version) => {
-                write!(f, "format version {version} is newer than this program knows")
-            }
-            Self::Features(bits) => {
-                write!(f, "features {bits:#x} are newer than this program knows")
-            }
-            Self::ReadOnlyFeatures(bits) => {
-                write!(f, "features {bits:#x} are newer than this program knows; it may only read")
-            }
-            Self::Extension(tag) => {
-                write!(f, "checkpoint extension {tag} is newer than this program knows")
-            }
-            Self::ReadOnlyExtension(tag) => write!(
-                f,
-                "checkpoint extension {tag} is newer than this program knows; it may only read"
-            ),
-            Self::Change { kind, at } => write!(
-                f,
-                "change kind {kind} in the delta at block {at} is newer than this program knows"
-            ),
-            Self::Encoding { encoding, ino } => {
-                write!(f, "encoding {encoding}")?;
-                if let Some(name) = Encoding::decode(*encoding) {
-                    write!(f, " ({name:?})")?;
-                }
-                write!(f, " of a block of inode {ino} is newer than this program knows")
-            }
-            Self::RunRecord { tag, ino } => write!(
-                f,
-                "record {tag} among the mappings of inode {ino} is newer than this program knows"
-            ),
-        }
-    }
+/// Returns the name of an encoding that this program knows but does not read, in parentheses.
+fn encoding_name(encoding: &u8) -> String {
+    Encoding::decode(*encoding).map_or_else(String::new, |name| format!(" ({name:?})"))
 }
-
-impl std::error::Error for Incompatibility {}

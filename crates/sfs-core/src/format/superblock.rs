@@ -4,11 +4,11 @@
 //! copy, then the backup, each followed by a flush, so one of them is whole at every moment. A third copy,
 //! the locator, is used for its `layout` alone.
 
-use std::fmt;
 use std::hash::Hasher as _;
 
 use sfs_device::BLOCK_SIZE;
 use siphasher::sip::SipHasher13;
+use thiserror::Error;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -86,31 +86,18 @@ pub struct Layout {
 }
 
 /// The reason why no layout is possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
     /// The device is too small for this segment size.
+    #[error("too small: this segment size needs at least {minimum} bytes")]
     TooSmall {
         /// Least device size, in bytes.
         minimum: u64,
     },
     /// The segment size is not a power of two of blocks in range, 128 KiB to 1 GiB.
+    #[error("segment size must be a power of two from 128K to 1G")]
     SegmentSize,
 }
-
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooSmall { minimum } => {
-                write!(f, "too small: this segment size needs at least {minimum} bytes")
-            }
-            Self::SegmentSize => {
-                write!(f, "segment size must be a power of two from 128K to 1G")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LayoutError {}
 
 impl Layout {
     /// Returns the layout for a device of `block_count` blocks that begins `partition_start` bytes after the start of

@@ -1,6 +1,6 @@
 //! Rules for unknown structures of the log and the tree: damage, or written by a newer program.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{Corruption, Incompatibility, ItemKind, Superblock};
 
@@ -24,36 +24,15 @@ impl Class {
 }
 
 /// The reason why bytes cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes are damaged.
-    Corrupt(Corruption),
+    #[error(transparent)]
+    Corrupt(#[from] Corruption),
     /// The bytes need a newer program.
-    Incompatible(Incompatibility),
+    #[error(transparent)]
+    Incompatible(#[from] Incompatibility),
 }
-
-impl From<Corruption> for DecodeError {
-    fn from(corruption: Corruption) -> Self {
-        Self::Corrupt(corruption)
-    }
-}
-
-impl From<Incompatibility> for DecodeError {
-    fn from(incompatibility: Incompatibility) -> Self {
-        Self::Incompatible(incompatibility)
-    }
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Corrupt(corruption) => corruption.fmt(f),
-            Self::Incompatible(incompatibility) => incompatibility.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 /// The tolerance of unknown item kinds, inode flags and block encodings. They are damage unless the superblock has
 /// feature bits that this program does not know.
