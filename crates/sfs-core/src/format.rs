@@ -33,7 +33,7 @@ mod usage;
 
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
-pub use corruption::{Corruption, CorruptionKind, Structure};
+pub use corruption::{Corruption, CorruptionKind, Location, Structure};
 pub use data_layout::DataLayout;
 pub use delta::{Change, DELTA_LEN_MAX, DeltaForm, is_allowed_in_delta};
 pub use errors::{ERROR_KINDS_MAX, ErrorCount, ErrorCounts, Occurrence, Remembered};

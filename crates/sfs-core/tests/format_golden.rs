@@ -342,7 +342,7 @@ fn changes_of_a_later_program() {
     assert_eq!(decode(&refused), Err(what.into()));
     let longer = later(0, 2, &[18, 0, 0, 0, 0, 0, 0, 0, 99, 98]);
     assert_eq!(decode(&longer), Ok(vec![Change::NextIno(18)]));
-    let wrong = Corruption::new(Structure::Delta, 5, CorruptionKind::Value);
+    let wrong = Corruption::in_block(Structure::Delta, 5, CorruptionKind::Value);
     for class in [0, 3, 255] {
         assert_eq!(decode(&later(6, class, &[])), Err(wrong.into()), "class {class}");
         assert_eq!(decode(&later(0, class, &[0; 8])), Err(wrong.into()), "class {class}");

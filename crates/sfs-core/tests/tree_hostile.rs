@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use sfs_core::format::{
-    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure, Tolerance,
+    Corruption, CorruptionKind, ItemKind, Key, Location, NodeHeader, NodePointer, Structure,
+    Tolerance,
 };
 use sfs_core::tree::{NodeNotCached, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -314,7 +315,7 @@ fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
     let missing =
         NodeNotCached { pointer: NodePointer { address: 9, checksum }, level, keys: None };
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact).err()?;
-    assert_eq!((refused.at, refused.structure), (9, Structure::Node));
+    assert_eq!((refused.location, refused.structure), (Location::Block(9), Structure::Node));
     Some(refused.kind)
 }
 

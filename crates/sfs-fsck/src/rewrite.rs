@@ -211,7 +211,7 @@ pub(crate) fn change_superblock(
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(), FsckError> {
     let unreadable =
-        Corruption::new(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
+        Corruption::in_block(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
     let next = volume.superblock.next_generation();
     let mut next = next.ok_or(FsckError::Write(unreadable.into()))?;
     change(&mut next);

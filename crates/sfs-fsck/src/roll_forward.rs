@@ -77,7 +77,7 @@ pub(crate) fn roll_forward(
         delta_len += chunk.delta.len();
         if delta_len > DELTA_LEN_MAX {
             let at = chunk.header.address;
-            let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Length);
+            let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Length);
             findings.push(Finding::DeltaDamaged { corruption });
             break;
         }
@@ -177,7 +177,7 @@ impl<'f> Log<'f> {
         batch: &[ChunkSummary],
     ) -> Result<(), Finding> {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
-        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         let wrong = Finding::DeltaDamaged { corruption };
         for segment in placed {
             let count = self.clean.len();
@@ -255,7 +255,7 @@ fn apply(
     next_ino: &mut u64,
 ) -> Result<Said, Obstacle> {
     let at = batch.first().map_or(0, |chunk| chunk.header.address);
-    let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+    let wrong = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
     let changes = Change::decode_batch(batch)?;
     let tolerance = view.volume.superblock.tolerance();
     changes.iter().try_for_each(|change| check_key(change, at, tolerance))?;

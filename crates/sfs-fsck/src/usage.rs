@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataLayout, DecodeError, ItemKind, Key,
-    MappingRun, SegmentState, Structure, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
+    MappingRun, SegmentState, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 
 use crate::view::View;
@@ -159,7 +159,7 @@ pub(crate) fn decode_run(
 ) -> Result<MappingRun, DecodeError> {
     let offset_max = u64::from(u32::MAX / sfs_core::format::RUN_BLOCKS);
     if key.offset > offset_max {
-        return Err(Corruption::new(Structure::Item, key.ino, CorruptionKind::Value).into());
+        return Err(Corruption::in_item(key.ino, CorruptionKind::Value).into());
     }
     MappingRun::decode(value, key, tolerance)
 }

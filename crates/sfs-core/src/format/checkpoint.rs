@@ -142,7 +142,7 @@ impl CheckpointRecord {
 
     /// Verifies and decodes a slot of `CHECKPOINT_SLOT_BLOCKS` blocks, read at block `at`.
     pub fn decode(bytes: &[u8], volume: u64, at: u64) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Checkpoint, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Checkpoint, at, kind);
         let (raw, rest) =
             RawHeader::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {

@@ -211,7 +211,7 @@ impl ChunkSummary {
     /// Returns the blocks of the summary whose first block is `first`, read at block `at`. The chunk must fit in `room`
     /// blocks. The checksum is not verified here: [`ChunkSummary::decode`] does so with all blocks of the summary.
     pub fn peek(first: &[u8], at: u64, room: u64) -> Result<usize, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Chunk, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Chunk, at, kind);
         let (raw, _) =
             RawHeader::read_from_prefix(first).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {
@@ -229,7 +229,7 @@ impl ChunkSummary {
     /// Verifies and decodes the summary blocks `bytes`, read at block `at` of volume `volume`.
     /// The blocks that follow it are verified by their entries' checksums.
     pub fn decode(bytes: &[u8], volume: u64, at: u64) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Chunk, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Chunk, at, kind);
         let (raw, rest) =
             RawHeader::read_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {

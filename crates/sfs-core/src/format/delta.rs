@@ -156,7 +156,7 @@ impl Change {
         let (at, form) = (first.header.address, first.header.form);
         if let Some(other) = batch.iter().find(|chunk| chunk.header.form != form) {
             let at = other.header.address;
-            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
         let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
         Self::decode_all(&delta, form, at)
@@ -172,7 +172,7 @@ impl Change {
         form: DeltaForm,
         at: u64,
     ) -> Result<Vec<Self>, DecodeError> {
-        let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let wrong = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         let (mut changes, mut scratch) = (Vec::new(), Vec::new());
         while !bytes.is_empty() {
             let (change, len) = match form {

@@ -7,7 +7,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Structure, Tolerance};
+use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Tolerance};
 
 /// A point in time as in the kernel: `nanos` after `secs` since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -233,7 +233,7 @@ impl Inode {
 
     /// Decodes the attributes of `ino`. Bytes that a later program appended are ignored.
     pub fn decode(value: &[u8], ino: u64, tolerance: Tolerance) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
+        let wrong = |kind| Corruption::in_item(ino, kind);
         let (raw, _) =
             RawInode::ref_from_prefix(value).map_err(|_| wrong(CorruptionKind::Length))?;
         let time = |t: &RawTimestamp| Timestamp { secs: t.secs.get(), nanos: t.nanos.get() };

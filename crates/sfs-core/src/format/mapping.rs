@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     Class, Corruption, CorruptionKind, DecodeError, History, Incompatibility, ItemKind, Key,
-    Structure, Tolerance, VALUE_LEN_MAX,
+    Tolerance, VALUE_LEN_MAX,
 };
 
 /// Blocks whose mappings share one item.
@@ -106,7 +106,7 @@ impl Mapping {
             (_, Tolerance::Newer) if raw.encoding != 0 => {
                 return Err(Incompatibility::Encoding { encoding: raw.encoding, ino }.into());
             }
-            _ => return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into()),
+            _ => return Err(Corruption::in_item(ino, CorruptionKind::Value).into()),
         };
         Ok(Self {
             address: u64::from(raw.address_high) << 32 | u64::from(raw.address_low.get()),
@@ -171,7 +171,7 @@ impl MappingRun {
         value: &'a [u8],
         key: &Key,
     ) -> Result<(u32, &'a [RawMapping], &'a [u8]), Corruption> {
-        let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Length);
+        let wrong = Corruption::in_item(key.ino, CorruptionKind::Length);
         let (bitmap, rest) = U32::read_from_prefix(value).map_err(|_| wrong)?;
         let bitmap = bitmap.get();
         let (raws, records) =
@@ -238,7 +238,7 @@ struct RecordHeader {
 
 /// Checks that the extension records of a run of `ino` are well-formed, ascend by tag, and may be skipped.
 fn check_records(mut records: &[u8], ino: u64) -> Result<(), DecodeError> {
-    let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
+    let wrong = |kind| Corruption::in_item(ino, kind);
     let mut last = None;
     while !records.is_empty() {
         let (RecordHeader { tag, class, len }, rest) =

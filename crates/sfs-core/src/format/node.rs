@@ -108,7 +108,7 @@ impl NodeHeader {
         volume: u64,
         pointer: NodePointer,
     ) -> Result<Self, Corruption> {
-        let wrong = |kind| Err(Corruption::new(Structure::Node, pointer.address, kind));
+        let wrong = |kind| Err(Corruption::in_block(Structure::Node, pointer.address, kind));
         let Ok((raw, _)) = RawHeader::ref_from_prefix(bytes) else {
             return wrong(CorruptionKind::Length);
         };

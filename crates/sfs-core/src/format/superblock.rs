@@ -331,7 +331,7 @@ impl Superblock {
 
     /// Verifies and decodes a superblock that was read at block `at`.
     pub fn decode(bytes: &[u8; BLOCK_SIZE], at: u64) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Superblock, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Superblock, at, kind);
         let (raw, rest) =
             RawSuperblock::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {

@@ -7,7 +7,7 @@ use std::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, ItemKind, Key, Structure};
+use super::{Corruption, CorruptionKind, ItemKind, Key};
 
 /// Segments whose entries share one item.
 pub const USAGE_PER_ITEM: u32 = 32;
@@ -152,7 +152,7 @@ impl UsageEntry {
 
     /// Decodes the item of the segments from `first` on.
     pub fn decode_item(value: &[u8], first: u32) -> Result<Vec<Self>, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Usage, u64::from(first), kind);
+        let wrong = |kind| Corruption::in_usage_entry(first, kind);
         let raws =
             <[RawUsage]>::ref_from_bytes(value).map_err(|_| wrong(CorruptionKind::Length))?;
         if raws.len() > USAGE_PER_ITEM as usize {

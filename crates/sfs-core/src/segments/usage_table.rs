@@ -26,8 +26,7 @@ mod in_place_data;
 use std::collections::BTreeSet;
 
 use crate::format::{
-    Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, Structure, USAGE_PER_ITEM,
-    UsageEntry,
+    Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry,
 };
 use crate::segments::{InPlaceAllocator, WriteClock};
 
@@ -110,9 +109,9 @@ impl UsageTable {
 
     /// Checks that the entries read from a device are consistent: their number, live blocks and sums.
     pub(crate) fn check(layout: &Layout, entries: &[UsageEntry]) -> Result<(), Corruption> {
-        let wrong = |at| Corruption::new(Structure::Usage, at, CorruptionKind::Count);
+        let wrong = |at| Corruption::in_usage_entry(at, CorruptionKind::Count);
         if entries.len() != layout.segment_count as usize {
-            return Err(wrong(entries.len() as u64));
+            return Err(wrong(entries.len() as u32));
         }
         let sums = |entry: &UsageEntry| {
             let live = u64::from(entry.live_blocks);
@@ -131,7 +130,7 @@ impl UsageTable {
                 }
         };
         match entries.iter().position(|entry| !sound(entry)) {
-            Some(segment) => Err(wrong(segment as u64)),
+            Some(segment) => Err(wrong(segment as u32)),
             None => Ok(()),
         }
     }

@@ -48,7 +48,7 @@ impl VerifiedNode {
     ) -> Result<Self, Corruption> {
         let (pointer, Block(bytes)) = (missing.pointer, bytes.borrow());
         let header = NodeHeader::verify(bytes, volume, pointer)?;
-        let wrong = |kind| Corruption::new(Structure::Node, pointer.address, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Node, pointer.address, kind);
         check_header(header, missing).map_err(wrong)?;
         let mut node = Node::from_bytes(Box::new(*bytes), header, pointer.checksum);
         if header.level == 0 {

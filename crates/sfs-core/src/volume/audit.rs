@@ -6,7 +6,7 @@
 
 use super::Volume;
 use crate::Result;
-use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun, Structure};
+use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun};
 use crate::meta::{Meta, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
@@ -23,7 +23,7 @@ impl Volume {
             let missing = {
                 let meta = self.meta.read();
                 if !meta.usage.is_coherent() {
-                    return Err(Corruption::new(Structure::Usage, 0, CorruptionKind::Count).into());
+                    return Err(Corruption::in_usage_entry(0, CorruptionKind::Count).into());
                 }
                 match self.count(&meta) {
                     Ok(counted) => return Ok(compare(&meta, counted)),

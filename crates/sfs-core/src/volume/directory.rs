@@ -12,9 +12,7 @@ use siphasher::sip::SipHasher13;
 
 use super::Volume;
 use super::txn::Txn;
-use crate::format::{
-    Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX, Structure,
-};
+use crate::format::{Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX};
 use crate::meta::MetadataError;
 use crate::request::DirectoryEntry;
 use crate::{Error, Result};
@@ -92,7 +90,7 @@ pub(crate) fn decode<'a>(
     value: &'a [u8],
     key: &Key,
 ) -> std::result::Result<(u64, FileKind, &'a [u8]), Corruption> {
-    let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+    let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
     let (ino, rest) = value.split_first_chunk().ok_or(wrong)?;
     let (kind, name) = rest.split_first().ok_or(wrong)?;
     let kind = FileKind::decode(*kind).ok_or(wrong)?;

@@ -103,7 +103,7 @@ impl Volume {
 
     /// Counts `damage`.
     pub(super) fn note_corruption(&self, damage: &Corruption) {
-        self.note_error(ErrorKind::of_corruption(damage), damage.at);
+        self.note_error(ErrorKind::of_corruption(damage), damage.location.number());
     }
 
     pub(super) fn note_device_error(&self, error: &DeviceError) {
@@ -131,7 +131,7 @@ impl Volume {
     /// There can be no checkpoint because of `error`: that goes to the superblock if it is damage.
     pub(super) fn note_blocked(&self, error: &Error) {
         if let Error::Corrupt(damage) = error {
-            self.note_failure(ErrorKind::of_corruption(damage), damage.at);
+            self.note_failure(ErrorKind::of_corruption(damage), damage.location.number());
         }
     }
 

@@ -109,7 +109,7 @@ impl Volume {
                 Err(Error::Device(_)) if self.is_unreadable(missing.pointer.address) => {
                     let at = missing.pointer.address;
                     let unreadable = CorruptionKind::Unreadable;
-                    let damage = Corruption::new(Structure::Node, at, unreadable);
+                    let damage = Corruption::in_block(Structure::Node, at, unreadable);
                     self.note_corruption(&damage);
                     Ok(damage.into())
                 }
@@ -176,11 +176,11 @@ mod tests {
         let mut losses = Losses::default();
         losses.tell(0).expect("nothing is lost");
         let before = losses.count();
-        losses.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum).into());
+        losses.note(Corruption::in_block(Structure::Node, 7, CorruptionKind::Checksum).into());
         losses.tell(before).expect_err("the first who waits");
         losses.tell(before).expect_err("the second");
         losses.tell(losses.count()).expect("who comes later");
-        losses.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum).into());
+        losses.note(Corruption::in_block(Structure::Node, 7, CorruptionKind::Checksum).into());
         losses.tell(losses.count()).expect_err("nobody has been told");
     }
 }

@@ -9,7 +9,7 @@ use super::txn::Txn;
 use super::{Volume, orphans};
 use crate::format::{
     Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
-    SYMLINK_LEN_MAX, Structure,
+    SYMLINK_LEN_MAX,
 };
 use crate::meta::MetadataError;
 use crate::request::{Caller, FileEntry, RenameMode};
@@ -499,14 +499,14 @@ fn add_link(inode: &mut Inode) -> Result<()> {
 
 /// The directory `ino` has one entry less. A forged one may have had none.
 fn drop_entry(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Count);
     directory.size = directory.size.checked_sub(1).ok_or(wrong)?;
     Ok(())
 }
 
 /// The directory `ino` holds one directory less, and still has its own two links.
 fn drop_subdirectory(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Count);
     directory.links = directory.links.checked_sub(1).filter(|links| *links >= 2).ok_or(wrong)?;
     Ok(())
 }

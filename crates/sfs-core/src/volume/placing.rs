@@ -31,9 +31,7 @@ impl Volume {
             from = next;
         }
         let begun = self.meta.write().usage.attach_allocator(places);
-        begun.map_err(|segment| {
-            Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Count).into()
-        })
+        begun.map_err(|segment| Corruption::in_usage_entry(segment, CorruptionKind::Count).into())
     }
 
     /// Marks `addresses`, neighbours together.
@@ -42,7 +40,7 @@ impl Volume {
         let segment_of = |address: &u64| meta.usage.segment_of(*address);
         let follows = |a: &u64, b: &u64| a + 1 == *b && segment_of(a) == segment_of(b);
         for run in addresses.chunk_by(follows) {
-            let wrong = |kind| Corruption::new(Structure::Data, run[0], kind).into();
+            let wrong = |kind| Corruption::in_block(Structure::Data, run[0], kind).into();
             let state = segment_of(&run[0]).map(|segment| meta.usage.entry(segment).state);
             if state != Some(SegmentState::InPlace) {
                 return Err(wrong(CorruptionKind::Dangling));
@@ -81,7 +79,7 @@ fn mapped_from(
             for (_, mapping) in MappingRun::decode(value, &key, txn.tolerance())?.iter(0) {
                 if mapping.checksum.is_some() {
                     let kind = CorruptionKind::Value;
-                    return Err(Corruption::new(Structure::Data, mapping.address, kind).into());
+                    return Err(Corruption::in_block(Structure::Data, mapping.address, kind).into());
                 }
                 addresses.push(mapping.address);
             }

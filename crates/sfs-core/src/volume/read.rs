@@ -86,7 +86,7 @@ impl Volume {
             if target.len() as u64 == inode.size {
                 return Ok(target);
             }
-            Err(Corruption::new(Structure::Item, ino, CorruptionKind::Length).into())
+            Err(Corruption::in_item(ino, CorruptionKind::Length).into())
         })
     }
 
@@ -123,7 +123,7 @@ impl Volume {
         }
         let at = self.consult(|txn| txn.mapping(handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
-        let damage = Corruption::new(Structure::Data, at, CorruptionKind::Checksum);
+        let damage = Corruption::in_block(Structure::Data, at, CorruptionKind::Checksum);
         Err(self.counted(damage.into()))
     }
 

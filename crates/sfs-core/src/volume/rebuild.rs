@@ -70,8 +70,8 @@ impl Rebuild {
         let layout = superblock.layout;
         let record = &basis.record;
         if basis.usage.len() != layout.segment_count as usize {
-            let at = basis.usage.len() as u64;
-            return Err(Corruption::new(Structure::Usage, at, CorruptionKind::Count).into());
+            let at = basis.usage.len() as u32;
+            return Err(Corruption::in_usage_entry(at, CorruptionKind::Count).into());
         }
         let log = Log {
             heads: Heads::default(),
@@ -184,7 +184,7 @@ impl Rebuild {
     /// [`Error::Corrupt`] if the item is one of usage, longer than allowed, or mappings that do not
     /// decode or lead to where no block can live; [`Error::NoSpace`], and those of the device.
     pub fn put(&self, key: &Key, value: &[u8]) -> Result<()> {
-        let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+        let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
         let is_known = self.volume.superblock.tolerance().allows_kind(key.kind);
         let is_usage = key.kind == ItemKind::Usage as u8;
         if !is_known || is_usage || value.len() > crate::format::VALUE_LEN_MAX {
@@ -209,7 +209,7 @@ impl Rebuild {
         for (key, value) in leaf.items() {
             if key.kind == ItemKind::Usage as u8 {
                 let kind = CorruptionKind::Value;
-                return Err(Corruption::new(Structure::Node, pointer.address, kind).into());
+                return Err(Corruption::in_block(Structure::Node, pointer.address, kind).into());
             }
             self.count(&key, value)?;
         }
@@ -312,7 +312,7 @@ impl Rebuild {
 
 /// A block can live at `address`: it is in a segment that this rebuild does not take for Clean.
 fn refers(meta: &Meta, address: u64) -> Result<()> {
-    let wrong = Corruption::new(Structure::Data, address, CorruptionKind::Dangling);
+    let wrong = Corruption::in_block(Structure::Data, address, CorruptionKind::Dangling);
     let segment = meta.usage.segment_of(address).ok_or(wrong)?;
     match meta.usage.entry(segment).state {
         SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace => Ok(()),

@@ -158,21 +158,19 @@ impl Volume {
             let first = entries.len() as u32;
             let key = usage_key(first);
             let item = self.consult(|txn| {
-                let missing =
-                    Corruption::new(Structure::Usage, first.into(), CorruptionKind::Dangling);
+                let missing = Corruption::in_usage_entry(first, CorruptionKind::Dangling);
                 let value = txn.get(&key)?.ok_or(missing)?;
                 Ok(UsageEntry::decode_item(value, first)?)
             })?;
             let expected = USAGE_PER_ITEM.min(layout.segment_count - first) as usize;
             if item.len() != expected {
                 let kind = CorruptionKind::Length;
-                return Err(Corruption::new(Structure::Usage, first.into(), kind).into());
+                return Err(Corruption::in_usage_entry(first, kind).into());
             }
             entries.extend(item);
         }
         UsageTable::check(&layout, &entries)?;
-        let wrong =
-            |segment: u32| Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Value);
+        let wrong = |segment: u32| Corruption::in_usage_entry(segment, CorruptionKind::Value);
         for (_, head) in self.log.lock().heads.iter() {
             let UsageEntry { state, live_blocks, .. } = entries[head.segment as usize];
             if state != SegmentState::Open || live_blocks > head.next_block {
@@ -197,7 +195,7 @@ pub(super) fn read_checkpoints(
         if record.number % 2 == slot {
             return Ok(record);
         }
-        Err(Corruption::new(Structure::Checkpoint, at, CorruptionKind::Value).into())
+        Err(Corruption::in_block(Structure::Checkpoint, at, CorruptionKind::Value).into())
     };
     let [a, b] = superblock.layout.slots;
     match (read(0, a), read(1, b)) {
@@ -212,7 +210,7 @@ pub(super) fn read_checkpoints(
 
 /// The heads of a checkpoint.
 fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
-    let wrong = Corruption::new(
+    let wrong = Corruption::in_block(
         Structure::Checkpoint,
         layout.slots[(record.number % 2) as usize],
         CorruptionKind::Value,

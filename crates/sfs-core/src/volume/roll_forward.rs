@@ -13,7 +13,7 @@ use super::Volume;
 use super::scan::ROOM_MIN;
 use crate::format::{
     Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
-    Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    Layout, Location, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
 use crate::log::{Head, Heads, Log};
 use crate::meta::{Meta, MetadataError};
@@ -71,7 +71,12 @@ impl Volume {
 
     /// Whether `damage` is that a slot was never written, or cleared by a repair.
     fn is_of_blank_slot(&self, damage: &Error) -> Result<bool> {
-        let Error::Corrupt(Corruption { at, kind: CorruptionKind::Magic, .. }) = *damage else {
+        let Error::Corrupt(Corruption {
+            location: Location::Block(at),
+            kind: CorruptionKind::Magic,
+            ..
+        }) = *damage
+        else {
             return Ok(false);
         };
         let mut block = [Block::ZERO];
@@ -154,7 +159,9 @@ impl Volume {
             delta_len += chunk.delta.len();
             if delta_len > DELTA_LEN_MAX {
                 let at = chunk.header.address;
-                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Length).into());
+                return Err(
+                    Corruption::in_block(Structure::Delta, at, CorruptionKind::Length).into()
+                );
             }
             let end = chunk.header.end || mutated(Mutant::EndIgnored);
             batch.push(chunk);
@@ -214,7 +221,7 @@ impl Volume {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let changes = Change::decode_batch(batch)?;
         if !Change::are_sound(&changes, &self.superblock) {
-            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
         for change in &changes {
             if let Change::Unmap { ino, first, last } = *change {
@@ -240,7 +247,7 @@ impl Volume {
         usage.settle_sealed(sequence);
         match released.iter().all(|(segment, stamp)| usage.replay_release(*segment, *stamp)) {
             true => Ok(()),
-            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into()),
+            false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into()),
         }
     }
 
@@ -280,7 +287,7 @@ impl Volume {
         let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
         let segment = map.mapped_segment(&self.superblock.layout);
         if !segment.is_some_and(|at| self.meta.write().usage.replay_in_place(at, sequence)) {
-            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
         let placed =
             (0..count).map(|n| (ino, block + n, Mapping::in_place(address + u64::from(n))));
@@ -289,7 +296,7 @@ impl Volume {
         let live = segment.map_or(0, |at| self.meta.read().usage.entry(at).live_blocks);
         match live <= self.superblock.layout.segment_blocks {
             true => Ok(()),
-            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Count).into()),
+            false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Count).into()),
         }
     }
 

@@ -8,8 +8,7 @@ use super::Volume;
 use super::directory::NameHasher;
 use super::txn::Txn;
 use crate::format::{
-    Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, Structure,
-    XATTR_LEN_MAX,
+    Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, XATTR_LEN_MAX,
 };
 use crate::meta::MetadataError;
 use crate::request::{Caller, XattrMode};
@@ -37,7 +36,7 @@ struct First<'a> {
 }
 
 fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<First<'a>, Corruption> {
-    let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+    let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX_LEN>().ok_or(wrong)?;
     let [name_len, _, a, b, c, d] = *prefix;
     let value_len = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -83,7 +82,7 @@ pub(super) fn read(
     name: &[u8],
 ) -> Step<Option<Vec<u8>>> {
     let Some(mut key) = find(txn, hasher, ino, name)? else { return Ok(None) };
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Length);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Length);
     let first = decode(txn.get(&key)?.ok_or(wrong)?, &key)?;
     let (value_len, mut value) = (first.value_len, first.value.to_vec());
     while value.len() < value_len {
