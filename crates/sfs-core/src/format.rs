@@ -22,6 +22,7 @@ mod errors;
 mod extension;
 mod failure;
 mod features;
+mod head;
 mod history;
 mod inode;
 mod key;
@@ -40,6 +41,7 @@ pub use errors::{ERROR_KINDS_MAX, ErrorCount, ErrorCounts, Occurrence, Remembere
 pub use extension::{EXTENSION_LEN_MAX, Extension, ExtensionClass, Extensions};
 pub use failure::{ErrorKind, Failure};
 pub use features::{Features, Incompatibility};
+pub use head::{Group, Head};
 pub use history::History;
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};

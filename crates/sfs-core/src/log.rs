@@ -9,16 +9,16 @@ mod batch;
 mod heads;
 
 use crate::format::Extensions;
-use crate::format::UsageEntry;
+use crate::format::{Group, Head};
 
 pub(crate) use batch::{Append, Batch, Chunk};
-pub(crate) use heads::{Head, Heads};
+pub(crate) use heads::{HeadPosition, Heads};
 
 /// The head that tree nodes and lone deltas go to.
-pub(crate) const METADATA_HEAD: u8 = UsageEntry::METADATA_HEAD;
+pub(crate) const METADATA_HEAD: u8 = Head::METADATA.0;
 
 /// The head of the first group; the other groups' follow.
-pub(crate) const FIRST_GROUP_HEAD: u8 = UsageEntry::FIRST_GROUP;
+pub(crate) const FIRST_GROUP_HEAD: u8 = Head::of(Group(0)).0;
 
 /// Where the log stands.
 pub(crate) struct Log {

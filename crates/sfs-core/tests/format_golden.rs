@@ -461,7 +461,7 @@ fn usage() {
         UsageEntry {
             live_blocks: 3,
             state: SegmentState::Sealed,
-            group: 2,
+            head: Head(2),
             write_count_sum: 4,
             modified_sum: 5,
             opened: 7,

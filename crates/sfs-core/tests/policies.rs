@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sfs_core::format::{History, SegmentState, UsageEntry};
+use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
 use sfs_core::policy::{
     Candidate, GROUPING_POLICIES, GroupingPolicy, VICTIM_POLICIES, VictimPolicy, grouping_policy,
     victim_policy,
@@ -27,7 +27,7 @@ fn segments(groups: u8, round: u32) -> Vec<UsageEntry> {
         UsageEntry {
             live_blocks,
             state: SegmentState::Sealed,
-            group: 1 + (mixed >> 8) as u8 % groups,
+            head: Head::of(Group((mixed >> 8) as u8 % groups)),
             write_count_sum: u64::from(live_blocks) * u64::from(1 + mixed % 100),
             modified_sum: u64::from(live_blocks) * u64::from(mixed % WRITES),
             opened: mixed % WRITES,

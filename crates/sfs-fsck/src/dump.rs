@@ -169,7 +169,7 @@ pub(crate) fn show_usage(entry: &UsageEntry) -> Value {
     json!({
         "state": entry.state.to_string(),
         "live_blocks": entry.live_blocks,
-        "group": entry.group,
+        "group": entry.head.0,
         "write_count_sum": entry.write_count_sum,
         "modified_sum": entry.modified_sum,
         "opened": entry.opened,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataLayout, DecodeError, ItemKind, Key,
+    CheckpointRecord, Corruption, CorruptionKind, DataLayout, DecodeError, Head, ItemKind, Key,
     MappingRun, SegmentState, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 
@@ -31,7 +31,7 @@ impl Usage {
 
     /// Tree nodes that live, by this table.
     pub(crate) fn node_count(&self) -> u64 {
-        let nodes = self.0.values().filter(|entry| entry.group == 0);
+        let nodes = self.0.values().filter(|entry| entry.head == Head::METADATA);
         nodes.map(|entry| u64::from(entry.live_blocks)).sum()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkHeader, ChunkSummary, CorruptionKind,
-    DataLayout, DeltaForm, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
+    DataLayout, DeltaForm, Head, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
     SegmentState, Structure, SummaryEntry, Superblock, Timestamp, UsageEntry,
 };
 use sfs_core::request::{Caller, VolumeOptions, WriteMode};
@@ -158,11 +158,11 @@ impl Forge {
     fn change_usage(&self, change: impl FnOnce(&mut UsageEntry)) -> u32 {
         let layout = self.superblock.layout;
         let segment = layout.segment_of(self.address(A)).expect("in one");
-        let (live_blocks, group) = (2 * FILE_BLOCKS, 1);
+        let (live_blocks, head) = (2 * FILE_BLOCKS, Head(1));
         let state = SegmentState::InPlace;
         // What it was opened with stands nowhere else.
         let found = (0..1000).find_map(|stamp| {
-            let entry = UsageEntry { live_blocks, state, group, stamp, ..UsageEntry::NEW };
+            let entry = UsageEntry { live_blocks, state, head, stamp, ..UsageEntry::NEW };
             let bytes = UsageEntry::encode_item(&[entry]);
             self.leaf().0.windows(bytes.len()).any(|window| window == bytes).then_some(entry)
         });

@@ -4,7 +4,7 @@ use sfs_device::{BLOCK_SIZE, DeviceError, Operation};
 
 use super::{Corruption, Structure};
 
-/// What went wrong with a device or its content.
+/// The kind of an error of a device or its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
     /// The device failed a write.

@@ -7,7 +7,7 @@ use std::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, ItemKind, Key};
+use super::{Corruption, CorruptionKind, Head, ItemKind, Key};
 
 /// Segments whose entries share one item.
 pub const USAGE_PER_ITEM: u32 = 32;
@@ -70,8 +70,8 @@ pub struct UsageEntry {
     pub live_blocks: u32,
     /// State.
     pub state: SegmentState,
-    /// Number of the head that wrote the segment.
-    pub group: u8,
+    /// Head that wrote the segment: that of group 0 for an InPlace one.
+    pub head: Head,
     /// Sum of the write counts of its live data blocks ([`super::History::write_count`]).
     pub write_count_sum: u64,
     /// Sum of the modification times of its live data blocks, in ticks.
@@ -107,17 +107,11 @@ const _: () = assert!(size_of::<RawUsage>() == RAW_LEN);
 const _: () = assert!(size_of::<UsageEntry>() <= 64);
 
 impl UsageEntry {
-    /// Head of the segments that hold tree nodes and deltas without data.
-    pub const METADATA_HEAD: u8 = 0;
-
-    /// Head of the first group of data; the heads of the other groups follow.
-    pub const FIRST_GROUP: u8 = 1;
-
     /// The entry of a segment that was never written.
     pub const NEW: Self = Self {
         live_blocks: 0,
         state: SegmentState::Clean,
-        group: 0,
+        head: Head::METADATA,
         write_count_sum: 0,
         modified_sum: 0,
         opened: 0,
@@ -127,7 +121,7 @@ impl UsageEntry {
 
     /// Returns the group of the segment's data; `None` for a segment of tree nodes.
     pub fn data_group(&self) -> Option<u8> {
-        self.group.checked_sub(Self::FIRST_GROUP)
+        self.head.group().map(|group| group.0)
     }
 
     /// Returns the value of an item with `entries`, at most [`USAGE_PER_ITEM`].
@@ -137,7 +131,7 @@ impl UsageEntry {
             let raw = RawUsage {
                 live_blocks: entry.live_blocks.into(),
                 state: entry.state as u8,
-                group: entry.group,
+                group: entry.head.0,
                 reserved: U16::ZERO,
                 write_count_sum: entry.write_count_sum.into(),
                 modified_sum: entry.modified_sum.into(),
@@ -162,7 +156,7 @@ impl UsageEntry {
             Some(Self {
                 live_blocks: raw.live_blocks.get(),
                 state: SegmentState::decode(raw.state)?,
-                group: raw.group,
+                head: Head(raw.group),
                 write_count_sum: raw.write_count_sum.get(),
                 modified_sum: raw.modified_sum.get(),
                 opened: raw.opened.get(),

@@ -1,4 +1,4 @@
-//! The memory pool: mapped regions by size class, kept for the next use.
+//! The memory pool: mapped regions by size class, cached for the next use.
 //!
 //! [`Pool::take`] returns the smallest cached region that is large enough and halves it down to the class that
 //! was asked for; without one it maps a region of the largest class. A returned region is cached as far as
@@ -46,7 +46,7 @@ impl Pool {
         Self(Arc::new(PoolState { budget_bytes, ..PoolState::default() }))
     }
 
-    /// Unmaps the cached regions that nobody has taken since the last call.
+    /// Unmaps the cached regions that were not taken since the last call.
     pub(crate) fn release_idle(&self) {
         for (number, class) in self.0.classes.iter().enumerate() {
             let idle = class.lock().idle;

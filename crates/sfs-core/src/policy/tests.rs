@@ -6,7 +6,7 @@ use super::{
     Candidate, GROUPING_POLICIES, GROUPS_MAX, GroupingPolicy, VICTIM_POLICIES,
     default_victim_policy, grouping_policy, victim_policy,
 };
-use crate::format::{History, SegmentState, UsageEntry};
+use crate::format::{Head, History, SegmentState, UsageEntry};
 
 const SEGMENTS: u32 = 600;
 const SEGMENT_BLOCKS: u32 = 512;
@@ -35,7 +35,7 @@ fn segments() -> impl Strategy<Value = Vec<UsageEntry>> {
         segment.prop_map(|(state, live_blocks, group, writes, opened, sealed)| UsageEntry {
             live_blocks,
             state,
-            group,
+            head: Head(group),
             write_count_sum: u64::from(writes),
             modified_sum: u64::from(opened) * u64::from(live_blocks),
             opened,

@@ -1,7 +1,7 @@
 //! The usage table: the state of each segment, its live blocks and sums, and the order of allocation.
 //!
 //! The table is in memory; a checkpoint stores its changed items in the tree. Its methods are the only way
-//! from one state to another:
+//! from one state to another while the volume is mounted:
 //!
 //! ```text
 //!            open             seal               drain_if_empty
@@ -26,7 +26,8 @@ mod in_place_data;
 use std::collections::BTreeSet;
 
 use crate::format::{
-    Corruption, CorruptionKind, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry,
+    Corruption, CorruptionKind, Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM,
+    UsageEntry,
 };
 use crate::segments::{InPlaceAllocator, WriteClock};
 
@@ -214,7 +215,7 @@ impl UsageTable {
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let state = SegmentState::Open;
-        *entry = UsageEntry { state, group: head, opened, stamp: sequence, ..UsageEntry::NEW };
+        *entry = UsageEntry { state, head: Head(head), opened, stamp: sequence, ..UsageEntry::NEW };
         Some(segment)
     }
 
@@ -392,5 +393,5 @@ impl UsageTable {
 
 /// Returns whether the segment was written by the metadata head.
 fn holds_nodes(entry: &UsageEntry) -> bool {
-    entry.group == UsageEntry::METADATA_HEAD
+    entry.head == Head::METADATA
 }

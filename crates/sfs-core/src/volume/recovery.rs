@@ -17,7 +17,7 @@ use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, HEADS_MAX,
     Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
-use crate::log::{FIRST_GROUP_HEAD, Head, Heads, Log};
+use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, Log};
 use crate::meta::Meta;
 use crate::mutant::{Mutant, mutated};
 use crate::request::VolumeOptions;
@@ -225,7 +225,7 @@ fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
         if !sound {
             return Err(wrong.into());
         }
-        heads.set(head.head, Head { segment: head.segment, next_block: head.next_block });
+        heads.set(head.head, HeadPosition { segment: head.segment, next_block: head.next_block });
     }
     if !record.has_sound_counts() {
         return Err(wrong.into());

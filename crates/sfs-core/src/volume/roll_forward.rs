@@ -15,7 +15,7 @@ use crate::format::{
     Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
     Layout, Location, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
-use crate::log::{Head, Heads, Log};
+use crate::log::{HeadPosition, Heads, Log};
 use crate::meta::{Meta, MetadataError};
 use crate::mutant::{Mutant, mutated};
 use crate::tree::NodeNotCached;
@@ -195,7 +195,7 @@ impl Volume {
             Some(chunk) if usize::from(chunk.header.head) < HEADS_MAX => {
                 let head = chunk.header.head;
                 position.opened.push((segment, head));
-                position.heads.set(head, Head { segment, next_block: 0 });
+                position.heads.set(head, HeadPosition { segment, next_block: 0 });
                 position.take(head, &chunk, layout);
                 Ok(Some(chunk))
             }

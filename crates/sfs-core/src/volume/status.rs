@@ -5,8 +5,7 @@
 //! Never: guesses; what is not known is not there.
 
 use super::Volume;
-use crate::format::{SegmentState, UsageEntry};
-use crate::log::METADATA_HEAD;
+use crate::format::{Head, SegmentState, UsageEntry};
 use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Status};
 
 impl Volume {
@@ -66,13 +65,13 @@ fn count_groups(entries: &[UsageEntry], centres: &[f64]) -> Vec<GroupStatus> {
     let held =
         |entry: &&UsageEntry| matches!(entry.state, SegmentState::Open | SegmentState::Sealed);
     for entry in entries.iter().filter(held) {
-        let at = match groups.binary_search_by_key(&entry.group, |group| group.group) {
+        let at = match groups.binary_search_by_key(&entry.head.0, |group| group.group) {
             Ok(at) => at,
             Err(at) => {
-                let holds_metadata = entry.group == METADATA_HEAD;
+                let holds_metadata = entry.head == Head::METADATA;
                 let centre = entry.data_group().and_then(|group| centres.get(usize::from(group)));
                 let group = GroupStatus {
-                    group: entry.group,
+                    group: entry.head.0,
                     holds_metadata,
                     centre: centre.copied(),
                     ..Default::default()
@@ -95,8 +94,12 @@ mod tests {
 
     #[test]
     fn segments_are_counted_by_state_and_group() {
-        let entry =
-            |state, group, live_blocks| UsageEntry { state, group, live_blocks, ..UsageEntry::NEW };
+        let entry = |state, group, live_blocks| UsageEntry {
+            state,
+            head: Head(group),
+            live_blocks,
+            ..UsageEntry::NEW
+        };
         let entries = [
             entry(SegmentState::Sealed, 2, 7),
             entry(SegmentState::Clean, 2, 0),

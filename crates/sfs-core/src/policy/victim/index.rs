@@ -176,13 +176,14 @@ fn decode(code: u8) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::{Group, Head};
 
     const BLOCKS: u32 = 512;
 
     fn segment(group: u8, live_blocks: u32, sealed: u32) -> UsageEntry {
         let state = SegmentState::Sealed;
-        let group = UsageEntry::FIRST_GROUP + group;
-        UsageEntry { live_blocks, state, group, opened: sealed, sealed, ..UsageEntry::NEW }
+        let head = Head::of(Group(group));
+        UsageEntry { live_blocks, state, head, opened: sealed, sealed, ..UsageEntry::NEW }
     }
 
     /// A segment whose group dies at a known age is not cleaned just before that age.

@@ -5,7 +5,7 @@
 //! the tree nodes to grow come first.
 
 use super::UsageTable;
-use crate::format::{Layout, SegmentState, UsageEntry};
+use crate::format::{Group, Head, Layout, SegmentState, UsageEntry};
 use crate::segments::InPlaceAllocator;
 
 /// Least segments of the log beside those of its nodes. They cover the heads, a checkpoint and room to clean
@@ -153,7 +153,7 @@ impl UsageTable {
         let freed = (entry.stamp, segment);
         *entry = UsageEntry {
             state: SegmentState::InPlace,
-            group: UsageEntry::FIRST_GROUP,
+            head: Head::of(Group(0)),
             opened,
             stamp: sequence,
             ..UsageEntry::NEW
