@@ -53,7 +53,7 @@ mod tests {
         assert!(!is_failure(&Error::NoSpace));
         assert_eq!(of(&Error::Stopped).code(), libc::EIO);
         assert!(!is_failure(&Error::Stopped));
-        let corruption = Corruption::new(Structure::Node, 7, CorruptionKind::Checksum);
+        let corruption = Corruption::in_block(Structure::Node, 7, CorruptionKind::Checksum);
         assert!(is_failure(&Error::Corrupt(corruption)));
     }
 }

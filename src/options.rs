@@ -187,7 +187,7 @@ impl MountOptions {
             "errors" => self.volume.on_error = reaction(name, value)?,
             "policy" => self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned(),
             "victim" => {
-                self.volume.victims = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
+                self.volume.victim = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
             }
             "groups" => {
                 let groups = value.parse().ok().filter(|groups| (1..=GROUPS_MAX).contains(groups));

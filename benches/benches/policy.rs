@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use sfs_core::format::{SegmentState, UsageEntry};
+use sfs_core::format::{Group, Head, SegmentState, UsageEntry};
 use sfs_core::policy::{
     Candidate, Distance, GROUPING_POLICIES, GroupingPolicy, Partition, Sfs, VICTIM_POLICIES,
     grouping_policy, victim_policy,
@@ -23,7 +23,7 @@ fn segments() -> Vec<UsageEntry> {
         UsageEntry {
             live_blocks,
             state: SegmentState::Sealed,
-            group: 1 + (mixed % 4) as u8,
+            head: Head::of(Group((mixed % 4) as u8)),
             write_count_sum: u64::from(live_blocks) * u64::from(1 + mixed % 100),
             modified_sum: u64::from(live_blocks) * u64::from(modified),
             opened: modified,

@@ -180,7 +180,7 @@ impl Report {
             device_bytes_written: before.device_bytes_written + now.device_bytes_written,
         };
         let mount = Some(Activity::of_mount(&now));
-        let (grouping, victims) = (status.grouping.to_owned(), status.victims.to_owned());
+        let (grouping, victims) = (status.grouping.to_owned(), status.victim.to_owned());
         let policies = Some(PoliciesReport { grouping, victims });
         let on_error = match status.on_error {
             ErrorReaction::Continue => "continue",
@@ -250,7 +250,7 @@ impl From<Space> for SpaceReport {
 
 impl SegmentsReport {
     fn new(blocks: u32, counts: SegmentCounts) -> Self {
-        let SegmentCounts { clean, open, sealed, drained, bad, placed } = counts;
+        let SegmentCounts { clean, open, sealed, drained, bad, in_place: placed } = counts;
         Self { blocks, clean, open, sealed, drained, bad, placed }
     }
 

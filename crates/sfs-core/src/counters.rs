@@ -1,14 +1,10 @@
-//! Counters that many threads add to.
-//!
-//! Owns: the numbers behind [`Counters`].
-//! Promises: none is lost.
-//! Never: decides anything by them.
+//! Counters of a mounted volume, which all threads add to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::request::Counters;
 
-/// See [`Counters`] for what each means.
+/// The counters behind [`Counters`], which describes each.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicCounters {
     pub(crate) user_bytes_written: AtomicU64,
@@ -26,6 +22,7 @@ pub(crate) struct AtomicCounters {
 }
 
 impl AtomicCounters {
+    /// Returns the current values.
     pub(crate) fn snapshot(&self) -> Counters {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counters {

@@ -1,138 +1,94 @@
-//! Everything that can go wrong, split by whose fault it is.
+//! The error type of the crate.
 //!
-//! Owns: the error type of the crate.
-//! Promises: no variant carries text; a caller can tell its own mistake from the image's and the
-//! device's.
-//! Never: maps to errno; the FUSE shell does.
-
-use std::fmt;
+//! Variants tell the caller's mistakes, damage of the image, a newer format and device errors apart. The FUSE shell maps
+//! them to errno.
 
 use sfs_device::DeviceError;
+use thiserror::Error;
 
 use crate::format::{Corruption, DecodeError, Incompatibility};
 
 /// A failed operation.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Error {
-    /// No such file, directory entry or inode.
+    /// The file, directory entry or inode does not exist.
+    #[error("not found")]
     NotFound,
     /// The name exists already.
+    #[error("exists already")]
     Exists,
-    /// Not a directory.
+    /// The file is not a directory.
+    #[error("not a directory")]
     NotDirectory,
-    /// A directory, where something else was needed.
+    /// The file is a directory, which the operation does not allow.
+    #[error("is a directory")]
     IsDirectory,
     /// The directory has entries.
+    #[error("directory is not empty")]
     NotEmpty,
-    /// No such extended attribute.
+    /// The extended attribute does not exist.
+    #[error("no such extended attribute")]
     NoAttribute,
     /// An argument is not allowed.
+    #[error("invalid argument")]
     Invalid,
     /// The name is longer than 255 bytes.
+    #[error("name is too long")]
     NameTooLong,
     /// The file would be larger than 16 TiB.
+    #[error("file would be too large")]
     FileTooLarge,
-    /// Too many links to a file.
+    /// The file has as many links as it can have.
+    #[error("too many links")]
     TooManyLinks,
     /// The value is longer than allowed.
+    #[error("value is too long")]
     ValueTooLong,
-    /// The caller gave too small a range.
+    /// The result does not fit in the caller's range.
+    #[error("result does not fit")]
     OutOfRange,
-    /// Not permitted on this file.
+    /// The operation is not permitted on this file.
+    #[error("not permitted")]
     NotPermitted,
-    /// Not supported on this file.
+    /// The operation is not supported on this file.
+    #[error("not supported")]
     NotSupported,
-    /// The device is full.
+    /// The volume has no space left.
+    #[error("no space left on the volume")]
     NoSpace,
-    /// The volume cannot be changed: by option, or since a write has failed.
+    /// The volume cannot be changed: by a mount option, or because a write has failed.
+    #[error("the volume is read-only")]
     ReadOnly,
-    /// Nothing is written any more, since a write has failed or the volume was shut down: what is not
-    /// durable is lost.
+    /// Writing has stopped, because a write failed or the volume was shut down. Data that is not durable is lost.
+    #[error("nothing is written any more since a write failed, or the volume was shut down")]
     Stopped,
-    /// The image is not what it should be.
-    Corrupt(Corruption),
-    /// The image is of a newer program.
-    Incompatible(Incompatibility),
-    /// The device is smaller than the volume; blocks there are, and should be.
+    /// The image is damaged.
+    #[error("{0}")]
+    Corrupt(#[from] Corruption),
+    /// The image needs a newer program.
+    #[error("{0}")]
+    Incompatible(#[from] Incompatibility),
+    /// The device is smaller than the volume.
+    #[error("the device has {device} blocks, but its volume {volume}")]
     DeviceTooSmall {
         /// Blocks of the device.
         device: u64,
         /// Blocks of the volume.
         volume: u64,
     },
-    /// The device did not carry out a request.
-    Device(DeviceError),
+    /// The device failed a request.
+    #[error("{0}")]
+    Device(#[from] DeviceError),
 }
 
 /// The result of an operation of the volume.
 pub type Result<T> = std::result::Result<T, Error>;
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound => f.write_str("not found"),
-            Self::Exists => f.write_str("exists already"),
-            Self::NotDirectory => f.write_str("not a directory"),
-            Self::IsDirectory => f.write_str("is a directory"),
-            Self::NotEmpty => f.write_str("directory is not empty"),
-            Self::NoAttribute => f.write_str("no such extended attribute"),
-            Self::Invalid => f.write_str("invalid argument"),
-            Self::NameTooLong => f.write_str("name is too long"),
-            Self::FileTooLarge => f.write_str("file would be too large"),
-            Self::TooManyLinks => f.write_str("too many links"),
-            Self::ValueTooLong => f.write_str("value is too long"),
-            Self::OutOfRange => f.write_str("result does not fit"),
-            Self::NotPermitted => f.write_str("not permitted"),
-            Self::NotSupported => f.write_str("not supported"),
-            Self::NoSpace => f.write_str("no space left on the volume"),
-            Self::ReadOnly => f.write_str("the volume is read-only"),
-            Self::Stopped => f.write_str(
-                "nothing is written any more since a write failed, or the volume was shut down",
-            ),
-            Self::Corrupt(corruption) => corruption.fmt(f),
-            Self::Incompatible(incompatibility) => incompatibility.fmt(f),
-            Self::DeviceTooSmall { device, volume } => {
-                write!(f, "the device has {device} blocks, but its volume {volume}")
-            }
-            Self::Device(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Corrupt(corruption) => Some(corruption),
-            Self::Incompatible(what) => Some(what),
-            Self::Device(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<Corruption> for Error {
-    fn from(corruption: Corruption) -> Self {
-        Self::Corrupt(corruption)
-    }
-}
-
 impl From<DecodeError> for Error {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::Corrupt(corruption) => Self::Corrupt(corruption),
-            DecodeError::Incompatible(what) => Self::Incompatible(what),
+            DecodeError::Incompatible(incompatibility) => Self::Incompatible(incompatibility),
         }
-    }
-}
-
-impl From<Incompatibility> for Error {
-    fn from(incompatibility: Incompatibility) -> Self {
-        Self::Incompatible(incompatibility)
-    }
-}
-
-impl From<DeviceError> for Error {
-    fn from(error: DeviceError) -> Self {
-        Self::Device(error)
     }
 }

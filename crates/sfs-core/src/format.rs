@@ -1,9 +1,16 @@
-//! The bytes of a volume, as `docs/FORMAT.md` states them.
+//! The bytes of a volume: encoding and decoding of every structure of `docs/FORMAT.md`.
 //!
-//! Owns: every on-device structure, its encoding and its checks.
-//! Promises: what decodes has passed its checksum and its ranges; nothing here panics on bytes
-//! from a device.
-//! Never: reads a device, or knows what a structure is used for.
+//! A decoder verifies the checksum, where the structure has one, and the range of each field. It never panics on
+//! bytes from a device. Nothing here reads a device.
+//!
+//! To add an on-disk field:
+//! 1. Choose its place: a record of the checkpoint's extension area, a tagged change of a delta, an extension record
+//!    of a mapping run, appended bytes of an inode, or bytes of the superblock that are still zero.
+//! 2. Choose the rule for programs that do not know it: a class ([`ExtensionClass`], the class of a change) or a
+//!    bit in [`Features`].
+//! 3. State it in `docs/FORMAT.md`, then encode and decode it here; bytes without it must keep their meaning.
+//! 4. Add golden bytes to `tests/format_golden.rs` and hostile bytes to `tests/decoders.rs`; no old constant changes.
+//! 5. Have `sfs-fsck` check it and its `dump` show it.
 
 mod checkpoint;
 mod chunk;
@@ -15,6 +22,7 @@ mod errors;
 mod extension;
 mod failure;
 mod features;
+mod head;
 mod history;
 mod inode;
 mod key;
@@ -26,13 +34,14 @@ mod usage;
 
 pub use checkpoint::{CheckpointRecord, HeadRecord, POLICY_STATE_LEN_MAX, PolicyRecord};
 pub use chunk::{ChunkHeader, ChunkSummary, SummaryEntry, summary_blocks, summary_len};
-pub use corruption::{Corruption, CorruptionKind, Structure};
+pub use corruption::{Corruption, CorruptionKind, Location, Structure};
 pub use data_layout::DataLayout;
-pub use delta::{Change, DELTA_LEN_MAX, DeltaForm, is_sayable};
+pub use delta::{Change, DELTA_LEN_MAX, DeltaForm, is_allowed_in_delta};
 pub use errors::{ERROR_KINDS_MAX, ErrorCount, ErrorCounts, Occurrence, Remembered};
 pub use extension::{EXTENSION_LEN_MAX, Extension, ExtensionClass, Extensions};
 pub use failure::{ErrorKind, Failure};
 pub use features::{Features, Incompatibility};
+pub use head::{Group, Head};
 pub use history::History;
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};
 pub use key::{ItemKind, Key};
@@ -43,13 +52,13 @@ use tolerance::Class;
 pub use tolerance::{DecodeError, Tolerance};
 pub use usage::{SegmentState, USAGE_PER_ITEM, UsageEntry, usage_key};
 
-/// Version that this code writes, and the newest that it reads.
+/// Format version that this code writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Block of the superblock. The blocks before it stay zero: no other prober finds anything there.
+/// Block of the superblock. The blocks before it stay zero, so that probers for other filesystems find nothing.
 pub const SUPERBLOCK_ADDRESS: u64 = 4;
 
-/// Block of the locator: a superblock of the volume, not always the newest, that says where the backup is.
+/// Block of the locator: a superblock of the volume, not always the newest, that tells where the backup is.
 pub const LOCATOR_ADDRESS: u64 = 5;
 
 /// Blocks of a checkpoint slot.
@@ -67,7 +76,7 @@ pub const NAME_LEN_MAX: usize = 255;
 /// Longest value of a tree item, in bytes: three items of this size fit in a node.
 pub const VALUE_LEN_MAX: usize = 1280;
 
-/// Longest file that lives in its tree item, in bytes.
+/// Longest file that is stored in tree items, in bytes.
 pub const INLINE_LEN_MAX: usize = 1024;
 
 /// Longest target of a symbolic link, in bytes.
@@ -82,9 +91,9 @@ pub const FILE_BLOCKS_MAX: u64 = 1 << 32;
 /// Largest number of open heads, the metadata head included.
 pub const HEADS_MAX: usize = 9;
 
-/// No volume lives long enough to count so far; beyond, a forged number could make another overflow.
+/// Bound of all counts from a device. No volume counts so far; a larger, forged count could make another overflow.
 pub const COUNT_MAX: u64 = 1 << 62;
 
-/// Checkpoints and deltas count less far, or a forged one could have a mount write what nobody reads:
-/// however long it goes on, it does not come to [`COUNT_MAX`].
+/// Bound of the counts in checkpoints and deltas. A mount that continues from such a count never reaches
+/// [`COUNT_MAX`], which no program would read.
 pub const COUNT_KEPT_MAX: u64 = COUNT_MAX / 2;

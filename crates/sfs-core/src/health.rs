@@ -170,7 +170,7 @@ impl Health {
 
     /// Counts `damage`.
     pub(crate) fn note_corruption(&self, damage: &Corruption) {
-        self.note_error(ErrorKind::of_corruption(damage), damage.at);
+        self.note_error(ErrorKind::of_corruption(damage), damage.location.number());
     }
 
     fn note_device_error(&self, error: &DeviceError) {
@@ -193,7 +193,7 @@ impl Health {
     /// Records that `error` makes checkpoints impossible, if it is damage.
     pub(crate) fn note_blocked(&self, error: &Error) {
         if let Error::Corrupt(damage) = error {
-            self.note_failure(ErrorKind::of_corruption(damage), damage.at);
+            self.note_failure(ErrorKind::of_corruption(damage), damage.location.number());
         }
     }
 

@@ -1,11 +1,12 @@
 //! The SFS filesystem: a log of segments and one tree, without threads, clock, entropy or FUSE.
 //!
-//! `docs/DESIGN.md` explains it, `docs/FORMAT.md` states the bytes, `docs/SEMANTICS.md` the promises.
+//! Layers from the bottom to the top; a module imports only from those before it:
+//! `error`, `request`, `format`, `counters`, `mutant`, `lock_rank`; `memory`, `policy`, `tree`; `segments`; `health`; `io`;
+//! `metadata`; `files`; `log`; `reserves`; `writeback`; `clean`; `space`; `recovery`; `volume`. `docs/ARCHITECTURE.md` walks through them, `docs/DESIGN.md`
+//! explains the design, `docs/FORMAT.md` the bytes, and `docs/SEMANTICS.md` the promises.
 #![forbid(unsafe_code)]
 
-mod buffer;
 mod clean;
-mod clock;
 mod counters;
 mod error;
 mod files;
@@ -16,16 +17,16 @@ mod health;
 mod io;
 mod lock_rank;
 mod log;
+mod memory;
 mod metadata;
 pub mod mutant;
-mod places;
 pub mod policy;
 mod recovery;
 pub mod request;
 mod reserves;
+mod segments;
 mod space;
 pub mod tree;
-mod usage;
 mod volume;
 mod writeback;
 

@@ -10,19 +10,19 @@ mod scan;
 mod sync_queue;
 mod writer;
 
-use crate::format::{Extensions, UsageEntry};
+use crate::format::{Extensions, Group, Head};
 
 pub(crate) use batch::Batch;
-pub(crate) use heads::{Head, Heads};
+pub(crate) use heads::{HeadPosition, Heads};
 pub(crate) use scan::{CHUNK_BLOCKS_MIN, ChunkReader};
 pub(crate) use sync_queue::SyncTarget;
 pub(crate) use writer::LogWriter;
 
 /// Head of tree nodes, and of deltas without data.
-pub(crate) const METADATA_HEAD: u8 = 0;
+pub(crate) const METADATA_HEAD: u8 = Head::METADATA.0;
 
 /// Head of the first group; those of the other groups follow.
-pub(crate) const FIRST_GROUP_HEAD: u8 = UsageEntry::FIRST_GROUP;
+pub(crate) const FIRST_GROUP_HEAD: u8 = Head::of(Group(0)).0;
 
 /// Position of the log, and the counters that each checkpoint stores.
 pub(crate) struct LogState {

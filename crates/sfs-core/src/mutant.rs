@@ -1,10 +1,9 @@
-//! Deliberate bugs: the crash simulator must find each (`crates/sfs-sim/tests/mutants.rs`).
+//! Deliberate bugs, each of which the crash simulator must find (`crates/sfs-sim/tests/mutants.rs`).
 //!
-//! Owns: their names, and which one is alive in this thread.
-//! Promises: without the feature `mutants` none ever is, and nothing is left of this.
-//! Never: is enabled in a program that mounts.
+//! Code that a mutant breaks asks `mutated`. Without the feature `mutants` the answer is a constant `false`, and
+//! the compiler removes the bug. No program that mounts enables the feature.
 
-/// What is broken.
+/// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// A sync does not flush the device.
@@ -15,17 +14,17 @@ pub enum Mutant {
     SkippedRecordFlush,
     /// A checkpoint's record is durable before its nodes are written.
     RecordFirst,
-    /// Drained segments are discarded before the checkpoint that lets them go.
+    /// Drained segments are discarded before the checkpoint that releases them.
     DiscardFirst,
     /// A Drained segment is Clean at once.
     DrainedReused,
-    /// The last name of a file goes, and no orphan item is left.
+    /// Removing the last name of a file leaves no orphan item.
     OrphanForgotten,
-    /// Every delta says again what earlier ones unmapped.
+    /// Every delta repeats the unmaps of earlier ones.
     UnmapRepeated,
-    /// No delta says what was unmapped.
+    /// No delta contains the unmaps.
     UnmapForgotten,
-    /// No delta says which inode numbers have been given out.
+    /// No delta contains the next inode number.
     NextInoUnsaid,
     /// A torn summary is accepted.
     TornSummary,
@@ -35,11 +34,11 @@ pub enum Mutant {
     EndIgnored,
     /// A chunk need not repeat the checksum of the one before it.
     ChainIgnored,
-    /// A length is said before all of its data is written.
+    /// A length is recorded before all of its data is written.
     LengthAhead,
-    /// A rename over a file does not take the data of the new one along.
+    /// A rename over a file is durable before the data of the new file.
     RenameUnordered,
-    /// A truncation does not take along what is written afterwards.
+    /// A truncation is durable before the data that is written afterwards.
     TruncationUnordered,
     /// A sync of a file that has no dirty blocks does nothing.
     CleanFileUnsynced,
@@ -47,13 +46,13 @@ pub enum Mutant {
     OldCheckpoint,
     /// Every checkpoint goes to the same slot.
     SameSlot,
-    /// An overwritten block counts as live.
+    /// An overwritten block still counts as live.
     DeathUncounted,
-    /// Growing a file shows what was beyond its old end.
+    /// Growing a file exposes old bytes beyond its former end.
     TailKept,
     /// The cleaner moves a block that has been overwritten meanwhile.
     StaleMove,
-    /// A block is used again before its freeing is durable.
+    /// A block is reused before its free is durable.
     FreedReused,
     /// New blocks are not flushed before the delta that maps them.
     PlacedUnflushed,
@@ -68,7 +67,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All of them.
+    /// All mutants.
     pub const ALL: [Self; 29] = [
         Self::SkippedFlush,
         Self::SkippedNodeFlush,
@@ -104,22 +103,22 @@ impl Mutant {
 
 #[cfg(feature = "mutants")]
 thread_local! {
-    static ALIVE: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+    static ENABLED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// From now on `mutant`, and no other, is alive in this thread.
+/// Enables `mutant` in this thread and disables all others.
 #[cfg(feature = "mutants")]
 pub fn release(mutant: Option<Mutant>) {
-    ALIVE.set(mutant);
+    ENABLED.set(mutant);
 }
 
-/// Whether `mutant` is alive.
+/// Returns whether `mutant` is enabled in this thread.
 #[cfg(feature = "mutants")]
 pub(crate) fn mutated(mutant: Mutant) -> bool {
-    ALIVE.get() == Some(mutant)
+    ENABLED.get() == Some(mutant)
 }
 
-/// Never.
+/// Returns `false`.
 #[cfg(not(feature = "mutants"))]
 pub(crate) const fn mutated(_: Mutant) -> bool {
     false

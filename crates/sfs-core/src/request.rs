@@ -1,75 +1,69 @@
-//! What callers of a volume say and get: arguments and answers of its operations.
-//!
-//! Owns: plain data.
-//! Promises: nothing refers to FUSE.
-//! Never: decides anything.
+//! Arguments and results of the volume's operations: plain data without FUSE types.
 
 use std::time::Duration;
 
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
-use crate::buffer::{Memory, Pool};
 use crate::format::{FileKind, Inode, Remembered, Timestamp};
+use crate::memory::{BlockBuf, Pool};
 
-/// How a volume is opened.
+/// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeOptions {
-    /// Never write to the device.
+    /// `true` if the volume never writes to the device.
     pub read_only: bool,
-    /// Budget of the write buffer, in bytes.
+    /// Budget of the write buffer in bytes.
     pub write_buffer: usize,
     /// Budget of the caches, in bytes.
     pub cache: usize,
-    /// Longest time that written data waits in memory.
+    /// Longest time that dirty data stays in memory.
     pub commit_interval: Duration,
     /// Longest time between checkpoints.
     pub checkpoint_interval: Duration,
-    /// Discard segments that have become Clean.
+    /// `true` if segments that become Clean are discarded.
     pub discard: bool,
-    /// GroupingPolicy policy: one of [`crate::policy::GROUPING_POLICIES`].
+    /// Grouping policy: one of [`crate::policy::GROUPING_POLICIES`].
     pub grouping: String,
-    /// Groups of the grouping, where they can be chosen.
+    /// Number of groups, for policies that let the user choose it.
     pub groups: Option<u8>,
-    /// Victim selection: one of [`crate::policy::VICTIM_POLICIES`]; `None` for the one that goes with the
-    /// grouping.
-    pub victims: Option<String>,
-    /// What becomes of blocks that do not fill a segment of their group when they have to be
-    /// written.
+    /// Victim policy: one of [`crate::policy::VICTIM_POLICIES`]; `None` for the default of the grouping policy.
+    pub victim: Option<String>,
+    /// Place of the blocks that do not fill a segment of their group when they have to be written.
     pub remainder: Remainder,
-    /// The background does not clean while requests are under way, unless it must.
+    /// `true` if the background does not clean during requests unless segments are short.
     pub yield_cleaning: bool,
-    /// When a segment that has been emptied may be written again.
+    /// Time at which a Drained segment becomes Clean.
     pub release: Release,
-    /// What is done when something on the device turns out to be damaged.
+    /// Reaction to damage on the device.
     pub on_error: ErrorReaction,
 }
 
-/// What a volume that is mounted for writing does about damage, beside giving an error to whoever met it.
+/// The reaction of a volume that is mounted for writing to damage. The request that met the damage fails in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorReaction {
-    /// It goes on.
+    /// Continue.
     Continue,
-    /// It writes nothing any more, as if a write had failed.
+    /// Stop writing, as after a failed write.
     RemountReadOnly,
 }
 
-/// When a segment in which nothing lives any more becomes Clean.
+/// The time at which a Drained segment becomes Clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// When nothing that a crash would bring back needs it: what drained it is durable, and it holds
-    /// no part of the last checkpoint or of the deltas since.
+    /// As soon as recovery does not need the segment: the deltas that drained it are durable, and it holds no part of
+    /// the last checkpoint or of the deltas since.
     Durable,
-    /// At once. A crash then loses data: this is for the tests that prove why the other is needed.
+    /// At once. A crash then loses data; tests use this to prove the need of [`Release::Durable`].
     AtOnce,
 }
 
-/// Where blocks go that have to be written though they do not fill a segment of their group.
+/// The place of blocks that have to be written although they do not fill a segment of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remainder {
-    /// To their group's open segment: one write request for each group.
+    /// The open segment of their group: one write request for each group.
     Pure,
-    /// All to one group (SFS, section 3.3): one write request.
+    /// One group for all (SFS, section 3.3): one write request.
     Mixed,
 }
 
@@ -84,7 +78,7 @@ impl Default for VolumeOptions {
             discard: true,
             grouping: "sfs".into(),
             groups: None,
-            victims: None,
+            victim: None,
             remainder: Remainder::Pure,
             yield_cleaning: true,
             release: Release::Durable,
@@ -93,12 +87,12 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Who asks, and when.
+/// The credentials and time of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller {
-    /// User.
+    /// User ID.
     pub uid: u32,
-    /// Group.
+    /// Group ID.
     pub gid: u32,
     /// Time of the request.
     pub now: Timestamp,
@@ -118,14 +112,14 @@ pub struct FileEntry {
 pub struct DirectoryEntry<'a> {
     /// Inode number.
     pub ino: u64,
-    /// What it is.
+    /// Type of the file.
     pub kind: FileKind,
-    /// Its name.
+    /// Name of the entry.
     pub name: &'a [u8],
-    /// Where reading goes on after this entry. Stays valid while entries come and go.
+    /// Position after this entry, from which reading continues. Valid while other entries are added and removed.
     pub cookie: u64,
-    /// Attributes, where they were asked for; a reference was taken as by `lookup` (never for "."
-    /// and "..", which have none).
+    /// Attributes, if the caller asked for them; the entry then holds a reference as from `lookup`. "." and ".." have
+    /// neither.
     pub inode: Option<Inode>,
 }
 
@@ -148,69 +142,68 @@ pub struct AttributeChanges {
     pub ctime: Option<Timestamp>,
     /// Birth.
     pub btime: Option<Timestamp>,
-    /// Clear suid, sgid and `security.capability`, as a truncation by someone else than root does.
+    /// Clear suid, sgid and `security.capability`, as a truncation by a user other than root does.
     pub kill_privileges: bool,
-    /// The kernel's cache writes back: it keeps the times of a regular file itself, and those that
-    /// are not given stay.
+    /// Leave times that are not given unchanged: the kernel's write-back cache keeps the times of a regular file.
     pub keep_times: bool,
 }
 
 impl AttributeChanges {
-    /// Whether they give an owner or a group, be it the one that the file has.
+    /// Returns whether the changes set an owner or a group, even to the present one.
     pub fn give_owner(&self) -> bool {
         self.uid.is_some() || self.gid.is_some()
     }
 }
 
-/// How a write is done.
+/// The options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteMode {
-    /// The kernel's cache writes back: it keeps the times itself.
+    /// Leave the times unchanged: the kernel's write-back cache keeps them.
     pub keep_times: bool,
     /// Clear suid, sgid and `security.capability`.
     pub kill_privileges: bool,
 }
 
-/// What `rename` does when the new name exists, and what it leaves at the old one.
+/// The effect of `rename` on an existing new name, and on the old name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
-    /// Replace it.
+    /// Replace an existing file.
     Replace,
-    /// Fail with [`crate::Error::Exists`].
+    /// Fail with [`crate::Error::Exists`] if the new name exists.
     NoReplace,
-    /// Exchange the two; both have to exist.
+    /// Exchange the two files; both names have to exist.
     Exchange,
-    /// Replace it, and leave a whiteout: a character device 0:0 without permissions. By one,
-    /// overlayfs hides what a lower layer has under the name.
+    /// Replace an existing file, and leave a whiteout at the old name: a character device 0:0 without permissions, with
+    /// which overlayfs hides a file of a lower layer.
     Whiteout,
-    /// As [`RenameMode::NoReplace`], and leave a whiteout.
+    /// As [`RenameMode::NoReplace`], and leave a whiteout at the old name.
     WhiteoutNoReplace,
 }
 
 impl RenameMode {
-    /// It fails when the new name exists.
+    /// Returns whether the rename fails if the new name exists.
     pub fn keeps_what_exists(self) -> bool {
         matches!(self, Self::NoReplace | Self::WhiteoutNoReplace)
     }
 
-    /// It leaves a whiteout at the old name.
+    /// Returns whether the rename leaves a whiteout at the old name.
     pub fn leaves_whiteout(self) -> bool {
         matches!(self, Self::Whiteout | Self::WhiteoutNoReplace)
     }
 }
 
-/// What `set_xattr` does depending on whether the attribute exists.
+/// The condition on an existing attribute in `set_xattr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Create or replace.
+    /// Create or replace the attribute.
     Any,
-    /// It must not exist.
+    /// The attribute must not exist.
     Create,
-    /// It must exist.
+    /// The attribute must exist.
     Replace,
 }
 
-/// What `seek` looks for.
+/// The target of `seek`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
     /// The next data.
@@ -219,57 +212,57 @@ pub enum Seek {
     Hole,
 }
 
-/// Bytes of a file.
+/// Bytes read from a file.
 #[derive(Debug, Default)]
 pub struct ReadBuffer {
     /// `None` for no bytes.
-    memory: Option<Memory>,
+    memory: Option<BlockBuf>,
     start: usize,
     len: usize,
 }
 
 impl ReadBuffer {
-    /// A buffer for `len` bytes, at least one, at `offset` of a file.
+    /// Returns a buffer for `len` bytes, at least one, at `offset` of a file.
     pub(crate) fn new(offset: u64, len: usize, pool: &Pool) -> Self {
         let start = (offset % BLOCK_SIZE as u64) as usize;
         let count = (start + len).div_ceil(BLOCK_SIZE);
-        Self { memory: Some(Memory::new(count, pool)), start, len }
+        Self { memory: Some(BlockBuf::new(count, pool)), start, len }
     }
 
-    /// The blocks that hold the bytes; what is in them at first is undefined.
+    /// Returns the blocks that hold the bytes. Their initial content is undefined.
     pub(crate) fn blocks_mut(&mut self) -> &mut [Block] {
-        self.memory.as_mut().map_or(&mut [], Memory::blocks_mut)
+        self.memory.as_mut().map_or(&mut [], BlockBuf::blocks_mut)
     }
 
-    /// The bytes; fewer than asked for at the end of the file.
+    /// Returns the bytes; at the end of the file fewer than requested.
     pub fn as_bytes(&self) -> &[u8] {
-        let blocks = self.memory.as_ref().map_or(&[][..], Memory::blocks);
+        let blocks = self.memory.as_ref().map_or(&[][..], BlockBuf::blocks);
         &blocks.as_bytes()[self.start..self.start + self.len]
     }
 }
 
-/// How full the volume is, in blocks.
+/// The space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Blocks that files and metadata can have in all.
+    /// Blocks for files and metadata in total.
     pub total_blocks: u64,
-    /// Blocks that are still to be had.
+    /// Blocks that are still available.
     pub free_blocks: u64,
-    /// Files that exist, roughly: inode numbers given out.
+    /// Approximate number of files: allocated inode numbers.
     pub files: u64,
 }
 
 impl Space {
-    /// Bytes that are still to be had.
+    /// Returns the bytes that are still available.
     pub fn free_bytes(&self) -> u64 {
         self.free_blocks.saturating_mul(BLOCK_SIZE as u64)
     }
 }
 
-/// What lives in a segment.
+/// Sums over the live blocks of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentSums {
-    /// Blocks, tree nodes included.
+    /// Number of live blocks, tree nodes included.
     pub live_blocks: u64,
     /// Sum of the write counts of data blocks.
     pub write_count_sum: u64,
@@ -277,118 +270,118 @@ pub struct SegmentSums {
     pub modified_sum: u64,
 }
 
-/// A segment of which the usage table does not say what the tree does.
+/// A segment whose entry in the usage table disagrees with the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Discrepancy {
-    /// The segment.
+    /// Number of the segment.
     pub segment: u32,
-    /// What the usage table says.
+    /// Sums in the usage table.
     pub table: SegmentSums,
-    /// What the tree says.
+    /// Sums counted in the tree.
     pub counted: SegmentSums,
 }
 
-/// When background work is wanted again.
+/// The time of the next background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// There is more to do now.
+    /// More work is due now.
     More,
-    /// Nothing to do for so long, unless something is written.
+    /// No work is due for this time unless something is written.
     Idle(Duration),
 }
 
-/// What happened since the volume was opened. Bytes unless the name says otherwise.
+/// Counts since the volume was opened, in the unit that the name ends with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Written by users.
+    /// Bytes that users wrote.
     pub user_bytes_written: u64,
-    /// Written to the device, everything included.
+    /// All bytes written to the device.
     pub device_bytes_written: u64,
-    /// File data written for users.
+    /// Bytes of file data written for users.
     pub data_bytes: u64,
-    /// File data moved by the cleaner.
+    /// Bytes of file data that the cleaner moved.
     pub cleaning_bytes: u64,
-    /// Tree nodes and checkpoints.
+    /// Bytes of tree nodes and checkpoints.
     pub metadata_bytes: u64,
-    /// Summaries and deltas.
+    /// Bytes of summaries and deltas.
     pub summary_bytes: u64,
-    /// Commits: flushes that made something durable.
+    /// Flushes that made something durable.
     pub commits: u64,
-    /// Requests to make something durable; several may share one commit.
+    /// Requests to make something durable; several may share one flush.
     pub syncs: u64,
-    /// Checkpoints.
+    /// Checkpoints written.
     pub checkpoints: u64,
     /// Segments cleaned.
     pub segments_cleaned: u64,
-    /// Times that a writer had to clean, or to wait for a checkpoint, because segments were short.
+    /// Times that a writer had to clean or to wait for a checkpoint for lack of segments.
     pub stalls: u64,
     /// Tree nodes read from the device.
     pub nodes_read: u64,
 }
 
-/// A volume as it is now.
+/// The state of a volume at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     /// Name of the grouping policy.
     pub grouping: &'static str,
-    /// Name of the policy that chooses victims.
-    pub victims: &'static str,
-    /// How full it is.
+    /// Name of the victim policy.
+    pub victim: &'static str,
+    /// Space of the volume.
     pub space: Space,
     /// Blocks in a segment.
     pub segment_blocks: u32,
     /// Segments by state.
     pub segments: SegmentCounts,
-    /// The groups that have segments, by number.
+    /// Groups that have segments, by number.
     pub groups: Vec<GroupStatus>,
-    /// What happened since it was opened.
+    /// Counts since the volume was opened.
     pub counters: Counters,
-    /// What is done about damage.
+    /// Reaction to damage.
     pub on_error: ErrorReaction,
-    /// Nothing is written any more.
+    /// `true` if the volume has stopped writing.
     pub has_failed: bool,
-    /// The errors that were met, in this mount and before.
+    /// Errors of this mount and earlier ones.
     pub remembered: Remembered,
 }
 
 /// Segments by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// Hold nothing, may be opened.
+    /// Clean segments: may be opened.
     pub clean: u32,
-    /// Are appended to.
+    /// Open segments: heads append to them.
     pub open: u32,
-    /// Are not appended to any more.
+    /// Sealed segments: full or closed.
     pub sealed: u32,
-    /// Hold nothing that is live, but the last checkpoint refers to them.
+    /// Drained segments: without live blocks, but not yet released.
     pub drained: u32,
-    /// Must not be used.
+    /// Bad segments: excluded from use.
     pub bad: u32,
-    /// For data that is overwritten in place.
-    pub placed: u32,
+    /// InPlace segments: data that is overwritten in place.
+    pub in_place: u32,
 }
 
-/// What one head has written and still lives.
+/// The segments of one head.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GroupStatus {
-    /// The group's number: its head's.
+    /// Number of the head: 0 for metadata, group + 1 for data.
     pub group: u8,
-    /// It holds tree nodes, not file data.
+    /// `true` for tree nodes, `false` for file data.
     pub holds_metadata: bool,
-    /// Segments, Open or Sealed.
+    /// Open and Sealed segments.
     pub segments: u32,
-    /// Those of them that are Open.
+    /// Open segments.
     pub open_segments: u32,
-    /// Blocks in them that live.
+    /// Live blocks in the segments.
     pub live_blocks: u64,
-    /// Where its centre is, if the grouping has centres (see [`crate::policy::GroupingPolicy::centres`]).
+    /// Centre of the group, if the grouping policy has centres (see [`crate::policy::GroupingPolicy::centres`]).
     pub centre: Option<f64>,
 }
 
-/// What happened to a volume in all its mounts, as far as its checkpoints say.
+/// Totals over all mounts of a volume, from its last checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LifetimeTotals {
-    /// Times it was mounted for writing.
+    /// Number of mounts for writing.
     pub mount_count: u64,
     /// Bytes that users wrote.
     pub user_bytes_written: u64,

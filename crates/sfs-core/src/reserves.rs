@@ -62,7 +62,7 @@ pub(crate) fn clean_target_segments(layout: &Layout, metadata: &Metadata) -> usi
 /// Returns the segments that are Clean or Drained.
 pub(crate) fn free_segments(metadata: &Metadata) -> usize {
     let usage = &metadata.usage;
-    usage.clean_count() + usage.drained_count() + usage.pinned_count()
+    usage.clean_count() + usage.releasable_count() + usage.pinned_count()
 }
 
 /// Returns the segments that will be Clean after a checkpoint, without those that the checkpoint itself takes.

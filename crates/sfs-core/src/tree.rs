@@ -1,16 +1,16 @@
 //! The metadata map: a copy-on-write B+tree of 4 KiB nodes, in memory.
 //!
-//! Owns: the nodes in memory, which of them are dirty, and the addresses that they leave behind.
-//! Promises: an operation that answers [`NodeNotCached`] has changed nothing; nodes from a device,
-//! however they were forged, cannot make it panic or loop.
-//! Never: reads or writes a device, or knows what an item means.
+//! A lookup or change that needs a node which is not in memory returns [`NodeNotCached`] and has changed nothing; the
+//! caller reads the node, gives it with [`Tree::insert`] and tries again. [`Tree::write_out`] moves all dirty nodes to
+//! new addresses. Nodes from a device, forged or not, cannot make the tree panic or loop. The tree does not
+//! know what an item means.
 
 mod edit;
 mod inner;
 mod keys;
 mod leaf;
 mod node;
-mod residents;
+mod node_cache;
 mod search;
 mod verified;
 mod walk;
@@ -22,44 +22,43 @@ pub use verified::VerifiedNode;
 pub use write_out::WriteOut;
 
 use crate::format::{Key, NodePointer};
-use keys::Way;
+use keys::DescentPath;
 use node::Node;
-use residents::Residents;
+use node_cache::NodeCache;
 
-/// A node that is needed and not in memory. The caller reads it without holding a lock, verifies
-/// it with [`VerifiedNode::decode`], gives it with [`Tree::insert`], and tries again.
+/// A node that is needed and not in memory. The caller reads the node without holding a lock, verifies it with
+/// [`VerifiedNode::decode`], gives it with [`Tree::insert`], and tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeNotCached {
-    /// Where it is, and its checksum.
+    /// Address and checksum.
     pub pointer: NodePointer,
-    /// The level that it must have: 0 for a leaf.
+    /// Level that the node must have: 0 for a leaf.
     pub level: u8,
-    /// Where its keys must be; it must have some. `None` for a root, and for whoever does not know
-    /// how the tree leads to it.
+    /// Range in which the node must have its keys, at least one. `None` for a root, and for a caller that does not
+    /// know the node's parent.
     pub keys: Option<Keys>,
 }
 
 impl NodeNotCached {
-    /// The first key after those that may be there.
+    /// Returns the first key after the range.
     fn end(&self) -> Option<Key> {
         self.keys.and_then(|keys| keys.end)
     }
 }
 
-/// The tree. Many threads may look things up in it at once.
+/// The tree. Many threads may search it at once.
 ///
-/// The keys of a node, at any depth, are not below the key of the entry that leads to it, and below
-/// that of the next entry. The first entry of a node also takes the keys that are below its own,
-/// which becomes the lowest of them when they are put. No node is empty but a root, and leaves that
-/// wait for [`Tree::prune`].
+/// The keys below an entry of an inner node are not below the entry's key, and below the key of the next entry. The
+/// first entry of a node also routes the keys below its own; a put of such a key lowers the entry's key. Only a
+/// root may be empty, and leaves that wait for [`Tree::prune`].
 ///
-/// A node from a device is followed only from where this is true of it. So there is one way at most
-/// to each node in memory, whatever is forged: two entries share no keys.
+/// A lookup follows an entry to a clean node only if the node's keys satisfy this. So at most one path leads to each
+/// node in memory, however the tree was forged: two entries share no keys.
 pub struct Tree {
     root: NodePointer,
     level: u8,
-    residents: Residents,
-    /// Keys whose leaves became empty, and wait for [`Tree::prune`].
+    cache: NodeCache,
+    /// Keys of leaves that became empty and wait for [`Tree::prune`].
     emptied: Vec<Key>,
 }
 
@@ -70,20 +69,20 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// An empty tree: one dirty leaf.
+    /// Returns an empty tree: one dirty leaf.
     pub fn new() -> Self {
-        let mut residents = Residents::default();
-        let root = residents.add_dirty(Node::new(0));
-        Self { root, level: 0, residents, emptied: Vec::new() }
+        let mut cache = NodeCache::default();
+        let root = cache.add_dirty(Node::new(0));
+        Self { root, level: 0, cache, emptied: Vec::new() }
     }
 
-    /// The tree whose root, at `level`, is on the device at `root`. Nothing of it is in memory.
+    /// Returns the tree whose root, at `level`, is on the device at `root`. No node is in memory.
     pub fn open(root: NodePointer, level: u8) -> Self {
-        Self { root, level, residents: Residents::default(), emptied: Vec::new() }
+        Self { root, level, cache: NodeCache::default(), emptied: Vec::new() }
     }
 
-    /// Gives the node that was missing. Does no harm if it has come in the meantime, or is not part
-    /// of the tree any more.
+    /// Adds the node that was missing. No effect if another thread has added it or the tree has dropped its
+    /// address.
     ///
     /// # Panics
     ///
@@ -92,79 +91,79 @@ impl Tree {
         let (pointer, node) = node.into_parts();
         assert!(pointer == missing.pointer, "a node is given for {missing:?}, not {pointer:?}");
         assert!(node.level == missing.level, "a node of another level is given for {missing:?}");
-        self.residents.add_clean(pointer, node);
+        self.cache.add_clean(pointer, node);
     }
 
-    /// The value of the item `key`.
+    /// Returns the value of the item `key`.
     pub fn get(&self, key: &Key) -> Result<Option<&[u8]>, NodeNotCached> {
         let leaf = self.leaf_of(key)?;
         Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
     }
 
-    /// Says whether everything that `put`, `remove` and `get_mut` of `key` need is in memory. If
-    /// so, they cannot answer [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or
-    /// [`Tree::insert`], whatever else is put and removed.
+    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. If so, they cannot return
+    /// [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is put and
+    /// removed.
     pub fn prepare(&self, key: &Key) -> Result<(), NodeNotCached> {
         self.leaf_of(key).map(|_| ())
     }
 
-    /// Nodes that the next write-out writes.
+    /// Returns the number of nodes that the next write-out writes.
     pub fn dirty_count(&self) -> usize {
-        self.residents.dirty_count()
+        self.cache.dirty_count()
     }
 
-    /// Nodes in memory, dirty ones included.
+    /// Returns the number of nodes in memory, dirty ones included.
     pub fn node_count(&self) -> usize {
-        self.residents.node_count()
+        self.cache.node_count()
     }
 
-    /// Level of the root: 0 if it is a leaf.
+    /// Returns the level of the root: 0 for a leaf.
     pub fn height(&self) -> u8 {
         self.level
     }
 
-    /// The addresses that the next write-out lets go: where dirty and removed nodes were, each once.
+    /// Returns the addresses that the next write-out frees: those of dirty and removed nodes, each once.
     pub fn old_addresses(&self) -> impl Iterator<Item = u64> {
-        self.residents.old_addresses()
+        self.cache.old_addresses()
     }
 
-    /// How many there are.
+    /// Returns the number of [`Tree::old_addresses`].
     pub fn old_count(&self) -> usize {
-        self.residents.old_count()
+        self.cache.old_count()
     }
 
-    /// Dirty nodes that take the place of none: each will be one more on the device.
+    /// Returns by how many nodes the next write-out makes the tree larger on the device.
     pub fn new_count(&self) -> u64 {
         self.dirty_count().saturating_sub(self.old_count()) as u64
     }
 
-    /// Drops clean nodes that were not used lately, until at most `budget` nodes are in memory or
-    /// only the root and dirty nodes are.
+    /// Drops clean nodes that were not used lately until at most `budget` nodes are in memory. The root and dirty
+    /// nodes stay.
     pub fn evict(&mut self, budget: usize) {
-        self.residents.evict(budget, self.root.address);
+        self.cache.evict(budget, self.root.address);
     }
 
     fn leaf_of(&self, key: &Key) -> Result<&Node, NodeNotCached> {
         self.descend(|node| node.route(key)).map(|(leaf, _)| leaf)
     }
 
-    /// Goes from the root down to a leaf, by way of the children that `choose` says. Gives the leaf
-    /// and the first key after those that may be in it.
+    /// Descends from the root to a leaf; `choose` returns the index of the child in each inner node. Returns the leaf
+    /// and the first key after the leaf's range.
     fn descend(
         &self,
         mut choose: impl FnMut(&Node) -> usize,
     ) -> Result<(&Node, Option<Key>), NodeNotCached> {
-        let mut way = self.way_to_root();
+        let mut descent = self.root_path();
         loop {
-            let node = self.residents.follow(&way)?;
-            if way.level == 0 {
-                return Ok((node, way.end()));
+            let node = self.cache.follow(&descent)?;
+            if descent.level == 0 {
+                return Ok((node, descent.end()));
             }
-            way = way.below(node, choose(node));
+            descent = descent.below(node, choose(node));
         }
     }
 
-    fn way_to_root(&self) -> Way<'_> {
-        Way::to_root(self.root, self.level)
+    fn root_path(&self) -> DescentPath<'_> {
+        DescentPath::to_root(self.root, self.level)
     }
 }

@@ -1,4 +1,4 @@
-//! Every decoder, on bytes that somebody has chosen: no panic, and what decodes is encoded as it was.
+//! Every decoder on hostile bytes: no decoder panics, and decoded structures are encoded to the same bytes.
 //!
 //! `PROPTEST_CASES=1000000 cargo test --release -p sfs-core --test decoders` is the long run.
 
@@ -16,7 +16,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 const VOLUME: u64 = 7;
 const AT: u64 = 16;
 
-/// Bytes that a forger would choose: counts and lengths at the edges.
+/// Returns bytes that are often at the edge of counts and lengths.
 fn byte() -> impl Strategy<Value = u8> {
     prop_oneof![4 => Just(0u8), 1 => Just(1), 1 => Just(0x7f), 1 => Just(0xff), 3 => any::<u8>()]
 }
@@ -25,7 +25,7 @@ fn bytes(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = V
     prop::collection::vec(byte(), len)
 }
 
-/// A block that begins with `head`, and has `body` from byte `at` on.
+/// Returns a block with `head` at its start and `body` from byte `at` on.
 fn block(head: &[u8], at: usize, body: &[u8]) -> [u8; BLOCK_SIZE] {
     let mut block = [0; BLOCK_SIZE];
     block[..head.len()].copy_from_slice(head);
@@ -116,7 +116,7 @@ proptest! {
         bytes in bytes(0..3000),
         headers in prop::collection::vec((0..8u16, 0..4u8, 0..60u8), 0..50),
     ) {
-        // Headers that fit what follows.
+        // The headers have the lengths of the fields behind them.
         let mut delta = Vec::new();
         let mut rest = &bytes[..];
         for (kind, class, len) in headers {
@@ -204,7 +204,7 @@ proptest! {
     }
 }
 
-/// What decodes is encoded again with all that it says, and found block by block.
+/// Checks that a decoded run is encoded to an equal run, and that `find` agrees with it for each block.
 fn check_run(value: &[u8], key: &Key, tolerance: Tolerance) -> Result<(), TestCaseError> {
     let Ok(run) = MappingRun::decode(value, key, tolerance) else { return Ok(()) };
     let mut again = Vec::new();

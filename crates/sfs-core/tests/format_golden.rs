@@ -1,7 +1,7 @@
 //! The bytes of every structure, as docs/FORMAT.md states them.
 //!
-//! The constants were made from the document and not by the code.
-//! If one of these fails, the format has changed: that needs a new version, not new constants.
+//! The constants were made from the document, not by the code. A failure means that the format has changed, which needs
+//! a new version and not new constants.
 
 use sfs_core::format::*;
 use sfs_device::BLOCK_SIZE;
@@ -20,7 +20,7 @@ fn layout() -> Layout {
     Layout::new(4096, 32, 0).expect("a layout")
 }
 
-/// As version 1 wrote it.
+/// The bytes of version 1.
 const SUPERBLOCK_1: &str = "\
      5346532d6c6f670a aee534e501000000 0000000000000000 0102030405060708 \
      090a0b0c0d0e0f10 676f6c64656e0000 0000000000000000 0000000000000000 \
@@ -39,7 +39,7 @@ const SUPERBLOCK: &str = "\
      1000000000000000 0300000000000000 0500000003000000 4d00000000000000 \
      f7ffffffffffffff";
 
-/// As version 1 wrote it, and version 2 without extensions.
+/// The bytes of version 1, and of version 2 without extensions.
 const CHECKPOINT: &str = "\
      534653704ab5e3d3 0102030405060708 1000000000000000 8000000000000000 \
      0200000000000000 0300000000000000 0706050422000000 0000000017161514 \
@@ -47,7 +47,7 @@ const CHECKPOINT: &str = "\
      0000000900000000 0000000100000000 0000000100000000 0000007003000000 \
      00000000eeeeee01 0a00000000000000 0b00000000000000 0c00000000000000";
 
-/// The same with three extensions.
+/// The checkpoint with three extensions.
 const CHECKPOINT_EXTENDED: &str = "\
      53465370dcd038bf 0102030405060708 1000000000000000 800000001d000000 \
      0200000000000000 0300000000000000 0706050422000000 0000000017161514 \
@@ -62,7 +62,7 @@ const CHUNK: &str = "\
      1100000000000000 05000000bbaa0000 2700000006000100 0000000000000000 \
      00000000ddcc0000 0000000000000200 dead000000000000 0000000000000000";
 
-/// The same of a batch with tagged changes.
+/// A chunk of a batch with tagged changes.
 const CHUNK_TAGGED: &str = "\
      53465363e2472b96 0102030405060708 0700000000000000 4000000000000000 \
      0d0c0b0a02000000 0200000028000000 0303000000000000 0000000000000000 \
@@ -166,7 +166,7 @@ fn superblock() {
     assert_eq!(bytes[232..], [0; BLOCK_SIZE - 232]);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock.clone()));
 
-    // What a newer program has behind it is kept.
+    // Bytes of a newer program behind the known fields are preserved.
     let newer = Superblock { unknown: vec![0, 9, 8], ..superblock };
     let bytes = newer.encode();
     assert_eq!(bytes[232..236], [0, 9, 8, 0]);
@@ -180,7 +180,7 @@ fn bytes_of(golden: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// What version 1 wrote decodes: the fields that it did not have are what it meant without them.
+/// A superblock of version 1 decodes. Later fields have the values that version 1 implied.
 #[test]
 fn superblock_of_version_1() {
     let mut bytes = [0; BLOCK_SIZE];
@@ -197,9 +197,9 @@ fn superblock_of_version_1() {
     );
 }
 
-/// An SFS that knows nothing of data layouts sees features, and refuses the volume.
+/// A program that does not know data layouts finds an unknown feature and refuses the volume.
 #[test]
-fn superblock_of_placed_data() {
+fn superblock_of_data_in_place() {
     let superblock = Superblock {
         uuid: [7; 16],
         label: Label::NONE,
@@ -300,7 +300,7 @@ fn unhex(golden: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// Version 1 wrote changes so; they are read for good.
+/// Version 1 wrote plain changes, which every version reads.
 #[test]
 fn plain_delta() {
     let goldens = [NEXT_INO, UNMAP, PUT, DELETE, RELEASE, MAP];
@@ -322,7 +322,7 @@ fn delta() {
     assert_eq!(Change::decode_all(&all, DeltaForm::Tagged, 0), Ok(changes().to_vec()));
 }
 
-/// A change of kind `kind` and class `class`.
+/// Returns a change of kind `kind` and class `class`.
 fn later(kind: u16, class: u8, fields: &[u8]) -> Vec<u8> {
     let mut bytes = kind.to_le_bytes().to_vec();
     bytes.extend([class, 0]);
@@ -342,7 +342,7 @@ fn changes_of_a_later_program() {
     assert_eq!(decode(&refused), Err(what.into()));
     let longer = later(0, 2, &[18, 0, 0, 0, 0, 0, 0, 0, 99, 98]);
     assert_eq!(decode(&longer), Ok(vec![Change::NextIno(18)]));
-    let wrong = Corruption::new(Structure::Delta, 5, CorruptionKind::Value);
+    let wrong = Corruption::in_block(Structure::Delta, 5, CorruptionKind::Value);
     for class in [0, 3, 255] {
         assert_eq!(decode(&later(6, class, &[])), Err(wrong.into()), "class {class}");
         assert_eq!(decode(&later(0, class, &[0; 8])), Err(wrong.into()), "class {class}");
@@ -444,10 +444,10 @@ fn mapping() {
 }
 
 #[test]
-fn placed_mapping() {
+fn in_place_mapping() {
     let key = run_key(17, 33);
     let mut run = MappingRun::default();
-    run.set(33, Some(Mapping::placed(0x12_3456_789a)));
+    run.set(33, Some(Mapping::in_place(0x12_3456_789a)));
     let mut bytes = Vec::new();
     run.encode(&mut bytes);
     expect("placed mapping", &bytes, PLACED);
@@ -461,7 +461,7 @@ fn usage() {
         UsageEntry {
             live_blocks: 3,
             state: SegmentState::Sealed,
-            group: 2,
+            head: Head(2),
             write_count_sum: 4,
             modified_sum: 5,
             opened: 7,
@@ -499,7 +499,7 @@ fn enumerations() {
     assert_eq!(kinds.map(|kind| kind as u8), [1, 2, 3, 4, 5, 6, 7]);
     let encodings = [
         Encoding::Plain,
-        Encoding::Placed,
+        Encoding::InPlace,
         Encoding::Unwritten,
         Encoding::Shared,
         Encoding::Compressed,
@@ -513,7 +513,7 @@ fn enumerations() {
         SegmentState::Sealed,
         SegmentState::Drained,
         SegmentState::Bad,
-        SegmentState::Placed,
+        SegmentState::InPlace,
     ];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3, 4, 5, 6]);
     assert_eq!(DataLayout::ALL.map(|data_layout| data_layout as u32), [0, 1, 2, 3, 4]);
@@ -531,7 +531,7 @@ const ERRORS: &str = "\
      ffffffffffffffff 0000000000000000 ffffffffffffffff 0000000000000000";
 
 #[test]
-fn errors_that_were_met() {
+fn remembered_errors() {
     let mut errors = ErrorCounts::default();
     errors.note(ErrorKind::Unknown(900), Occurrence { secs: -1, at: 0 });
     errors.note(ErrorKind::Data, Occurrence { secs: 1_700_000_000, at: 77 });

@@ -1,10 +1,9 @@
-//! What every policy promises beside its decisions: it neither allocates (but when it is made), nor
-//! locks, nor reads a clock.
+//! Purity of all policies: none allocates after construction, takes a lock or reads a clock.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sfs_core::format::{History, SegmentState, UsageEntry};
+use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
 use sfs_core::policy::{
     Candidate, GROUPING_POLICIES, GroupingPolicy, VICTIM_POLICIES, VictimPolicy, grouping_policy,
     victim_policy,
@@ -14,13 +13,13 @@ const SEGMENTS: u32 = 300;
 const SEGMENT_BLOCKS: u32 = 64;
 const BLOCKS: u64 = SEGMENTS as u64 * SEGMENT_BLOCKS as u64;
 
-/// Blocks that are written over and over.
+/// Blocks of the file that is overwritten.
 const FILE_BLOCKS: u32 = 2048;
 
-/// Writes to it.
+/// Writes to the file.
 const WRITES: u32 = 20_000;
 
-/// Segments of all ages, utilizations and groups, `round` after `round` others.
+/// Returns segments of all ages, utilizations and groups, different in each `round`.
 fn segments(groups: u8, round: u32) -> Vec<UsageEntry> {
     let segment = |no: u32| {
         let mixed = (no + round * SEGMENTS).wrapping_mul(0x9E37_79B9);
@@ -28,7 +27,7 @@ fn segments(groups: u8, round: u32) -> Vec<UsageEntry> {
         UsageEntry {
             live_blocks,
             state: SegmentState::Sealed,
-            group: 1 + (mixed >> 8) as u8 % groups,
+            head: Head::of(Group((mixed >> 8) as u8 % groups)),
             write_count_sum: u64::from(live_blocks) * u64::from(1 + mixed % 100),
             modified_sum: u64::from(live_blocks) * u64::from(mixed % WRITES),
             opened: mixed % WRITES,
@@ -39,17 +38,17 @@ fn segments(groups: u8, round: u32) -> Vec<UsageEntry> {
     (0..SEGMENTS).map(segment).collect()
 }
 
-/// Does `then`, and asserts that it takes no memory.
+/// Runs `then` and asserts that it does not allocate.
 #[track_caller]
 fn without_memory<T>(name: &str, what: &str, then: impl FnOnce() -> T) -> T {
     let mut outcome = None;
     let taken = allocation_counter::measure(|| outcome = Some(then()));
     assert_eq!(taken.count_total, 0, "{name}: {what}");
-    outcome.expect("it was done")
+    outcome.expect("`then` ran")
 }
 
 #[test]
-fn memory_that_is_taken_is_counted() {
+fn an_allocation_is_counted() {
     let taken = allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1))));
     assert_eq!(taken.count_total, 1);
 }
@@ -98,7 +97,7 @@ fn grouping_policies_do_not_allocate() {
             };
             histories[block as usize] = Some((history, group));
             if write % 1000 == 0 {
-                without_memory(name, "what a checkpoint keeps", || {
+                without_memory(name, "saving and restoring", || {
                     state.clear();
                     policy.save(&mut state);
                     policy.restore(&state);
@@ -118,12 +117,12 @@ fn victim_policies_do_not_allocate() {
             let (table, now) = (segments(4, round), round * 200);
             without_memory(name, "before a choice", || policy.begin(&table, SEGMENT_BLOCKS, now));
             for entry in &table {
-                without_memory(name, "a segment's worth", || {
+                without_memory(name, "a segment's score", || {
                     policy.score(entry, SEGMENT_BLOCKS, now)
                 });
                 without_memory(name, "a death", || policy.note_death(entry, now));
             }
-            without_memory(name, "what a checkpoint keeps", || {
+            without_memory(name, "saving and restoring", || {
                 state.clear();
                 policy.save(&mut state);
                 policy.restore(&state);
@@ -132,7 +131,7 @@ fn victim_policies_do_not_allocate() {
     }
 }
 
-/// What locks, clocks and everything outside of a policy are called in a program.
+/// Words in the source of locks, clocks, threads and the environment.
 const OUTSIDE: &[&str] = &[
     "std::time",
     "SystemTime",
@@ -169,5 +168,5 @@ fn policies_neither_lock_nor_read_a_clock() {
         }
         read += 1;
     }
-    assert!(read > 10, "the policies are somewhere else");
+    assert!(read > 10, "the sources of the policies have moved");
 }

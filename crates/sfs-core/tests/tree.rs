@@ -1,4 +1,4 @@
-//! The tree against an ordered map, over a device that is a map too.
+//! The tree against an ordered map, over a map of blocks as the device.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -19,7 +19,7 @@ fn value(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| seed.wrapping_add(at as u8)).collect()
 }
 
-/// Where nodes are written; addresses that were let go come back, the oldest first.
+/// A device for nodes. Freed addresses are reused, the oldest first.
 struct Flash {
     blocks: HashMap<u64, Arc<Block>>,
     free: Vec<u64>,
@@ -34,14 +34,15 @@ impl Flash {
 
     fn load(&mut self, tree: &mut Tree, missing: NodeNotCached) {
         self.loads += 1;
-        assert!(self.loads < 1_000_000, "the tree asks for ever for {missing:?}");
-        let block = self.blocks.get(&missing.pointer.address).expect("a node that was let go");
+        assert!(self.loads < 1_000_000, "the tree never stops asking for {missing:?}");
+        let block =
+            self.blocks.get(&missing.pointer.address).expect("a node at an address that was freed");
         let node = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact)
             .expect("a sound node");
         tree.insert(&missing, node);
     }
 
-    /// Does `act` until nothing is missing.
+    /// Repeats `act`, and loads missing nodes, until it succeeds.
     fn run<T>(
         &mut self,
         tree: &mut Tree,
@@ -101,15 +102,15 @@ impl Flash {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum TreeStep {
     Put { n: u64, len: usize, seed: u8 },
     PutRun { n: u64, count: u64, len: usize },
     GetMut { n: u64, seed: u8 },
     Remove { n: u64 },
     RemoveRun { n: u64, count: u64 },
-    Look { n: u64 },
+    Find { n: u64 },
     Scan { n: u64, count: usize },
-    Touch { nth: usize },
+    Relocate { nth: usize },
     Prune,
     WriteOut,
     Evict { budget: usize },
@@ -122,25 +123,25 @@ fn any_len() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0), Just(16), 1..80usize, 200..400usize, 1000..=VALUE_LEN_MAX]
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = TreeStep> {
     let n = || 0..SPAN;
     prop_oneof![
-        8 => (n(), any_len(), any::<u8>()).prop_map(|(n, len, seed)| Step::Put { n, len, seed }),
-        4 => (n(), 1..400u64, any_len()).prop_map(|(n, count, len)| Step::PutRun { n, count, len }),
-        3 => (n(), any::<u8>()).prop_map(|(n, seed)| Step::GetMut { n, seed }),
-        6 => n().prop_map(|n| Step::Remove { n }),
-        3 => (n(), 1..600u64).prop_map(|(n, count)| Step::RemoveRun { n, count }),
-        8 => n().prop_map(|n| Step::Look { n }),
-        1 => (n(), 1..300usize).prop_map(|(n, count)| Step::Scan { n, count }),
-        2 => any::<usize>().prop_map(|nth| Step::Touch { nth }),
-        3 => Just(Step::Prune),
-        2 => Just(Step::WriteOut),
-        3 => (0..12usize).prop_map(|budget| Step::Evict { budget }),
-        1 => Just(Step::Reopen),
+        8 => (n(), any_len(), any::<u8>()).prop_map(|(n, len, seed)| TreeStep::Put { n, len, seed }),
+        4 => (n(), 1..400u64, any_len()).prop_map(|(n, count, len)| TreeStep::PutRun { n, count, len }),
+        3 => (n(), any::<u8>()).prop_map(|(n, seed)| TreeStep::GetMut { n, seed }),
+        6 => n().prop_map(|n| TreeStep::Remove { n }),
+        3 => (n(), 1..600u64).prop_map(|(n, count)| TreeStep::RemoveRun { n, count }),
+        8 => n().prop_map(|n| TreeStep::Find { n }),
+        1 => (n(), 1..300usize).prop_map(|(n, count)| TreeStep::Scan { n, count }),
+        2 => any::<usize>().prop_map(|nth| TreeStep::Relocate { nth }),
+        3 => Just(TreeStep::Prune),
+        2 => Just(TreeStep::WriteOut),
+        3 => (0..12usize).prop_map(|budget| TreeStep::Evict { budget }),
+        1 => Just(TreeStep::Reopen),
     ]
 }
 
-/// The tree, the device, and what both must be equal to.
+/// The tree, the device, and the model that they must equal.
 struct Trial {
     tree: Tree,
     flash: Flash,
@@ -165,7 +166,7 @@ impl Trial {
         assert_eq!(was, self.model.remove(&key(n)).is_some());
     }
 
-    fn look(&mut self, n: u64) {
+    fn find(&mut self, n: u64) {
         let (tree, key) = (&mut self.tree, key(n));
         let owned = |item: Option<(Key, &[u8])>| item.map(|(key, value)| (key, value.to_vec()));
         let got = self.flash.run(tree, |tree| Ok(tree.get(&key)?.map(<[u8]>::to_vec)));
@@ -209,8 +210,8 @@ impl Trial {
         }
     }
 
-    /// What the cleaner does with a node that it finds in a segment.
-    fn touch(&mut self, nth: usize) {
+    /// Relocates a node as the cleaner does with one that it finds in a segment.
+    fn relocate(&mut self, nth: usize) {
         let mut addresses: Vec<u64> = self.flash.blocks.keys().copied().collect();
         addresses.sort_unstable();
         if addresses.is_empty() {
@@ -223,8 +224,8 @@ impl Trial {
         let missing = NodeNotCached { pointer, level: header.level, keys: None };
         let node = VerifiedNode::decode(&*block, VOLUME, &missing, Tolerance::Exact).unwrap();
         let is_live = !self.tree.old_addresses().any(|old| old == address);
-        let touched = self.flash.run(&mut self.tree, |tree| tree.touch(&node, address));
-        assert_eq!(touched, is_live);
+        let relocated = self.flash.run(&mut self.tree, |tree| tree.relocate_node(&node, address));
+        assert_eq!(relocated, is_live);
         assert!(self.tree.old_addresses().any(|old| old == address));
     }
 
@@ -234,31 +235,31 @@ impl Trial {
         self.flash.write_out(&mut self.tree, self.checkpoint)
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &TreeStep) {
         self.act(step);
-        assert!(self.tree.is_coherent(), "a node is where its keys do not belong");
+        assert!(self.tree.is_coherent(), "a node is outside its range of keys");
     }
 
-    fn act(&mut self, step: &Step) {
+    fn act(&mut self, step: &TreeStep) {
         match *step {
-            Step::Put { n, len, seed } => self.put(n, value(len, seed)),
-            Step::PutRun { n, count, len } => {
+            TreeStep::Put { n, len, seed } => self.put(n, value(len, seed)),
+            TreeStep::PutRun { n, count, len } => {
                 (n..n + count).for_each(|n| self.put(n, value(len, n as u8)));
             }
-            Step::GetMut { n, seed } => self.get_mut(n, seed),
-            Step::Remove { n } => self.remove(n),
-            Step::RemoveRun { n, count } => (n..n + count).for_each(|n| self.remove(n)),
-            Step::Look { n } => self.look(n),
-            Step::Scan { n, count } => self.scan(key(n), count),
-            Step::Touch { nth } => self.touch(nth),
-            Step::Prune => self.tree.prune(),
-            Step::WriteOut => drop(self.write_out()),
-            Step::Evict { budget } => {
+            TreeStep::GetMut { n, seed } => self.get_mut(n, seed),
+            TreeStep::Remove { n } => self.remove(n),
+            TreeStep::RemoveRun { n, count } => (n..n + count).for_each(|n| self.remove(n)),
+            TreeStep::Find { n } => self.find(n),
+            TreeStep::Scan { n, count } => self.scan(key(n), count),
+            TreeStep::Relocate { nth } => self.relocate(nth),
+            TreeStep::Prune => self.tree.prune(),
+            TreeStep::WriteOut => drop(self.write_out()),
+            TreeStep::Evict { budget } => {
                 self.tree.evict(budget);
-                let kept = budget.max(self.tree.dirty_count() + 1);
-                assert!(self.tree.node_count() <= kept);
+                let most = budget.max(self.tree.dirty_count() + 1);
+                assert!(self.tree.node_count() <= most);
             }
-            Step::Reopen => {
+            TreeStep::Reopen => {
                 let (root, level) = self.write_out();
                 self.tree = Tree::open(root, level);
                 assert_eq!((self.tree.node_count(), self.tree.height()), (0, level));
@@ -268,7 +269,7 @@ impl Trial {
 
     fn finish(mut self) {
         self.scan(Key::MIN, usize::MAX);
-        self.step(&Step::Reopen);
+        self.step(&TreeStep::Reopen);
         self.scan(Key::MIN, usize::MAX);
         assert!(!self.flash.run(&mut self.tree, |tree| Ok(tree.get(&Key::MAX)?.is_some())));
     }
@@ -314,14 +315,14 @@ fn an_emptied_tree_is_one_leaf() {
 }
 
 #[test]
-fn what_is_prepared_stays_prepared_until_prune() {
+fn a_prepared_key_stays_prepared_until_prune() {
     let mut trial = Trial::new();
-    // A leaf has room for three of these, so every third item begins one.
+    // A leaf has room for three of these items, so every third item begins a leaf.
     (0..90).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
     let (root, level) = trial.write_out();
     trial.tree = Tree::open(root, level);
     trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(31)));
-    let resident = trial.tree.node_count();
+    let cached = trial.tree.node_count();
     for n in 30..33 {
         assert_eq!(trial.tree.remove(&key(n)), Ok(true));
         trial.model.remove(&key(n));
@@ -330,7 +331,7 @@ fn what_is_prepared_stays_prepared_until_prune() {
     assert_eq!(trial.tree.remove(&key(31)), Ok(false));
     assert_eq!(trial.tree.put(&key(31), b"again"), Ok(()));
     trial.model.insert(key(31), b"again".to_vec());
-    assert_eq!(trial.tree.node_count(), resident);
+    assert_eq!(trial.tree.node_count(), cached);
     trial.finish();
 }
 
@@ -338,14 +339,14 @@ fn what_is_prepared_stays_prepared_until_prune() {
 fn searches_pass_all_leaves_that_wait_for_prune() {
     let mut trial = Trial::new();
     (0..900).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
-    // Leaves of one item stay apart only if each becomes so while the others are not in memory.
+    // Leaves of one item are not merged if each shrinks while the others are not in memory.
     for n in (0..900).step_by(3) {
-        trial.step(&Step::Reopen);
-        trial.step(&Step::RemoveRun { n, count: 2 });
+        trial.step(&TreeStep::Reopen);
+        trial.step(&TreeStep::RemoveRun { n, count: 2 });
     }
     (5..895).step_by(3).for_each(|n| trial.remove(n));
-    assert!(trial.tree.node_count() > 290, "the empty leaves are still there");
-    (0..900).step_by(50).for_each(|n| trial.look(n));
+    assert!(trial.tree.node_count() > 290, "empty leaves stay until prune");
+    (0..900).step_by(50).for_each(|n| trial.find(n));
     trial.tree.prune();
     assert!(trial.tree.node_count() < 10);
     trial.finish();
@@ -357,7 +358,7 @@ fn a_tree_that_waits_for_prune_is_not_written_out() {
     let mut tree = Tree::new();
     (0..9).for_each(|n| tree.put(&key(n), &[0; VALUE_LEN_MAX]).unwrap());
     (0..3).for_each(|n| assert_eq!(tree.remove(&key(n)), Ok(true)));
-    tree.write_out(VOLUME, 1, || panic!("an address is asked for"));
+    tree.write_out(VOLUME, 1, || panic!("an address is requested"));
 }
 
 #[test]
@@ -370,7 +371,7 @@ fn a_tree_without_dirty_nodes_is_written_as_nothing() {
 }
 
 #[test]
-fn a_late_node_does_no_harm() {
+fn a_node_inserted_late_is_ignored() {
     let mut trial = Trial::new();
     trial.put(1, value(40, 1));
     let (pointer, level) = trial.write_out();
@@ -389,16 +390,16 @@ fn a_late_node_does_no_harm() {
     assert_eq!(root.address, pointer.address, "the address is in use again");
     trial.tree = Tree::open(root, level);
     trial.tree.insert(&late, node);
-    trial.look(1);
+    trial.find(1);
     trial.finish();
 }
 
 #[test]
-fn the_root_and_what_was_used_stay_longest() {
+fn the_root_and_used_nodes_are_evicted_last() {
     let mut trial = Trial::new();
     (0..30).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
     trial.write_out();
-    // Nothing has been used since this, and no node goes.
+    // This call clears the marks of use and evicts no node.
     trial.tree.evict(11);
     assert_eq!(trial.tree.node_count(), 11);
     trial.tree.evict(10);
@@ -413,11 +414,11 @@ fn the_root_and_what_was_used_stay_longest() {
     trial.finish();
 }
 
-/// A tree of two leaves of three items, with nothing in memory but what leads to the first.
+/// Returns a tree of two leaves with three items each, of which only the root and the first leaf are in memory.
 fn half_open() -> Trial {
     let mut trial = Trial::new();
     (0..6).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
-    trial.step(&Step::Reopen);
+    trial.step(&TreeStep::Reopen);
     trial.flash.run(&mut trial.tree, |tree| tree.prepare(&key(0)));
     assert_eq!((trial.tree.height(), trial.tree.node_count()), (1, 2));
     trial
@@ -429,7 +430,7 @@ fn a_root_stays_while_its_only_child_is_not_in_memory() {
     (0..3).for_each(|n| trial.remove(n));
     trial.tree.prune();
     assert_eq!((trial.tree.height(), trial.tree.node_count()), (1, 1));
-    (0..6).for_each(|n| trial.look(n));
+    (0..6).for_each(|n| trial.find(n));
     trial.finish();
 }
 
@@ -459,7 +460,7 @@ fn a_range_does_not_read_beyond_its_end() {
 }
 
 #[test]
-fn nothing_comes_after_the_last_key() {
+fn no_item_follows_the_last_key() {
     let mut tree = Tree::new();
     let last = Key::new(u64::MAX, ItemKind::Usage, u64::MAX);
     tree.put(&last, b"x").unwrap();
@@ -468,7 +469,7 @@ fn nothing_comes_after_the_last_key() {
 }
 
 #[test]
-fn a_value_that_shrinks_gives_its_room_back() {
+fn a_shorter_value_frees_its_space() {
     let mut trial = Trial::new();
     (0..3).for_each(|n| trial.put(n, value(VALUE_LEN_MAX, 0)));
     (0..108).for_each(|n| trial.put(n, value(16, 1)));

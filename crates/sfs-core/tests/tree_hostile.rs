@@ -1,10 +1,11 @@
-//! Forged trees: every checksum is right, and nothing else needs to be.
+//! Forged trees: nodes with valid checksums and arbitrary content.
 
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 use sfs_core::format::{
-    Corruption, CorruptionKind, ItemKind, Key, NodeHeader, NodePointer, Structure, Tolerance,
+    Corruption, CorruptionKind, ItemKind, Key, Location, NodeHeader, NodePointer, Structure,
+    Tolerance,
 };
 use sfs_core::tree::{NodeNotCached, Tree, VerifiedNode};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -20,7 +21,7 @@ fn key(n: u64) -> Key {
     Key::new(n, ItemKind::Mapping, n)
 }
 
-/// One way to spoil a node; `nth` says which.
+/// One modification of a node; `nth` selects its place.
 #[derive(Clone, Debug)]
 struct Forgery {
     nth: usize,
@@ -39,9 +40,9 @@ enum Act {
     Rename { item: usize, n: u64 },
     /// All keys moved, still in order.
     Shift { by: u64 },
-    /// Two ways to one child, or two items with one value.
+    /// Two entries for one child, or two items with one value.
     Alias { from: usize, to: usize },
-    /// Empty, which no leaf below another node may be.
+    /// No items, which is invalid for a node below another one.
     Empty,
 }
 
@@ -88,13 +89,13 @@ fn any_forgery() -> impl Strategy<Value = Forgery> {
         3 => (small(), small()).prop_map(|(from, to)| Act::Alias { from, to }),
         1 => Just(Act::Empty),
     ];
-    // Few nodes are not leaves; half of the forgeries are for them.
+    // Inner nodes are few, so half of the forgeries are for them.
     let nth =
         prop_oneof![(0..1_000_000usize).prop_map(|n| n * 2), (0..8usize).prop_map(|n| n * 2 + 1)];
     (nth, act).prop_map(|(nth, act)| Forgery { nth, act })
 }
 
-/// A sound tree of three levels.
+/// Returns a sound tree of three levels.
 fn sound_tree() -> (Blocks, NodeNotCached) {
     let mut tree = Tree::new();
     for n in 0..7000 {
@@ -111,7 +112,7 @@ fn sound_tree() -> (Blocks, NodeNotCached) {
     (blocks, NodeNotCached { pointer: written.root, level: written.level, keys: None })
 }
 
-/// Spoils the nodes at and below `missing`, children first, and seals them again.
+/// Modifies the nodes at and below `missing`, children first, and seals them again.
 fn forge(blocks: &mut Blocks, missing: NodeNotCached, forgeries: &[Forgery]) -> NodeNotCached {
     let address = missing.pointer.address;
     let node =
@@ -128,7 +129,7 @@ fn forge(blocks: &mut Blocks, missing: NodeNotCached, forgeries: &[Forgery]) -> 
     let mut spoilt = false;
     for forgery in forgeries {
         let is_inner = forgery.nth % 2 == 1;
-        // The last nodes that were written are not leaves, and there are few of them.
+        // The few inner nodes are written last.
         let nth = match is_inner {
             true => nodes_count - 1 - forgery.nth / 2 % 4,
             false => forgery.nth / 2 % nodes_count,
@@ -142,7 +143,7 @@ fn forge(blocks: &mut Blocks, missing: NodeNotCached, forgeries: &[Forgery]) -> 
     NodeNotCached { pointer: NodePointer { address, checksum }, ..missing }
 }
 
-/// Does `act` until it has what it needs or finds a node that is not sound.
+/// Repeats `act`, and loads missing nodes, until it succeeds or a node is refused.
 fn run<T>(
     tree: &mut Tree,
     blocks: &Blocks,
@@ -161,7 +162,7 @@ fn run<T>(
     panic!("twenty nodes are not enough for one look into a tree of three levels");
 }
 
-/// What is right above and right below `n`.
+/// Returns the items right above and right below `n`.
 fn search_tree(tree: &mut Tree, blocks: &Blocks, n: u64) -> Vec<(Key, Vec<u8>)> {
     let key = key(n);
     let owned = |item: Option<(Key, &[u8])>| item.map(|(key, value)| (key, value.to_vec()));
@@ -172,8 +173,8 @@ fn search_tree(tree: &mut Tree, blocks: &Blocks, n: u64) -> Vec<(Key, Vec<u8>)> 
     above.into_iter().chain(below).collect()
 }
 
-/// Who removes what a search finds, and searches again, comes to an end: it can be removed.
-fn found_is_there(tree: &mut Tree, blocks: &Blocks, n: u64) {
+/// Checks that each item found by a search can be read by its key. A loop of searches and removals ends only then.
+fn check_found_items(tree: &mut Tree, blocks: &Blocks, n: u64) {
     for (found, value) in search_tree(tree, blocks, n) {
         let got = run(tree, blocks, |tree| Ok(tree.get(&found)?.map(<[u8]>::to_vec)));
         assert_eq!(got, Ok(Some(value)), "{found:?}");
@@ -189,7 +190,7 @@ fn found_is_there(tree: &mut Tree, blocks: &Blocks, n: u64) {
     });
 }
 
-/// Uses the tree in every way around `n`.
+/// Calls every operation of the tree around `n`.
 fn use_tree(tree: &mut Tree, blocks: &Blocks, n: u64, len: usize) {
     let key = key(n);
     let _ = run(tree, blocks, |tree| Ok(tree.get(&key)?.map(<[u8]>::len)));
@@ -202,15 +203,15 @@ fn use_tree(tree: &mut Tree, blocks: &Blocks, n: u64, len: usize) {
     }
 }
 
-/// Lets the cleaner try every node.
-fn touch_all(tree: &mut Tree, blocks: &Blocks) {
+/// Relocates every node, as the cleaner does.
+fn relocate_all(tree: &mut Tree, blocks: &Blocks) {
     for (address, block) in blocks {
         let pointer =
             NodePointer { address: *address, checksum: NodeHeader::checksum_of(&block.0) };
         let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
         let missing = NodeNotCached { pointer, level: header.level, keys: None };
         if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact) {
-            let _ = run(tree, blocks, |tree| tree.touch(&node, *address));
+            let _ = run(tree, blocks, |tree| tree.relocate_node(&node, *address));
         }
     }
 }
@@ -231,14 +232,14 @@ proptest! {
         let root = forge(&mut blocks, root, &forgeries);
         let mut tree = Tree::open(root.pointer, root.level);
         let mut end = 1_000_000;
-        uses.iter().for_each(|(n, _)| found_is_there(&mut tree, &blocks, *n));
-        (run_start..run_start + 1500).step_by(30).for_each(|n| found_is_there(&mut tree, &blocks, n));
+        uses.iter().for_each(|(n, _)| check_found_items(&mut tree, &blocks, *n));
+        (run_start..run_start + 1500).step_by(30).for_each(|n| check_found_items(&mut tree, &blocks, n));
         for (n, len) in &uses {
             use_tree(&mut tree, &blocks, *n, *len);
         }
         (run_start..run_start + 1500).step_by(3).for_each(|n| use_tree(&mut tree, &blocks, n, 100));
         tree.prune();
-        touch_all(&mut tree, &blocks);
+        relocate_all(&mut tree, &blocks);
         tree.evict(budget);
         let written = tree.write_out(VOLUME, 2, || { end += 1; end });
         for (pointer, block) in written.pointers.into_iter().zip(written.blocks) {
@@ -273,8 +274,8 @@ fn a_child_of_another_level_is_refused() {
         VerifiedNode::decode(&*blocks[&root.pointer.address], VOLUME, &root, Tolerance::Exact)
             .unwrap();
     let inner = node.children().next().unwrap();
-    // The root and its child are in memory; a pointer that takes the child for the root is not
-    // answered with it, and neither is one that takes the root for its own child.
+    // The root and its child are in memory. A pointer with the level of the root does not find the child, and one with
+    // the level of the child does not find the root.
     let mut tree = Tree::open(inner.pointer, 2);
     let wanted = NodeNotCached { pointer: inner.pointer, level: 2, keys: None };
     let sound =
@@ -304,7 +305,7 @@ fn a_root_where_no_device_has_blocks_stays_missing() {
     assert_eq!(tree.write_out(VOLUME, 2, || panic!("nothing is dirty")).root, pointer);
 }
 
-/// What decoding says of a node of `level` with `items` behind its header, which are `count`.
+/// Returns the error of decoding a node of `level` with `count` items, whose bytes are `items`.
 fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
     let mut bytes = [0; BLOCK_SIZE];
     let items = items.concat();
@@ -314,7 +315,7 @@ fn refusal(level: u8, count: u16, items: &[Vec<u8>]) -> Option<CorruptionKind> {
     let missing =
         NodeNotCached { pointer: NodePointer { address: 9, checksum }, level, keys: None };
     let refused = VerifiedNode::decode(Block(bytes), VOLUME, &missing, Tolerance::Exact).err()?;
-    assert_eq!((refused.at, refused.structure), (9, Structure::Node));
+    assert_eq!((refused.location, refused.structure), (Location::Block(9), Structure::Node));
     Some(refused.kind)
 }
 
@@ -326,9 +327,9 @@ fn entry(key: Key, address: u64) -> Vec<u8> {
     [&key.encode()[..], &NodePointer { address, checksum: 1 }.encode()].concat()
 }
 
-/// Kinds of a later program pass where they are tolerated; 0 and 255 are bounds and no kinds.
+/// Kinds of a later program are accepted with `Tolerance::Newer`; 0 and 255 are bounds of searches, not kinds.
 #[test]
-fn kinds_of_a_later_program_pass_where_they_are_tolerated() {
+fn kinds_of_a_later_program_are_accepted_if_tolerated() {
     let decode = |kind, tolerance| {
         let mut bytes = [0; BLOCK_SIZE];
         let item = slot(Key { kind, ..key(1) }, 4096, 0);
@@ -345,7 +346,7 @@ fn kinds_of_a_later_program_pass_where_they_are_tolerated() {
 }
 
 #[test]
-fn each_flaw_of_a_leaf_is_refused_as_itself() {
+fn each_flaw_of_a_leaf_has_its_own_error() {
     let of = |count, items: &[Vec<u8>]| refusal(0, count, items);
     let unknown = Key { kind: 8, ..key(1) };
     assert_eq!(of(0, &[]), None);
@@ -368,7 +369,7 @@ fn each_flaw_of_a_leaf_is_refused_as_itself() {
 }
 
 #[test]
-fn each_flaw_of_an_inner_node_is_refused_as_itself() {
+fn each_flaw_of_an_inner_node_has_its_own_error() {
     assert_eq!(refusal(1, 2, &[entry(key(1), 10), entry(key(2), 11)]), None);
     assert_eq!(refusal(32, 1, &[entry(key(1), 10)]), None);
     assert_eq!(refusal(33, 1, &[entry(key(1), 10)]), Some(CorruptionKind::Value));

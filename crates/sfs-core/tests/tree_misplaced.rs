@@ -1,5 +1,4 @@
-//! Forged trees of nodes that are sound, one by one, and where their keys do not belong, or in two
-//! places.
+//! Forged trees of nodes that are sound by themselves, but outside their range of keys or reachable twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,7 @@ const VOLUME: u64 = 7;
 const SLOT_LEN: usize = Key::LEN + 4;
 const ENTRY_LEN: usize = Key::LEN + NodePointer::LEN;
 
-/// As long as a value can be: three such items fill a leaf.
+/// Length of the longest value: three such items fill a leaf.
 const BIG: usize = 1280;
 
 fn key(n: u64) -> Key {
@@ -60,7 +59,7 @@ impl Flash {
         self.add(bytes, level, entries.len())
     }
 
-    /// Does `act` until it has what it needs or finds a node that is not sound.
+    /// Repeats `act`, and loads missing nodes, until it succeeds or a node is refused.
     fn run<T>(
         &mut self,
         tree: &mut Tree,
@@ -78,8 +77,8 @@ impl Flash {
         }
     }
 
-    /// Removes what a search finds until it finds nothing, or a node that is not sound; at most
-    /// `most` items. Gives how many it were, and what stopped it.
+    /// Removes the items that a search finds, at most `most`, until none is left or a node is refused. Returns the number
+    /// of removed items, and the error.
     fn remove_all(
         &mut self,
         tree: &mut Tree,
@@ -121,7 +120,7 @@ fn any_draft() -> impl Strategy<Value = Draft> {
         .prop_map(|(leaves, levels)| Draft { leaves, levels })
 }
 
-/// Seldom sound in any place: the first entries lead to what is in order, the others anywhere.
+/// Returns trees that are nearly sound: the first entries lead to nodes in order, the others anywhere.
 fn any_nearly_sound_draft() -> impl Strategy<Value = Draft> {
     (1..4u64, 2..9u64, prop::collection::vec((0..9usize, any::<usize>()), 1..4)).prop_map(
         |(len, count, aliases)| {
@@ -167,7 +166,7 @@ proptest! {
     })]
 
     #[test]
-    fn what_is_prepared_stays_prepared(
+    fn a_prepared_key_stays_prepared(
         draft in any_tree(),
         puts in prop::collection::vec(0..62u64, 2..5),
     ) {
@@ -188,13 +187,13 @@ proptest! {
     }
 
     #[test]
-    fn who_removes_what_he_finds_comes_to_an_end(draft in any_tree(), backwards in any::<bool>()) {
+    fn removing_found_items_comes_to_an_end(draft in any_tree(), backwards in any::<bool>()) {
         let (mut flash, mut tree) = draft.build();
         flash.remove_all(&mut tree, backwards, draft.item_count());
     }
 
     #[test]
-    fn what_is_found_is_there(draft in any_tree(), ops in prop::collection::vec((0..62u64, 0..3), 0..9)) {
+    fn a_found_item_can_be_read(draft in any_tree(), ops in prop::collection::vec((0..62u64, 0..3), 0..9)) {
         let (mut flash, mut tree) = draft.build();
         for (n, act) in ops {
             let _ = match act {
@@ -220,8 +219,8 @@ proptest! {
     }
 }
 
-/// One item below `levels` nodes, all of whose entries lead to the same child. Its keys are above
-/// all of theirs, so the last entry is right, and the one before it when that has gone.
+/// Returns a tree of one item below `levels` nodes, in each of which all entries lead to the same child. The child's
+/// keys are above all entries, so the last entry is right, and the one before it when the last is removed.
 fn aliased(levels: u8) -> (Flash, Tree) {
     let mut flash = Flash::default();
     let mut below = flash.leaf(&[(1_000_000, 1)]);
@@ -246,7 +245,7 @@ fn a_removed_node_does_not_come_back_through_another_entry() {
 }
 
 #[test]
-fn the_addresses_of_a_tree_are_not_more_than_its_nodes_can_have() {
+fn a_walk_visits_an_aliased_node_once() {
     let (mut flash, mut tree) = aliased(4);
     flash.run(&mut tree, |tree| Ok(tree.last_before(&Key::MAX)?.is_some())).expect("the last way");
     let refused = flash.run(&mut tree, |tree| tree.addresses()).map(|addresses| addresses.len());
@@ -257,7 +256,7 @@ fn the_addresses_of_a_tree_are_not_more_than_its_nodes_can_have() {
 fn a_leaf_with_items_before_its_entry_is_refused() {
     let mut flash = Flash::default();
     let low = flash.leaf(&[(0, BIG)]);
-    // Divided in the middle, it would put the separator 40 after the separator 1000.
+    // A split in the middle would put the separator 40 after the separator 1000.
     let forged = flash.leaf(&[(20, BIG), (30, BIG), (40, 600), (50, 600), (1600, 0)]);
     let high = flash.leaf(&[(2000, BIG)]);
     let root = flash.inner(1, &[(0, low), (1000, forged), (2000, high)]);
@@ -273,7 +272,7 @@ fn a_leaf_with_items_from_the_next_entry_on_is_refused() {
     let forged = flash.leaf(&[(0, BIG), (1000, BIG)]);
     let high = flash.leaf(&[(1000, BIG)]);
     let root = flash.inner(1, &[(0, forged), (1000, high)]);
-    // The last child of a node ends where the node does.
+    // The range of a node's last child ends where the node's range ends.
     let node = flash.inner(1, &[(0, forged)]);
     let top = flash.inner(2, &[(0, node), (1000, root)]);
     for (root, level) in [(root, 1), (top, 2)] {

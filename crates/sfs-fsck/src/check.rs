@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Remembered, Structure};
+use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Remembered};
 use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::origin::Origin;
@@ -89,8 +89,7 @@ impl<'a> Examined<'a> {
         let data_layout = view.volume.superblock.data_layout;
         survey.counts.check(data_layout, &record, &usage, &mut usage_findings);
         for segment in survey.references.segments().filter(|at| rolled.released.contains(at)) {
-            let at = segment.into();
-            let corruption = Corruption::new(Structure::Usage, at, CorruptionKind::Count);
+            let corruption = Corruption::in_usage_entry(segment, CorruptionKind::Count);
             log_findings.push(Finding::DeltaDamaged { corruption });
         }
         Ok(Self { record, view, usage, rolled, survey, usage_findings, log_findings })

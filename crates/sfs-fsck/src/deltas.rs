@@ -5,8 +5,8 @@
 //! Never: overrules what was written later.
 
 use sfs_core::format::{
-    Change, ChunkSummary, DecodeError, Key, RUN_BLOCKS, Tolerance, VALUE_LEN_MAX, is_sayable,
-    run_key,
+    Change, ChunkSummary, DecodeError, Key, RUN_BLOCKS, Tolerance, VALUE_LEN_MAX,
+    is_allowed_in_delta, run_key,
 };
 
 use crate::FsckError;
@@ -70,10 +70,10 @@ fn apply(
         Change::Put { key, value } => (Key::decode(&key), Some(value)),
         Change::Delete { key } => (Key::decode(&key), None),
     };
-    let is_sayable = is_restorable(&key)
-        && is_sayable(&key, tolerance)
+    let is_allowed_in_delta = is_restorable(&key)
+        && is_allowed_in_delta(&key, tolerance)
         && value.as_ref().is_none_or(|value| value.len() <= VALUE_LEN_MAX);
-    if is_sayable && any_contains(scan.lost, &key) {
+    if is_allowed_in_delta && any_contains(scan.lost, &key) {
         each(Said { key, value, sequence });
     }
 }

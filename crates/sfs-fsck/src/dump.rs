@@ -167,9 +167,9 @@ fn show_segment(volume: &Volume<'_>, segment: u32) -> Result<Value, FsckError> {
 /// An entry of the usage table, as the checkpoint has it.
 pub(crate) fn show_usage(entry: &UsageEntry) -> Value {
     json!({
-        "state": format!("{:?}", entry.state),
+        "state": entry.state.to_string(),
         "live_blocks": entry.live_blocks,
-        "group": entry.group,
+        "group": entry.head.0,
         "write_count_sum": entry.write_count_sum,
         "modified_sum": entry.modified_sum,
         "opened": entry.opened,

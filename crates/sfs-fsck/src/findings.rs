@@ -279,7 +279,7 @@ fn show_key<S: Serializer>(value: &Key, serializer: S) -> Result<S::Ok, S::Error
 }
 
 fn show_state<S: Serializer>(value: &SegmentState, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{value:?}"))
+    serializer.collect_str(value)
 }
 
 /// What was found: the first of them, and the number of all.

@@ -45,7 +45,7 @@ pub(crate) fn decode(
     } else {
         inner(bytes, count).map(Content::Inner)
     };
-    content.map_err(|kind| Corruption::new(Structure::Node, address, kind))
+    content.map_err(|kind| Corruption::in_block(Structure::Node, address, kind))
 }
 
 fn leaf(bytes: &[u8; BLOCK_SIZE], count: usize) -> Result<Vec<(Key, &[u8])>, CorruptionKind> {

@@ -198,7 +198,7 @@ fn check_one_by_one(
         let Some(segment) = segment_of(&group[0]) else { continue };
         let is_placed = |referred: &Referred| referred.checksum.is_none();
         let all_placed = group.iter().all(is_placed);
-        let says_placed = usage.get(segment).is_some_and(|e| e.state == SegmentState::Placed);
+        let says_placed = usage.get(segment).is_some_and(|e| e.state == SegmentState::InPlace);
         // No summary says whose placed blocks are. One of the log beside them is wrong, not they.
         let mut known: Vec<bool> =
             group.iter().map(|r| is_placed(r) && (all_placed || says_placed)).collect();

@@ -360,7 +360,9 @@ impl<'a> Work<'a> {
 
 fn log_loss(finding: &Finding) -> Option<Loss> {
     match *finding {
-        Finding::DeltaDamaged { corruption } => Some(Loss::Log { address: corruption.at }),
+        Finding::DeltaDamaged { corruption } => {
+            Some(Loss::Log { address: corruption.location.number() })
+        }
         Finding::DeltaKey { address, .. } => Some(Loss::Log { address }),
         _ => None,
     }

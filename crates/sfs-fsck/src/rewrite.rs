@@ -113,13 +113,13 @@ impl Draft<'_> {
             let is_free = match entry.state {
                 SegmentState::Clean | SegmentState::Drained => true,
                 // Forged, but empty all the same.
-                SegmentState::Sealed | SegmentState::Placed => entry.live_blocks == 0,
+                SegmentState::Sealed | SegmentState::InPlace => entry.live_blocks == 0,
                 SegmentState::Open | SegmentState::Bad => false,
             };
             let state = match (entry.state, self.needed.contains(&segment)) {
                 (SegmentState::Bad, false) => SegmentState::Bad,
                 (_, false) if is_free => SegmentState::Clean,
-                _ if self.placed.contains(&segment) => SegmentState::Placed,
+                _ if self.placed.contains(&segment) => SegmentState::InPlace,
                 _ => SegmentState::Sealed,
             };
             UsageEntry { state, ..entry }
@@ -211,7 +211,7 @@ pub(crate) fn change_superblock(
     change: impl FnOnce(&mut Superblock),
 ) -> Result<(), FsckError> {
     let unreadable =
-        Corruption::new(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
+        Corruption::in_block(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
     let next = volume.superblock.next_generation();
     let mut next = next.ok_or(FsckError::Write(unreadable.into()))?;
     change(&mut next);

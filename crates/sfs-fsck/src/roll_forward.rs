@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sfs_core::format::{
     Change, CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, DecodeError,
     HEADS_MAX, Incompatibility, Key, Mapping, SegmentState, Structure, SummaryEntry, Tolerance,
-    is_sayable,
+    is_allowed_in_delta,
 };
 
 use crate::log;
@@ -77,7 +77,7 @@ pub(crate) fn roll_forward(
         delta_len += chunk.delta.len();
         if delta_len > DELTA_LEN_MAX {
             let at = chunk.header.address;
-            let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Length);
+            let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Length);
             findings.push(Finding::DeltaDamaged { corruption });
             break;
         }
@@ -129,7 +129,7 @@ impl<'f> Log<'f> {
             heads: heads.map(|head| (head.head, (head.segment, head.next_block))).collect(),
             clean: clean.collect(),
             released: BTreeSet::new(),
-            placed: in_state(&[SegmentState::Placed]).map(|(_, segment)| segment).collect(),
+            placed: in_state(&[SegmentState::InPlace]).map(|(_, segment)| segment).collect(),
             found,
         }
     }
@@ -177,7 +177,7 @@ impl<'f> Log<'f> {
         batch: &[ChunkSummary],
     ) -> Result<(), Finding> {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
-        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         let wrong = Finding::DeltaDamaged { corruption };
         for segment in placed {
             let count = self.clean.len();
@@ -255,7 +255,7 @@ fn apply(
     next_ino: &mut u64,
 ) -> Result<Said, Obstacle> {
     let at = batch.first().map_or(0, |chunk| chunk.header.address);
-    let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+    let wrong = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
     let changes = Change::decode_batch(batch)?;
     let tolerance = view.volume.superblock.tolerance();
     changes.iter().try_for_each(|change| check_key(change, at, tolerance))?;
@@ -306,7 +306,7 @@ fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, DecodeErr
     let Change::Map { ino, block, count, address } = *map else { return Ok(None) };
     let segment = map.mapped_segment(view.volume.layout());
     for at in (0..count).filter(|_| segment.is_some()) {
-        view.map(ino, block + at, Some(Mapping::placed(address + u64::from(at))))?;
+        view.map(ino, block + at, Some(Mapping::in_place(address + u64::from(at))))?;
     }
     Ok(segment)
 }
@@ -315,5 +315,9 @@ fn apply_map(map: &Change, view: &mut View<'_>) -> Result<Option<u32>, DecodeErr
 fn check_key(change: &Change, at: u64, tolerance: Tolerance) -> Result<(), Finding> {
     let (Change::Put { key, .. } | Change::Delete { key }) = change else { return Ok(()) };
     let key = Key::decode(key);
-    if is_sayable(&key, tolerance) { Ok(()) } else { Err(Finding::DeltaKey { address: at, key }) }
+    if is_allowed_in_delta(&key, tolerance) {
+        Ok(())
+    } else {
+        Err(Finding::DeltaKey { address: at, key })
+    }
 }

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataLayout, DecodeError, ItemKind, Key,
-    MappingRun, SegmentState, Structure, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
+    CheckpointRecord, Corruption, CorruptionKind, DataLayout, DecodeError, Head, ItemKind, Key,
+    MappingRun, SegmentState, Tolerance, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 
 use crate::view::View;
@@ -31,7 +31,7 @@ impl Usage {
 
     /// Tree nodes that live, by this table.
     pub(crate) fn node_count(&self) -> u64 {
-        let nodes = self.0.values().filter(|entry| entry.group == 0);
+        let nodes = self.0.values().filter(|entry| entry.head == Head::METADATA);
         nodes.map(|entry| u64::from(entry.live_blocks)).sum()
     }
 
@@ -138,7 +138,7 @@ impl Counts {
                         && counted.placed_blocks == 0
                 }
                 SegmentState::Bad => counted.live_blocks == 0 && !heads.contains(&segment),
-                SegmentState::Placed => {
+                SegmentState::InPlace => {
                     data_layout != DataLayout::Log
                         && !heads.contains(&segment)
                         && counted.placed_blocks == counted.live_blocks
@@ -159,7 +159,7 @@ pub(crate) fn decode_run(
 ) -> Result<MappingRun, DecodeError> {
     let offset_max = u64::from(u32::MAX / sfs_core::format::RUN_BLOCKS);
     if key.offset > offset_max {
-        return Err(Corruption::new(Structure::Item, key.ino, CorruptionKind::Value).into());
+        return Err(Corruption::in_item(key.ino, CorruptionKind::Value).into());
     }
     MappingRun::decode(value, key, tolerance)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkHeader, ChunkSummary, CorruptionKind,
-    DataLayout, DeltaForm, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
+    DataLayout, DeltaForm, Head, History, Label, Layout, Mapping, MappingRun, NodeHeader, ROOT_INO,
     SegmentState, Structure, SummaryEntry, Superblock, Timestamp, UsageEntry,
 };
 use sfs_core::request::{Caller, VolumeOptions, WriteMode};
@@ -120,7 +120,7 @@ impl Forge {
         let mut run = MappingRun::default();
         let first = self.address(ino);
         for block in 0..FILE_BLOCKS {
-            run.set(block, Some(Mapping::placed(first + u64::from(block))));
+            run.set(block, Some(Mapping::in_place(first + u64::from(block))));
         }
         run
     }
@@ -139,7 +139,7 @@ impl Forge {
 
     /// Changes the mapping of `block` of `ino` to `address`.
     fn remap(&self, ino: u64, block: u32, address: u64) {
-        self.map(ino, block, Mapping::placed(address));
+        self.map(ino, block, Mapping::in_place(address));
     }
 
     fn map(&self, ino: u64, block: u32, mapping: Mapping) {
@@ -158,11 +158,11 @@ impl Forge {
     fn change_usage(&self, change: impl FnOnce(&mut UsageEntry)) -> u32 {
         let layout = self.superblock.layout;
         let segment = layout.segment_of(self.address(A)).expect("in one");
-        let (live_blocks, group) = (2 * FILE_BLOCKS, 1);
-        let state = SegmentState::Placed;
+        let (live_blocks, head) = (2 * FILE_BLOCKS, Head(1));
+        let state = SegmentState::InPlace;
         // What it was opened with stands nowhere else.
         let found = (0..1000).find_map(|stamp| {
-            let entry = UsageEntry { live_blocks, state, group, stamp, ..UsageEntry::NEW };
+            let entry = UsageEntry { live_blocks, state, head, stamp, ..UsageEntry::NEW };
             let bytes = UsageEntry::encode_item(&[entry]);
             self.leaf().0.windows(bytes.len()).any(|window| window == bytes).then_some(entry)
         });

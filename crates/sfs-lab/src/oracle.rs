@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::UsageEntry;
-use sfs_core::policy::{Candidate, GROUPS_MAX, GroupingPolicy, Kept, VictimPolicy};
+use sfs_core::policy::{Candidate, GROUPS_MAX, GroupingPolicy, SavedState, VictimPolicy};
 
 use crate::workload::Operation;
 
@@ -78,7 +78,7 @@ impl FutureKnowledge {
 const FIRST: f64 = 8.0;
 const LAST: f64 = 4.0;
 
-impl Kept for FutureKnowledge {
+impl SavedState for FutureKnowledge {
     const STATE_LEN_MAX: usize = 0;
 }
 
@@ -104,7 +104,7 @@ impl GroupingPolicy for FutureKnowledge {
 /// The victim selection: the index of waiting, with the rate that the live blocks really have.
 pub struct FutureIndex;
 
-impl Kept for FutureIndex {
+impl SavedState for FutureIndex {
     const STATE_LEN_MAX: usize = 0;
 }
 

@@ -13,7 +13,6 @@ use zerocopy::IntoBytes;
 use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
 use super::progress::{CleanProgress, GarbageBlocks};
 use crate::Result;
-use crate::buffer::Buffer;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry, Superblock};
@@ -21,6 +20,7 @@ use crate::health::Health;
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
 use crate::log::{Batch, ChunkReader};
+use crate::memory::DirtyBuf;
 use crate::metadata::{Metadata, MetadataStore, Owner};
 use crate::policy::{Greedy, VictimPolicy};
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
@@ -312,7 +312,7 @@ impl Cleaner {
     /// Reads live blocks that are near each other in one request.
     fn read_run(&self, run: &[LiveBlock], round: &mut CleaningRound) -> Result<()> {
         let (first, last) = (run[0].address, run[run.len() - 1].address);
-        let mut buffer = Buffer::new((last - first + 1) as usize, self.dirty.pool());
+        let mut buffer = DirtyBuf::new((last - first + 1) as usize, self.dirty.pool());
         if self.io.read(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
             // Readable blocks are moved one by one; an unreadable block stays where it is.
             return run
@@ -359,7 +359,8 @@ impl Cleaner {
         let Ok(node) = VerifiedNode::decode(block, volume, &node, tolerance) else {
             return Ok(false);
         };
-        self.metadata.update(|metadata| Ok(metadata.tree.touch(&node, pointer.address)?))?;
+        self.metadata
+            .update(|metadata| Ok(metadata.tree.relocate_node(&node, pointer.address)?))?;
         Ok(true)
     }
 }

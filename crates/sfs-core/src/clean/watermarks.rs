@@ -44,7 +44,7 @@ pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     let usage = &metadata.usage;
     let is_worthwhile = is_checkpoint_worthwhile(layout, metadata);
     let pinned = if is_worthwhile { usage.pinned_count() } else { 0 };
-    let available = usage.clean_count() + usage.drained_count() + pinned;
+    let available = usage.clean_count() + usage.releasable_count() + pinned;
     if available < critical {
         Urgency::Critical
     } else if available < low {

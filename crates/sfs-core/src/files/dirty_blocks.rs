@@ -8,8 +8,8 @@ use std::collections::btree_map::Entry;
 
 use smallvec::SmallVec;
 
-use crate::buffer::BlockRef;
 use crate::format::RUN_BLOCKS;
+use crate::memory::BlockRef;
 
 /// Content of a dirty block.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::buffer::{Buffer, Pool};
+    use crate::memory::{DirtyBuf, Pool};
 
     /// A change of the dirty blocks of a file.
     #[derive(Clone, Debug)]
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn new_block(checksum: u32, pool: &Pool) -> DirtyBlock {
-        let memory = Buffer::new(1, pool).share().next().expect("a buffer of one block");
+        let memory = DirtyBuf::new(1, pool).share().next().expect("a buffer of one block");
         DirtyBlock { memory, checksum }
     }
 

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use super::dirty_blocks::DirtyBlock;
 use super::inode_table::{FileData, InodeState};
 use super::writeback_errors::VolumeWritebackErrors;
-use crate::buffer::Pool;
 use crate::format::DecodeError;
+use crate::memory::Pool;
 
 /// See the module.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::dirty_data::DirtyData;
 use super::inode_table::InodeTable;
-use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Structure, Tolerance};
+use crate::format::{Corruption, CorruptionKind, ItemKind, Key, Tolerance};
 use crate::metadata::{MetadataError, MetadataStore, Txn};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
@@ -153,7 +153,7 @@ impl Orphans {
 /// Returns the first block to unmap of `ino`, if it has an orphan item.
 fn cut(txn: &Txn<'_>, ino: u64) -> std::result::Result<Option<u32>, MetadataError> {
     let Some(value) = txn.get(&orphan_key(ino))? else { return Ok(None) };
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Value);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Value);
     let bytes = value.try_into().map_err(|_| wrong)?;
     Ok(Some(u32::try_from(u64::from_le_bytes(bytes)).map_err(|_| wrong)?))
 }

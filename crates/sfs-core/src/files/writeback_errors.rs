@@ -82,11 +82,11 @@ mod tests {
         let mut errors = WritebackErrors::default();
         errors.report(0).expect("nothing was lost");
         let before = errors.count();
-        errors.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum).into());
+        errors.note(Corruption::in_block(Structure::Node, 7, CorruptionKind::Checksum).into());
         errors.report(before).expect_err("the first waiting caller");
         errors.report(before).expect_err("the second waiting caller");
         errors.report(errors.count()).expect("a later caller");
-        errors.note(Corruption::new(Structure::Node, 7, CorruptionKind::Checksum).into());
+        errors.note(Corruption::in_block(Structure::Node, 7, CorruptionKind::Checksum).into());
         errors.report(errors.count()).expect_err("a loss that was never reported");
     }
 }

@@ -1,7 +1,6 @@
-//! Checkpoint slots: a consistent root of the tree, and where the log goes on from there.
+//! Checkpoint slots: a consistent root of the tree, and the position from which the log continues.
 //!
-//! The payload of a slot has the fields of version 1 for good. Later fields are records of the extension
-//! area behind it.
+//! The payload of a slot keeps the fields of version 1. Later fields are records of the extension area behind it.
 
 use bincode::{Decode, Encode};
 use sfs_device::BLOCK_SIZE;
@@ -16,23 +15,23 @@ use super::{
 const MAGIC: [u8; 4] = *b"SFSp";
 const UNSUMMED: usize = 8;
 
-/// Where a head appends next.
+/// The position at which a head appends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HeadRecord {
-    /// The head.
+    /// Number of the head.
     pub head: u8,
-    /// Its open segment.
+    /// Open segment of the head.
     pub segment: u32,
     /// Next block in the segment.
     pub next_block: u32,
 }
 
-/// State of a policy.
+/// The saved state of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct PolicyRecord {
-    /// Which policy: another one does not touch it.
+    /// Name of the policy. Other policies ignore the record.
     pub name: String,
-    /// Its own bytes, at most [`POLICY_STATE_LEN_MAX`].
+    /// State in the policy's own encoding, at most [`POLICY_STATE_LEN_MAX`].
     pub state: Vec<u8>,
 }
 
@@ -49,11 +48,11 @@ const _: () =
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct CheckpointRecord {
-    /// Number of the checkpoint, ever growing. Odd ones go to slot 1, even ones to slot 0.
+    /// Number of the checkpoint, ascending. Odd numbers go to slot 1, even ones to slot 0.
     pub number: u64,
-    /// Sequence number of the first chunk that this checkpoint does not contain.
+    /// Sequence number of the first chunk after the checkpoint.
     pub next_sequence: u64,
-    /// What that chunk repeats: the checksum of the chunk before it.
+    /// Checksum of the chunk before that one, which that chunk repeats.
     pub previous: u32,
     /// Block address of the tree's root.
     pub root_address: u64,
@@ -65,19 +64,19 @@ pub struct CheckpointRecord {
     pub next_ino: u64,
     /// Open heads.
     pub heads: Vec<HeadRecord>,
-    /// Blocks that users have written so far: what ticks count.
+    /// Blocks that users have written so far: the write clock.
     pub blocks_written: u64,
-    /// What the policies want to find again, by their names.
+    /// Saved states of policies.
     pub policies: Vec<PolicyRecord>,
-    /// Nothing was written after it: the volume was unmounted.
+    /// `true` if nothing was written afterwards: the volume was unmounted.
     pub unmounted: bool,
     /// Times the volume was mounted for writing.
     pub mount_count: u64,
-    /// Bytes that users wrote, over the volume's life.
+    /// Bytes that users wrote, since the volume was made.
     pub user_bytes_written: u64,
-    /// Bytes that SFS wrote to the device, over the volume's life.
+    /// Bytes that SFS wrote to the device, since the volume was made.
     pub device_bytes_written: u64,
-    /// What later versions have added: behind the payload, and no part of it.
+    /// Records of the extension area, which is behind the payload and no part of it.
     pub extensions: Extensions,
 }
 
@@ -97,12 +96,12 @@ const HEADER_LEN: usize = 32;
 const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
 
 impl CheckpointRecord {
-    /// Pointer to the root of the tree.
+    /// Returns the pointer to the root of the tree.
     pub fn root(&self) -> NodePointer {
         NodePointer { address: self.root_address, checksum: self.root_checksum }
     }
 
-    /// Whether all that is counted can be.
+    /// Returns whether all counts are in range.
     pub fn has_sound_counts(&self) -> bool {
         let counts = [
             self.number,
@@ -143,7 +142,7 @@ impl CheckpointRecord {
 
     /// Verifies and decodes a slot of `CHECKPOINT_SLOT_BLOCKS` blocks, read at block `at`.
     pub fn decode(bytes: &[u8], volume: u64, at: u64) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Checkpoint, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Checkpoint, at, kind);
         let (raw, rest) =
             RawHeader::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {

@@ -1,8 +1,8 @@
 //! Chunks: one append to a head. Summary blocks, then the blocks they describe.
 //!
-//! The summary blocks hold the header, one entry for each block that follows, and a piece of the
-//! batch's delta. A *batch* is a run of chunks of consecutive sequence numbers, the last of which
-//! has the END flag; it takes effect whole or not at all.
+//! The summary blocks hold the header, one entry for each block that follows, and a part of the batch's delta. A
+//! *batch* is a run of chunks with consecutive sequence numbers, the last of which has the END flag. A batch takes
+//! effect as a whole or not at all.
 
 use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -53,33 +53,33 @@ const ENTRY_LEN: usize = 24;
 const _: () = assert!(size_of::<RawHeader>() == HEADER_LEN);
 const _: () = assert!(size_of::<RawEntry>() == ENTRY_LEN);
 
-/// Bytes of a summary with `entry_count` entries and no delta.
+/// Returns the bytes of a summary with `entry_count` entries and no delta.
 pub fn summary_len(entry_count: usize) -> usize {
     HEADER_LEN + entry_count * ENTRY_LEN
 }
 
-/// Blocks that the summary of a chunk with `entry_count` blocks and `delta_len` bytes takes.
+/// Returns the blocks of a summary with `entry_count` entries and `delta_len` bytes of delta.
 pub fn summary_blocks(entry_count: usize, delta_len: usize) -> usize {
     (summary_len(entry_count) + delta_len).div_ceil(BLOCK_SIZE)
 }
 
-/// Who owns a block of a chunk.
+/// The owner of a block of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryEntry {
     /// Block `block` of file `ino`.
     Data {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
-        /// Block of the file.
+        /// Block number in the file.
         block: u32,
         /// CRC-32C of the block.
         checksum: u32,
-        /// As in the mapping.
+        /// History of the block, as in the mapping.
         history: History,
     },
     /// A tree node.
     Node {
-        /// The checksum in its header.
+        /// Checksum in the node's header.
         checksum: u32,
     },
 }
@@ -117,7 +117,7 @@ impl SummaryEntry {
     }
 }
 
-/// What the header of a chunk says.
+/// The header of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// [`Superblock::volume`](super::Superblock::volume).
@@ -126,15 +126,15 @@ pub struct ChunkHeader {
     pub sequence: u64,
     /// Block address of the chunk itself.
     pub address: u64,
-    /// Checksum of the chunk before it in sequence: stale chunks of an earlier life do not match.
+    /// Checksum of the chunk before it in sequence; a stale chunk of an earlier use of the segment does not match.
     pub previous: u32,
-    /// When it was written, in ticks.
+    /// Time of writing, in ticks.
     pub time: u32,
-    /// The head that wrote it.
+    /// Head that wrote the chunk.
     pub head: u8,
-    /// Last chunk of its batch.
+    /// `true` for the last chunk of its batch.
     pub end: bool,
-    /// How the changes of its batch are written.
+    /// Encoding of the changes of its batch.
     pub form: DeltaForm,
 }
 
@@ -153,27 +153,26 @@ impl ChunkHeader {
 pub struct ChunkSummary {
     /// The header.
     pub header: ChunkHeader,
-    /// Who owns each block after the summary, in order.
+    /// Owners of the blocks after the summary, in order.
     pub entries: Vec<SummaryEntry>,
-    /// This chunk's piece of the batch's delta.
+    /// Part of the batch's delta in this chunk.
     pub delta: Vec<u8>,
-    /// The chunk's checksum, which the next chunk repeats.
+    /// Checksum of the chunk, which the next chunk repeats.
     pub checksum: u32,
 }
 
 impl ChunkSummary {
-    /// Blocks of the whole chunk, summary included.
+    /// Returns the blocks of the whole chunk, summary included.
     pub fn block_count(&self) -> u64 {
         (self.summary_blocks() + self.entries.len()) as u64
     }
 
-    /// Blocks of the summary.
+    /// Returns the blocks of the summary.
     pub fn summary_blocks(&self) -> usize {
         summary_blocks(self.entries.len(), self.delta.len())
     }
 
-    /// Writes a summary over `bytes`, whose length is that of [`summary_blocks`], and gives its
-    /// checksum.
+    /// Writes a summary over `bytes`, which have the length of [`summary_blocks`], and returns its checksum.
     pub fn encode(
         header: &ChunkHeader,
         entries: &[SummaryEntry],
@@ -209,10 +208,10 @@ impl ChunkSummary {
         checksum
     }
 
-    /// Blocks of the summary whose first block is `first`, if it looks like one and fits in
-    /// `room` blocks. To be verified with [`ChunkSummary::decode`] once they have been read.
+    /// Returns the blocks of the summary whose first block is `first`, read at block `at`. The chunk must fit in `room`
+    /// blocks. The checksum is not verified here: [`ChunkSummary::decode`] does so with all blocks of the summary.
     pub fn peek(first: &[u8], at: u64, room: u64) -> Result<usize, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Chunk, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Chunk, at, kind);
         let (raw, _) =
             RawHeader::read_from_prefix(first).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {
@@ -230,7 +229,7 @@ impl ChunkSummary {
     /// Verifies and decodes the summary blocks `bytes`, read at block `at` of volume `volume`.
     /// The blocks that follow it are verified by their entries' checksums.
     pub fn decode(bytes: &[u8], volume: u64, at: u64) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Chunk, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Chunk, at, kind);
         let (raw, rest) =
             RawHeader::read_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {

@@ -1,11 +1,10 @@
-//! The one place where variable-length records are encoded: bincode, fixed-width, little-endian.
+//! The encoding of variable-length records: bincode, fixed-width, little-endian.
 //!
-//! Only bytes whose checksum has been verified come here; the limit still bounds what they can
-//! make us allocate.
+//! Decoded bytes have passed their checksum; the limit bounds the memory that forged bytes can make us allocate.
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 
-/// No record is longer than this, in bytes.
+/// Most bytes of a record.
 pub const RECORD_LEN_MAX: usize = 128 * 1024;
 
 const CONFIG: Configuration<LittleEndian, Fixint, Limit<RECORD_LEN_MAX>> =
@@ -17,7 +16,7 @@ pub fn append<T: bincode::Encode>(record: &T, bytes: &mut Vec<u8>) {
         .expect("a record below the limit always encodes into memory");
 }
 
-/// Decodes one record from the start of `bytes`, and says how long it was.
+/// Decodes one record from the start of `bytes`, and returns it with its length.
 pub fn decode<T: bincode::Decode<()>>(bytes: &[u8]) -> Option<(T, usize)> {
     bincode::decode_from_slice(bytes, CONFIG).ok()
 }

@@ -1,17 +1,19 @@
-//! What can be wrong with bytes from a device.
+//! Corruption: bytes from a device that are not what was written, or that contradict other structures.
 
 use std::fmt;
 
-/// The structure that was being decoded.
+use thiserror::Error;
+
+/// The structure that was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// The volume's superblock or its backup.
+    /// A copy of the superblock.
     Superblock,
     /// A checkpoint slot.
     Checkpoint,
     /// The summary of a chunk.
     Chunk,
-    /// The delta that chunks carry.
+    /// The delta of a batch.
     Delta,
     /// A node of the tree.
     Node,
@@ -19,79 +21,116 @@ pub enum Structure {
     Item,
     /// A data block.
     Data,
-    /// The usage table.
+    /// An entry of the usage table.
     Usage,
 }
 
-/// What is wrong with it.
+/// The place of a corrupt structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// Block address.
+    Block(u64),
+    /// Inode number, for an item of the tree.
+    Inode(u64),
+    /// Segment number, for an entry of the usage table.
+    Segment(u32),
+}
+
+impl Location {
+    /// Returns the number without its unit, as remembered errors store it.
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Block(number) | Self::Inode(number) => number,
+            Self::Segment(number) => number.into(),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block(address) => write!(f, "at block {address}"),
+            Self::Inode(ino) => write!(f, "of inode {ino}"),
+            Self::Segment(segment) => write!(f, "of segment {segment}"),
+        }
+    }
+}
+
+/// The way in which a structure is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum CorruptionKind {
     /// The magic number is another.
+    #[error("no magic number")]
     Magic,
     /// The checksum does not match the content.
+    #[error("checksum mismatch")]
     Checksum,
-    /// It belongs to another volume.
+    /// The structure belongs to another volume.
+    #[error("belongs to another volume")]
     Volume,
-    /// It was written for another address.
+    /// The structure was written for another address.
+    #[error("was written for another address")]
     Address,
     /// A length or count is out of range.
+    #[error("length out of range")]
     Length,
     /// A field has a value that is not allowed.
+    #[error("value out of range")]
     Value,
     /// Keys are not in ascending order.
+    #[error("keys out of order")]
     Order,
-    /// Something it refers to does not exist.
+    /// The structure refers to something that does not exist.
+    #[error("refers to something that does not exist")]
     Dangling,
-    /// A counter does not agree with what it counts.
+    /// A counter does not agree with the counted structures.
+    #[error("does not agree with what it counts")]
     Count,
-    /// The device does not read it.
+    /// The device does not read the structure.
+    #[error("cannot be read")]
     Unreadable,
 }
 
-/// Bytes that do not say what they should, and where they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A corrupt structure, its place, and the kind of damage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[error("{structure} {location}: {kind}")]
 pub struct Corruption {
-    /// Block address, or inode number for [`Structure::Item`].
-    pub at: u64,
     /// The structure.
     pub structure: Structure,
-    /// What is wrong.
+    /// Place of the structure.
+    pub location: Location,
+    /// Kind of damage.
     pub kind: CorruptionKind,
 }
 
 impl Corruption {
-    /// A finding of `kind` in `structure` at `at`.
-    pub fn new(structure: Structure, at: u64, kind: CorruptionKind) -> Self {
-        Self { at, structure, kind }
+    /// Returns damage of `kind` in a structure at the block `address`.
+    pub fn in_block(structure: Structure, address: u64, kind: CorruptionKind) -> Self {
+        Self { structure, location: Location::Block(address), kind }
+    }
+
+    /// Returns damage of `kind` in an item of inode `ino`.
+    pub fn in_item(ino: u64, kind: CorruptionKind) -> Self {
+        Self { structure: Structure::Item, location: Location::Inode(ino), kind }
+    }
+
+    /// Returns damage of `kind` in the usage entry of `segment`.
+    pub fn in_usage_entry(segment: u32, kind: CorruptionKind) -> Self {
+        Self { structure: Structure::Usage, location: Location::Segment(segment), kind }
     }
 }
 
-impl fmt::Display for Corruption {
+impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let structure = match self.structure {
-            Structure::Superblock => "superblock at block",
-            Structure::Checkpoint => "checkpoint at block",
-            Structure::Chunk => "chunk at block",
-            Structure::Delta => "delta at block",
-            Structure::Node => "tree node at block",
-            Structure::Item => "tree item of inode",
-            Structure::Data => "data at block",
-            Structure::Usage => "usage entry of segment",
-        };
-        let kind = match self.kind {
-            CorruptionKind::Magic => "no magic number",
-            CorruptionKind::Checksum => "checksum mismatch",
-            CorruptionKind::Volume => "belongs to another volume",
-            CorruptionKind::Address => "was written for another address",
-            CorruptionKind::Length => "length out of range",
-            CorruptionKind::Value => "value out of range",
-            CorruptionKind::Order => "keys out of order",
-            CorruptionKind::Dangling => "refers to something that does not exist",
-            CorruptionKind::Count => "does not agree with what it counts",
-            CorruptionKind::Unreadable => "cannot be read",
-        };
-        write!(f, "{structure} {}: {kind}", self.at)
+        f.write_str(match self {
+            Self::Superblock => "superblock",
+            Self::Checkpoint => "checkpoint",
+            Self::Chunk => "chunk",
+            Self::Delta => "delta",
+            Self::Node => "tree node",
+            Self::Item => "tree item",
+            Self::Data => "data",
+            Self::Usage => "usage entry",
+        })
     }
 }
-
-impl std::error::Error for Corruption {}

@@ -1,30 +1,30 @@
-//! Where file data goes, as `sfs-mkfs` has laid it down for good.
+//! Data layouts: the place of file data, which `sfs-mkfs` fixes for the life of a volume.
 
-/// The data layout of a volume's file data.
+/// The layout of a volume's file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum DataLayout {
     /// Appended to the log, never overwritten.
     #[default]
     Log = 0,
-    /// Overwritten where it is; new blocks go to the emptiest segment until it is full (FAST 2009,
-    /// section 4: Greedy-Space).
+    /// Overwritten in place; new blocks go to the emptiest segment until it is full (FAST 2009, section 4:
+    /// Greedy-Space).
     GreedySpace = 1,
-    /// Likewise; new blocks go to the next segment under a hand that is emptier than a threshold, which
-    /// the paper's table 3 gives (Clock-Space).
+    /// Overwritten in place; new blocks go to the next segment under a clock hand that is emptier than a threshold
+    /// of the paper's table 3 (Clock-Space).
     ClockSpace = 2,
-    /// As [`DataLayout::ClockSpace`], by the relation that the table is an approximation of.
+    /// As [`DataLayout::ClockSpace`], with thresholds from the formula that the table approximates.
     ClockSpaceExact = 3,
-    /// Likewise; new blocks go near their inode's segment, as in ext2: what the paper compares with.
+    /// Overwritten in place; new blocks go near their inode's segment, as in ext2: the paper's baseline.
     BlockGroup = 4,
 }
 
 impl DataLayout {
-    /// All of them.
+    /// All data layouts.
     pub const ALL: [Self; 5] =
         [Self::Log, Self::GreedySpace, Self::ClockSpace, Self::ClockSpaceExact, Self::BlockGroup];
 
-    /// Its name in options.
+    /// Returns its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -35,7 +35,7 @@ impl DataLayout {
         }
     }
 
-    /// The data layout of this name.
+    /// Returns the data layout with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|data_layout| data_layout.name() == name)
     }

@@ -1,11 +1,11 @@
-//! Deltas: what changed in the tree since the last one.
+//! Deltas: the changes of the tree since the last delta.
 //!
-//! A delta is the concatenation of encoded [`Change`]s, a net effect that is applied whole: first
-//! every `Unmap`, then every `Put` and `Delete`, then the mappings that the summaries of the same
-//! batch imply and those of every `Map`, then every `Release`.
+//! A delta is the concatenation of encoded [`Change`]s. They are a net effect that is applied as a whole: first every
+//! `Unmap`, then every `Put` and `Delete`, then the mappings that the summaries of the same batch imply and those of
+//! every `Map`, then every `Release`.
 //!
-//! Each change says its kind, its class and its length, so that a program that does not know the kind can
-//! pass over it or refuse, as the class says. In volumes of version 1 changes have neither.
+//! Each change is encoded with its kind, class and length. A program that does not know the kind skips the change or
+//! refuses the delta, by its class. Changes of version 1 have neither class nor length.
 
 use std::collections::BTreeMap;
 
@@ -16,46 +16,46 @@ use super::{
     Incompatibility, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
 };
 
-/// Bytes of the longest delta. No commit says more: changes are written out long before.
+/// Bytes of the longest delta. Changes are written out long before a batch has so many.
 pub const DELTA_LEN_MAX: usize = 256 << 20;
 
-/// How changes are written; all chunks of a batch agree.
+/// The encoding of changes, the same for all chunks of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeltaForm {
-    /// As in version 1: a number and the fields of that change.
+    /// Version 1: the number of the kind, then the fields.
     Plain,
-    /// With kind, class and length before the fields.
+    /// Version 2: kind, class and length, then the fields.
     Tagged,
 }
 
-/// Number of kinds that this program knows, from 0 on.
+/// Number of kinds that this program knows; kinds count from 0.
 const KINDS: u16 = 6;
 
-/// Bytes of the number with which bincode begins a change: its kind, and all there is in version 1.
+/// Bytes of the kind with which bincode begins a change; the whole header in version 1.
 const NUMBER_LEN: usize = 4;
 
-/// One change of the tree. Kinds are numbered in this order.
+/// One change of the tree. The order of the variants numbers the kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Change {
     /// Inode numbers below this one have been given out.
     NextIno(u64),
     /// Blocks `first..=last` of `ino` are no longer mapped.
     Unmap {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
         /// First block.
         first: u32,
         /// Last block.
         last: u32,
     },
-    /// The item has this value now.
+    /// Inserts the item or replaces its value.
     Put {
         /// Encoded key.
         key: [u8; Key::LEN],
         /// Value.
         value: Vec<u8>,
     },
-    /// The item does not exist any more.
+    /// Removes the item.
     Delete {
         /// Encoded key.
         key: [u8; Key::LEN],
@@ -64,25 +64,25 @@ pub enum Change {
     Release {
         /// The segment.
         segment: u32,
-        /// Its stamp: its place in the order of allocation.
+        /// Stamp of the segment: its place in the order of allocation.
         stamp: u64,
     },
-    /// Blocks from `block` of `ino` on, `count` of them, are those from `address` on, in one segment,
-    /// which is Placed from now on if it was Clean.
+    /// Maps `count` blocks of `ino`, from `block` on, to the blocks from `address` on, in one segment. A Clean segment
+    /// becomes InPlace.
     Map {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
         /// First block of the file.
         block: u32,
-        /// How many.
+        /// Number of blocks.
         count: u32,
-        /// Address of the first.
+        /// Address of the first block.
         address: u64,
     },
 }
 
 impl Change {
-    /// Whether a delta on this volume may say all this, whatever was there before.
+    /// Returns whether a delta of this volume may contain these changes, independent of the state before.
     pub fn are_sound(changes: &[Self], superblock: &Superblock) -> bool {
         changes.iter().all(|change| change.is_sound(superblock))
             && Self::maps_fit(changes, &superblock.layout)
@@ -93,11 +93,11 @@ impl Change {
             Self::NextIno(next) => next < COUNT_KEPT_MAX,
             Self::Unmap { first, last, .. } => first <= last,
             Self::Put { key, ref value } => {
-                is_sayable(&Key::decode(&key), superblock.tolerance())
+                is_allowed_in_delta(&Key::decode(&key), superblock.tolerance())
                     && value.len() <= VALUE_LEN_MAX
             }
-            Self::Delete { key } => is_sayable(&Key::decode(&key), superblock.tolerance()),
-            // The usage table knows.
+            Self::Delete { key } => is_allowed_in_delta(&Key::decode(&key), superblock.tolerance()),
+            // The usage table checks the segment.
             Self::Release { .. } => true,
             Self::Map { .. } => {
                 superblock.data_layout != DataLayout::Log
@@ -106,7 +106,7 @@ impl Change {
         }
     }
 
-    /// The segment of a `Map`, if its blocks are all in one and those of a file.
+    /// Returns the segment of a `Map` whose blocks are all in one segment and in the range of a file.
     pub fn mapped_segment(&self, layout: &Layout) -> Option<u32> {
         let Self::Map { block, count, address, .. } = *self else { return None };
         let last = count.checked_sub(1)?;
@@ -115,8 +115,8 @@ impl Change {
         (layout.segment_of(address + u64::from(last)) == Some(segment)).then_some(segment)
     }
 
-    /// Whether the `Map`s of one delta place no more blocks in a segment than it has. A few bytes that
-    /// place the same blocks again and again would take all memory there is.
+    /// Returns whether the `Map`s of one delta map no more blocks of a segment than it has. A short forged delta that
+    /// maps the same blocks again and again would take all memory.
     fn maps_fit(changes: &[Self], layout: &Layout) -> bool {
         let mut placed = BTreeMap::new();
         changes.iter().all(|change| {
@@ -138,25 +138,25 @@ impl Change {
         codec::append(self, delta);
         let len = (delta.len() - start - Self::HEADER_LEN) as u32;
         let header = &mut delta[start..start + Self::HEADER_LEN];
-        // The number is where the length goes.
+        // bincode wrote the kind to the place of the length.
         let kind = [header[4], header[5]];
         header[..2].copy_from_slice(&kind);
         header[2] = Class::Refuse as u8;
         header[4..].copy_from_slice(&len.to_le_bytes());
     }
 
-    /// Decodes the delta of a whole batch, whose first chunk names it in errors. Changes that may be
-    /// passed over are left out.
+    /// Decodes the delta of a whole batch. Errors carry the address of its first chunk. Unknown changes that may be
+    /// skipped are left out.
     ///
     /// # Errors
     ///
-    /// [`DecodeError::Incompatible`] for a change that must not be passed over, and damage.
+    /// [`DecodeError::Incompatible`] for a change that must not be skipped, and [`DecodeError::Corrupt`] for damage.
     pub fn decode_batch(batch: &[ChunkSummary]) -> Result<Vec<Self>, DecodeError> {
         let Some(first) = batch.first() else { return Ok(Vec::new()) };
         let (at, form) = (first.header.address, first.header.form);
         if let Some(other) = batch.iter().find(|chunk| chunk.header.form != form) {
             let at = other.header.address;
-            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
         let delta: Vec<u8> = batch.iter().flat_map(|chunk| chunk.delta.iter().copied()).collect();
         Self::decode_all(&delta, form, at)
@@ -172,7 +172,7 @@ impl Change {
         form: DeltaForm,
         at: u64,
     ) -> Result<Vec<Self>, DecodeError> {
-        let wrong = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let wrong = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         let (mut changes, mut scratch) = (Vec::new(), Vec::new());
         while !bytes.is_empty() {
             let (change, len) = match form {
@@ -205,7 +205,7 @@ struct Tagged<'a> {
 }
 
 impl<'a> Tagged<'a> {
-    /// The first change of a delta.
+    /// Splits the first change off a delta.
     fn split(delta: &'a [u8]) -> Option<Self> {
         let (header, rest) = delta.split_first_chunk::<{ Change::HEADER_LEN }>()?;
         let [kind_low, kind_high, class, _, len @ ..] = *header;
@@ -216,7 +216,7 @@ impl<'a> Tagged<'a> {
         })
     }
 
-    /// The change. A later program may have written more fields, which are ignored.
+    /// Decodes the change. Fields that a later program appended are ignored.
     fn decode(&self, scratch: &mut Vec<u8>) -> Option<Change> {
         let known = &self.payload[..self.payload.len().min(codec::RECORD_LEN_MAX)];
         scratch.clear();
@@ -226,10 +226,11 @@ impl<'a> Tagged<'a> {
     }
 }
 
-/// Whether deltas name such items: mappings follow from summaries, usage from the checkpoint.
-pub fn is_sayable(key: &Key, tolerance: Tolerance) -> bool {
-    let unsayable = [ItemKind::Mapping as u8, ItemKind::Usage as u8];
-    tolerance.allows_kind(key.kind) && !unsayable.contains(&key.kind)
+/// Returns whether a delta may contain items with `key`. Mappings follow from summaries and `Map`s, usage entries
+/// from the checkpoint.
+pub fn is_allowed_in_delta(key: &Key, tolerance: Tolerance) -> bool {
+    let forbidden = [ItemKind::Mapping as u8, ItemKind::Usage as u8];
+    tolerance.allows_kind(key.kind) && !forbidden.contains(&key.kind)
 }
 
 #[cfg(test)]
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_placed_once() {
+    fn a_delta_maps_each_block_of_a_segment_once() {
         let layout = Layout::new(1 << 16, 256, 0).expect("it fits");
         let map = |ino, segment, block, count| {
             let address = layout.segment_address(segment) + block;
@@ -246,6 +247,9 @@ mod tests {
         let whole = [map(20, 7, 0, 256), map(20, 8, 0, 100), map(21, 8, 100, 156)];
         assert!(Change::maps_fit(&whole, &layout));
         assert!(!Change::maps_fit(&[map(20, 7, 0, 256), map(21, 7, 0, 1)], &layout));
-        assert!(!Change::maps_fit(&[map(20, 7, 200, 100)], &layout), "it reaches into the next");
+        assert!(
+            !Change::maps_fit(&[map(20, 7, 200, 100)], &layout),
+            "the blocks reach into the next segment"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The errors that a volume has met, counted by kind: extension 1 of a checkpoint.
+//! Remembered errors of a volume, counted by kind: extension 1 of a checkpoint.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use super::{
     CheckpointRecord, ErrorKind, Extension, ExtensionClass, Extensions, Failure, Superblock,
 };
 
-/// Kinds that a record holds at most.
+/// Most kinds in a record.
 pub const ERROR_KINDS_MAX: usize = 64;
 
-/// When and where an error was met.
+/// Time and place of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occurrence {
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub secs: i64,
-    /// Where: a block, inode or segment, by the kind of the error; 0 if no place is known.
+    /// Block, inode or segment, by the kind of the error; 0 if no place is known.
     pub at: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Occurrence {
 pub struct ErrorCount {
     /// The kind.
     pub kind: ErrorKind,
-    /// How many there were; never 0.
+    /// Number of errors; never 0.
     pub count: u64,
     /// The first of them.
     pub first: Occurrence,
@@ -57,8 +57,7 @@ impl ErrorCounts {
     /// Tag of the record in the extension area of a checkpoint.
     pub const TAG: u16 = 1;
 
-    /// Counts an error of `kind`; says whether it is the first. A kind for which there is no room is not
-    /// counted.
+    /// Counts an error of `kind` and returns whether it is the first. A new kind is not counted if the record is full.
     pub fn note(&mut self, kind: ErrorKind, occurrence: Occurrence) -> bool {
         match self.0.binary_search_by_key(&kind.code(), |count| count.kind.code()) {
             Ok(index) => {
@@ -110,7 +109,7 @@ impl ErrorCounts {
         self.0.iter().flat_map(|count| raw(count).as_bytes().to_vec()).collect()
     }
 
-    /// Decodes the content of a record; `None` if it is not one.
+    /// Decodes the content of a record; `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let raw = <[RawCount]>::ref_from_bytes(bytes).ok()?;
         let ascends = raw.windows(2).all(|pair| pair[0].kind.get() < pair[1].kind.get());
@@ -128,14 +127,12 @@ impl ErrorCounts {
         Some(Self(raw.iter().map(count).collect()))
     }
 
-    /// Returns the errors that a checkpoint with these `extensions` remembers; `None` if its record of
-    /// them makes no sense.
+    /// Returns the errors in a checkpoint's `extensions`; `None` if their record is malformed.
     pub fn of(extensions: &Extensions) -> Option<Self> {
         extensions.get(Self::TAG).map_or(Some(Self::default()), Self::decode)
     }
 
-    /// Puts the record into `extensions`, or takes it away if there was no error. Where other records
-    /// leave no room for it, it is not there.
+    /// Sets the record in `extensions`, or removes it if there was no error or the other records leave no room.
     pub fn put_into(&self, extensions: &mut Extensions) {
         extensions.remove(Self::TAG);
         if !self.is_empty() {
@@ -145,31 +142,31 @@ impl ErrorCounts {
     }
 }
 
-/// What a volume says of the errors that were met on it.
+/// The errors that a volume remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     /// Errors by kind.
     pub errors: ErrorCounts,
     /// The error that ended writing.
     pub failure: Option<Failure>,
-    /// The record of the errors makes no sense.
+    /// `true` if the record of the errors is malformed.
     pub is_damaged: bool,
 }
 
 impl Remembered {
-    /// Returns the errors that `superblock` and the checkpoint `record` remember.
+    /// Returns the errors in `superblock` and the checkpoint `record`.
     pub fn of(superblock: &Superblock, record: &CheckpointRecord) -> Self {
         let errors = ErrorCounts::of(&record.extensions);
         let is_damaged = errors.is_none();
         Self { errors: errors.unwrap_or_default(), failure: superblock.failure, is_damaged }
     }
 
-    /// Returns whether there is nothing to remember.
+    /// Returns whether no error is remembered.
     pub fn is_empty(&self) -> bool {
         self.errors.is_empty() && self.failure.is_none() && !self.is_damaged
     }
 
-    /// Returns what is left of it after a check that found nothing wrong, and that read all data or not.
+    /// Returns the errors that remain after a check without findings; `data` tells whether it read all data.
     pub fn after_check(&self, data: bool) -> Self {
         let mut left = Self { failure: None, is_damaged: false, ..self.clone() };
         left.errors.retain(|kind| !data && kind.concerns_data());
@@ -195,7 +192,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Where and when an error of a kind occurred, in words.
+/// Place and time of an error, for people.
 struct At(ErrorKind, Occurrence);
 
 impl fmt::Display for At {
@@ -211,10 +208,10 @@ impl fmt::Display for At {
     }
 }
 
-/// Returns the year, month and day that begin so many days after 1970-01-01, by the Gregorian calendar:
-/// "chrono-Compatible Low-Level Date Algorithms", Hinnant, `civil_from_days`.
+/// Returns the Gregorian year, month and day of a number of days after 1970-01-01: `civil_from_days` of
+/// "chrono-Compatible Low-Level Date Algorithms" (Hinnant).
 fn civil(days: i64) -> (i64, i64, i64) {
-    // From 0000-03-01 on, so that a leap day is the last of its year.
+    // Years begin on March 1, so that a leap day is the last day of its year.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -231,16 +228,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_said_in_words() {
+    fn errors_are_printed_for_people() {
         let mut counts = ErrorCounts::default();
         counts.note(ErrorKind::Data, Occurrence { secs: 951_782_400, at: 77 });
-        let said = |counts: &ErrorCounts| counts.iter().next().map(ToString::to_string);
+        let printed = |counts: &ErrorCounts| counts.iter().next().map(ToString::to_string);
         let once = "wrong checksum of data: block 77 at 2000-02-29 00:00:00 UTC";
-        assert_eq!(said(&counts).as_deref(), Some(once));
+        assert_eq!(printed(&counts).as_deref(), Some(once));
         counts.note(ErrorKind::Data, Occurrence { secs: -1, at: 78 });
         let twice = "wrong checksum of data, 2 times: block 77 at 2000-02-29 00:00:00 UTC, \
                      the last block 78 at 1969-12-31 23:59:59 UTC";
-        assert_eq!(said(&counts).as_deref(), Some(twice));
+        assert_eq!(printed(&counts).as_deref(), Some(twice));
         let failure = Failure { kind: ErrorKind::Flush, at: 0, secs: 1_700_000_000 };
         let flush = "flush that the device failed: at 2023-11-14 22:13:20 UTC";
         assert_eq!(failure.to_string(), flush);
@@ -300,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_leave_no_room_there_is_no_record() {
+    fn a_record_without_room_is_left_out() {
         let mut counts = ErrorCounts::default();
         counts.note(ErrorKind::Data, EARLY);
         let mut extensions = Extensions::default();
@@ -314,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_without_data_says_nothing_of_data() {
+    fn a_check_without_data_keeps_errors_of_data() {
         let mut remembered = Remembered { is_damaged: true, ..Remembered::default() };
         for kind in [ErrorKind::Data, ErrorKind::Tree, ErrorKind::Read] {
             remembered.errors.note(kind, EARLY);

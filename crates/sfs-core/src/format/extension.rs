@@ -1,5 +1,6 @@
-//! The extension area of a checkpoint: records that later programs may add, each with a rule for those
-//! that do not know it.
+//! The extension area of a checkpoint: records that later programs may add.
+//!
+//! Each record has a tag, and a class that is the rule for programs that do not know the tag.
 
 use bincode::de::Decoder;
 use bincode::enc::Encoder;
@@ -13,17 +14,17 @@ use super::{ErrorCounts, Incompatibility};
 /// Most bytes of an extension area.
 pub const EXTENSION_LEN_MAX: usize = 24 * 1024;
 
-/// What a program does with a record whose tag it does not know.
+/// The rule for a program that does not know a record's tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExtensionClass {
-    /// It repeats the record in the checkpoints that it writes.
+    /// The program repeats the record in its own checkpoints.
     Keep = 1,
-    /// It ignores the record, which its own checkpoints do not repeat: there it would be stale.
+    /// The program ignores the record and does not repeat it, because it would be stale.
     Drop = 2,
-    /// It only reads the volume.
+    /// The program may only read the volume.
     ReadOnly = 3,
-    /// It refuses the volume.
+    /// The program refuses the volume.
     Refuse = 4,
 }
 
@@ -52,11 +53,11 @@ impl ExtensionClass {
 /// One record of an extension area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// What the record is.
+    /// Kind of the record.
     pub tag: u16,
     /// The rule for programs that do not know the tag.
     pub class: ExtensionClass,
-    /// Its content.
+    /// Content of the record.
     pub bytes: Vec<u8>,
 }
 
@@ -86,7 +87,7 @@ impl Extensions {
         Some(&self.0[index].bytes)
     }
 
-    /// Puts `extension` in the place of the record with its tag.
+    /// Inserts `extension`, or replaces the record with its tag.
     pub fn set(&mut self, extension: Extension) {
         match self.0.binary_search_by_key(&extension.tag, |other| other.tag) {
             Ok(index) => self.0[index] = extension,
@@ -94,7 +95,7 @@ impl Extensions {
         }
     }
 
-    /// Does the same if the area does not become longer than [`EXTENSION_LEN_MAX`].
+    /// Inserts or replaces `extension` if the area stays within [`EXTENSION_LEN_MAX`].
     pub fn set_if_room(&mut self, extension: Extension) {
         let others = self.0.iter().filter(|other| other.tag != extension.tag);
         let len = |extension: &Extension| HEADER_LEN + extension.bytes.len();
@@ -113,8 +114,7 @@ impl Extensions {
         self.0.iter()
     }
 
-    /// Returns the records that the next checkpoint of this program repeats: those that it knows, and
-    /// those that it has to keep.
+    /// Returns the records that the next checkpoint of this program repeats: known ones, and those of class `Keep`.
     pub fn repeated(&self) -> Self {
         let is_repeated = |extension: &&Extension| {
             is_known(extension.tag) || extension.class == ExtensionClass::Keep
@@ -122,7 +122,7 @@ impl Extensions {
         Self(self.0.iter().filter(is_repeated).cloned().collect())
     }
 
-    /// Returns why this program cannot use the volume, or, with `writes`, not write to it.
+    /// Returns the reason why this program cannot read the volume, or with `writes`, cannot write to it.
     pub fn incompatibility(&self, writes: bool) -> Option<Incompatibility> {
         let of_class = |class| {
             let mut unknown = self.0.iter().filter(|extension| !is_known(extension.tag));
@@ -137,7 +137,7 @@ impl Extensions {
     ///
     /// # Panics
     ///
-    /// If it is longer than [`EXTENSION_LEN_MAX`].
+    /// If the area is longer than [`EXTENSION_LEN_MAX`].
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
         let start = bytes.len();
         for extension in &self.0 {
@@ -153,7 +153,7 @@ impl Extensions {
         assert!(bytes.len() - start <= EXTENSION_LEN_MAX, "the extension area is bounded");
     }
 
-    /// Decodes a whole area; `None` if it is not one.
+    /// Decodes a whole area; `None` if it is malformed.
     pub(super) fn decode_all(mut bytes: &[u8]) -> Option<Self> {
         if bytes.len() > EXTENSION_LEN_MAX {
             return None;

@@ -4,7 +4,7 @@ use sfs_device::{BLOCK_SIZE, DeviceError, Operation};
 
 use super::{Corruption, Structure};
 
-/// What went wrong with a device or its content.
+/// The kind of an error of a device or its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
     /// The device failed a write.
@@ -13,7 +13,7 @@ pub enum ErrorKind {
     Read,
     /// A data block does not have its checksum.
     Data,
-    /// A node of the tree is damaged, or was not read several times in a row.
+    /// A node of the tree is damaged, or reading it failed several times in a row.
     Tree,
     /// A chunk or a delta of the log is damaged.
     Log,
@@ -25,14 +25,14 @@ pub enum ErrorKind {
     Usage,
     /// The device failed a flush.
     Flush,
-    /// What the device had failed to read, or had read wrong, it read right when it was asked again.
+    /// A read failed or returned wrong data, and succeeded when it was repeated.
     Retry,
-    /// A kind that only a newer program knows; its code.
+    /// A kind that only a newer program knows, by its code.
     Unknown(u32),
 }
 
 impl ErrorKind {
-    /// Returns the number that stands for it on the device; never 0.
+    /// Returns the number of the kind on the device; never 0.
     pub fn code(self) -> u32 {
         match self {
             Self::Write => 1,
@@ -66,8 +66,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the kind of `corruption`, whose place is a block, an inode number for [`Self::Item`], or
-    /// a segment for [`Self::Usage`].
+    /// Returns the kind of `corruption`.
     pub fn of_corruption(corruption: &Corruption) -> Self {
         match corruption.structure {
             Structure::Superblock | Structure::Checkpoint => Self::Volume,
@@ -79,8 +78,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the kind of a device's `error` and the block address that it is about, 0 for a flush;
-    /// `None` for a discard, which is a hint.
+    /// Returns the kind of a device's `error` and its block address, 0 for a flush; `None` for a discard, which is only
+    /// a hint.
     pub fn of_device(error: &DeviceError) -> Option<(Self, u64)> {
         let kind = match error.operation {
             Operation::Open | Operation::Read => Self::Read,
@@ -91,7 +90,7 @@ impl ErrorKind {
         Some((kind, error.offset / BLOCK_SIZE as u64))
     }
 
-    /// Whether something on the device is not what was written there.
+    /// Returns whether the error means that the device returned other bytes than were written.
     pub fn is_corruption(self) -> bool {
         match self {
             Self::Data | Self::Tree | Self::Log | Self::Volume | Self::Item | Self::Usage => true,
@@ -99,7 +98,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether only a check that reads all data can say that the error is no longer there.
+    /// Returns whether only a check that reads all data can clear the error.
     pub fn concerns_data(self) -> bool {
         matches!(self, Self::Data | Self::Read | Self::Retry | Self::Unknown(_))
     }
@@ -126,7 +125,7 @@ impl ErrorKind {
         (1..=10).map(Self::of_code).find(|kind| kind.name() == Some(name))
     }
 
-    /// Returns what an error of this kind is, for people.
+    /// Returns a description of the kind for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Write => "write that the device failed",
@@ -143,7 +142,7 @@ impl ErrorKind {
         }
     }
 
-    /// Returns what the place of an error of this kind is a number of.
+    /// Returns the unit of the place of an error of this kind: block, inode or segment.
     pub fn place(self) -> &'static str {
         match self {
             Self::Item => "inode",
@@ -153,13 +152,13 @@ impl ErrorKind {
     }
 }
 
-/// The error after which nothing was written any more, or no checkpoint could be.
+/// The error that ended writing to the volume, or checkpoints of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What went wrong.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// Where: a block, inode or segment, by the kind; 0 if no place is known.
+    /// Block, inode or segment, by the kind; 0 if no place is known.
     pub at: u64,
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub secs: i64,
 }

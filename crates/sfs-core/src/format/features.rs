@@ -1,23 +1,23 @@
-//! Feature words: what a program has to know before it may read or write a volume.
+//! Feature words: bits that a program has to know before it may read or write a volume.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{DataLayout, Encoding};
 
 /// The feature words of a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// A program that does not know one of these ignores it.
+    /// Features that a program may ignore.
     pub compatible: u64,
-    /// A program that does not know one of these only reads.
+    /// Features that a program has to know to write; one that does not may only read.
     pub read_only_compatible: u64,
-    /// A program that does not know one of these refuses the volume.
+    /// Features that a program has to know to read the volume.
     pub incompatible: u64,
 }
 
 impl Features {
-    /// Data is placed outside the log. Bit 1 was used before version 1 was settled.
-    const PLACED: u64 = 2;
+    /// File data is outside the log. Bit 1; bit 0 was used before version 1 was settled.
+    const IN_PLACE: u64 = 2;
 
     /// Bits of [`Features::compatible`] that this program knows.
     pub const COMPATIBLE_KNOWN: u64 = 0;
@@ -26,55 +26,63 @@ impl Features {
     pub const READ_ONLY_COMPATIBLE_KNOWN: u64 = 0;
 
     /// Bits of [`Features::incompatible`] that this program knows.
-    pub const INCOMPATIBLE_KNOWN: u64 = Self::PLACED;
+    pub const INCOMPATIBLE_KNOWN: u64 = Self::IN_PLACE;
 
     /// Returns the incompatible features that a volume with this data layout has.
     pub(super) fn of(data_layout: DataLayout) -> u64 {
         match data_layout {
             DataLayout::Log => 0,
-            _ => Self::PLACED,
+            _ => Self::IN_PLACE,
         }
     }
 
-    /// Returns whether a newer program has written to the volume what this one may not know.
+    /// Returns whether the volume may contain structures of a newer program.
     pub fn has_unknown(&self) -> bool {
         self.compatible & !Self::COMPATIBLE_KNOWN != 0
             || self.read_only_compatible & !Self::READ_ONLY_COMPATIBLE_KNOWN != 0
     }
 }
 
-/// Why a volume of a newer program cannot be used. It is not damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why a volume of a newer program, which is not damaged, cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Incompatibility {
-    /// The format has this version.
+    /// The format version is newer.
+    #[error("format version {0} is newer than this program knows")]
     Version(u32),
-    /// These features have to be known.
+    /// Unknown bits of the incompatible features.
+    #[error("features {0:#x} are newer than this program knows")]
     Features(u64),
-    /// These features have to be known by a program that writes.
+    /// Unknown bits of the features that a writing program has to know.
+    #[error("features {0:#x} are newer than this program knows; it may only read")]
     ReadOnlyFeatures(u64),
-    /// The checkpoint has an extension with this tag, which has to be known.
+    /// Tag of an unknown checkpoint extension that has to be known.
+    #[error("checkpoint extension {0} is newer than this program knows")]
     Extension(u16),
-    /// The checkpoint has an extension with this tag, which has to be known by a program that writes.
+    /// Tag of an unknown checkpoint extension that a writing program has to know.
+    #[error("checkpoint extension {0} is newer than this program knows; it may only read")]
     ReadOnlyExtension(u16),
-    /// A delta has a change of this kind, which has to be known.
+    /// An unknown change of a delta that has to be known.
+    #[error("change kind {kind} in the delta at block {at} is newer than this program knows")]
     Change {
         /// Number of the kind.
         kind: u16,
         /// Block address of the first chunk of its batch.
         at: u64,
     },
-    /// A block of a file is stored in a way that has to be known.
+    /// An unknown encoding of a block.
+    #[error("encoding {encoding}{} of a block of inode {ino} is newer than this program knows", encoding_name(.encoding))]
     Encoding {
         /// Number of the encoding.
         encoding: u8,
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
     },
-    /// A run of mappings has an extension record with this tag, which has to be known.
+    /// An unknown extension record of a mapping run that has to be known.
+    #[error("record {tag} among the mappings of inode {ino} is newer than this program knows")]
     RunRecord {
-        /// The tag.
+        /// Tag of the record.
         tag: u8,
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
     },
 }
@@ -86,42 +94,7 @@ impl Incompatibility {
     }
 }
 
-impl fmt::Display for Incompatibility {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(version) => {
-                write!(f, "format version {version} is newer than this program knows")
-            }
-            Self::Features(bits) => {
-                write!(f, "features {bits:#x} are newer than this program knows")
-            }
-            Self::ReadOnlyFeatures(bits) => {
-                write!(f, "features {bits:#x} are newer than this program knows; it may only read")
-            }
-            Self::Extension(tag) => {
-                write!(f, "checkpoint extension {tag} is newer than this program knows")
-            }
-            Self::ReadOnlyExtension(tag) => write!(
-                f,
-                "checkpoint extension {tag} is newer than this program knows; it may only read"
-            ),
-            Self::Change { kind, at } => write!(
-                f,
-                "change kind {kind} in the delta at block {at} is newer than this program knows"
-            ),
-            Self::Encoding { encoding, ino } => {
-                write!(f, "encoding {encoding}")?;
-                if let Some(name) = Encoding::decode(*encoding) {
-                    write!(f, " ({name:?})")?;
-                }
-                write!(f, " of a block of inode {ino} is newer than this program knows")
-            }
-            Self::RunRecord { tag, ino } => write!(
-                f,
-                "record {tag} among the mappings of inode {ino} is newer than this program knows"
-            ),
-        }
-    }
+/// Returns the name of an encoding that this program knows but does not read, in parentheses.
+fn encoding_name(encoding: &u8) -> String {
+    Encoding::decode(*encoding).map_or_else(String::new, |name| format!(" ({name:?})"))
 }
-
-impl std::error::Error for Incompatibility {}

@@ -7,9 +7,9 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Structure, Tolerance};
+use super::{Corruption, CorruptionKind, FILE_BLOCKS_MAX, Tolerance};
 
-/// A point in time, as the kernel gives it: `nanos` (below 10^9) after `secs` since 1970.
+/// A point in time as in the kernel: `nanos` after `secs` since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
     /// Seconds since 1970, negative before.
@@ -18,7 +18,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileKind {
@@ -39,7 +39,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The kind in the type bits (`S_IFMT`) of `mode`.
+    /// Returns the kind in the type bits (`S_IFMT`) of `mode`.
     pub fn from_mode(mode: u32) -> Option<Self> {
         Some(match mode & 0o170_000 {
             0o100_000 => Self::Regular,
@@ -53,7 +53,7 @@ impl FileKind {
         })
     }
 
-    /// The kind that `byte` stands for in a directory entry.
+    /// Decodes the kind in a directory entry.
     pub fn decode(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Regular,
@@ -67,7 +67,7 @@ impl FileKind {
         })
     }
 
-    /// The type bits (`S_IFMT`) of a mode.
+    /// Returns the type bits (`S_IFMT`) of a mode.
     pub fn mode_bits(self) -> u32 {
         match self {
             Self::Regular => 0o100_000,
@@ -81,7 +81,7 @@ impl FileKind {
     }
 }
 
-/// A set of flags of an inode. Those of a later program are kept.
+/// A set of inode flags. Flags of a later program are preserved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InodeFlags(u32);
 
@@ -90,16 +90,16 @@ impl InodeFlags {
     pub const NONE: Self = Self(0);
     /// The content is in `Inline` items and no block is mapped.
     pub const INLINE: Self = Self(1);
-    /// There are extended attributes.
+    /// The file has extended attributes.
     pub const XATTRS: Self = Self(2);
     const ALL: u32 = 3;
 
-    /// Whether all of `flags` are set.
+    /// Returns whether all of `flags` are set.
     pub fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// The number that stands for the set, unknown flags included.
+    /// Returns the bits of the set, unknown flags included.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -128,7 +128,7 @@ impl BitOrAssign for InodeFlags {
 pub struct Inode {
     /// Type and permission bits.
     pub mode: u32,
-    /// Names; for a directory 2 and one for each directory in it.
+    /// Number of names; for a directory 2 and one for each subdirectory.
     pub links: u32,
     /// Owner.
     pub uid: u32,
@@ -140,7 +140,7 @@ pub struct Inode {
     pub flags: InodeFlags,
     /// Length in bytes; for a directory the number of its entries.
     pub size: u64,
-    /// Mapped blocks.
+    /// Number of mapped blocks.
     pub blocks: u64,
     /// The directory that holds this directory; 0 for anything else.
     pub parent: u64,
@@ -187,15 +187,19 @@ struct RawInode {
 }
 
 impl Inode {
-    /// Bytes of an encoded inode. What a later program appends to them is kept: see [`Inode::keep_rest`].
+    /// Bytes of an encoded inode. Bytes that a later program appended are preserved by [`Inode::keep_rest`].
     pub const LEN: usize = 112;
 
-    /// What the file is. The mode of a decoded inode always says.
+    /// Returns the type of the file.
+    ///
+    /// # Panics
+    ///
+    /// If the mode has no file type; the mode of a decoded inode has one.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode).expect("an inode's mode has a file type")
     }
 
-    /// The item's value.
+    /// Returns the item's value.
     pub fn encode(&self) -> [u8; Self::LEN] {
         let time = |t: Timestamp| RawTimestamp { secs: t.secs.into(), nanos: t.nanos.into() };
         let raw = RawInode {
@@ -219,7 +223,7 @@ impl Inode {
         zerocopy::transmute!(raw)
     }
 
-    /// What takes the place of the item's value `old`: `new`, and what a later program has appended to `old`.
+    /// Returns `new` with the bytes that a later program appended to the item's value `old`.
     pub fn keep_rest<'a>(new: &'a [u8], old: Option<&[u8]>) -> Cow<'a, [u8]> {
         match old.and_then(|old| old.get(new.len()..)) {
             None | Some([]) => Cow::Borrowed(new),
@@ -227,9 +231,9 @@ impl Inode {
         }
     }
 
-    /// Decodes the attributes of `ino`, and ignores what a later program has appended to them.
+    /// Decodes the attributes of `ino`. Bytes that a later program appended are ignored.
     pub fn decode(value: &[u8], ino: u64, tolerance: Tolerance) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
+        let wrong = |kind| Corruption::in_item(ino, kind);
         let (raw, _) =
             RawInode::ref_from_prefix(value).map_err(|_| wrong(CorruptionKind::Length))?;
         let time = |t: &RawTimestamp| Timestamp { secs: t.secs.get(), nanos: t.nanos.get() };

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What an item of the tree is. The order is the order in the tree.
+/// The kind of a tree item. Items of a file are in this order in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ItemKind {
@@ -19,14 +19,14 @@ pub enum ItemKind {
     Mapping = 4,
     /// A directory entry; offset: hash of the name << 8 | collision, which is its cookie.
     Dirent = 5,
-    /// Work that a crash must not forget; inode 0, offset: the inode number concerned.
+    /// An inode without a name that a mount has to delete; inode 0, offset: its inode number.
     Orphan = 6,
     /// Usage of `USAGE_PER_ITEM` segments; inode 0, offset: first segment / `USAGE_PER_ITEM`.
     Usage = 7,
 }
 
 impl ItemKind {
-    /// The kind that `byte` stands for.
+    /// Decodes a kind.
     pub fn decode(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Inode,
@@ -41,37 +41,37 @@ impl ItemKind {
     }
 }
 
-/// Key of an item. `kind` is a byte and not an [`ItemKind`] because a key is compared long before
-/// anything is known of the item; zero is below and 255 above every kind.
+/// Key of an item. `kind` is a byte because keys are compared before their kind is checked; 0 is below and 255 above
+/// every kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The inode the item belongs to; 0 for the volume's own items.
     pub ino: u64,
-    /// What the item is.
+    /// Kind of the item, an [`ItemKind`].
     pub kind: u8,
     /// Position among the items of its kind.
     pub offset: u64,
 }
 
 impl Key {
-    /// Below every key.
+    /// The lowest key; no item has it.
     pub const MIN: Self = Self { ino: 0, kind: 0, offset: 0 };
-    /// Above every key.
+    /// The highest key; no item has it.
     pub const MAX: Self = Self { ino: u64::MAX, kind: u8::MAX, offset: u64::MAX };
     /// Bytes of an encoded key.
     pub const LEN: usize = 17;
 
-    /// The key of an item.
+    /// Returns the key of an item.
     pub fn new(ino: u64, kind: ItemKind, offset: u64) -> Self {
         Self { ino, kind: kind as u8, offset }
     }
 
-    /// The key of the attributes of `ino`.
+    /// Returns the key of the attributes of `ino`.
     pub fn inode(ino: u64) -> Self {
         Self::new(ino, ItemKind::Inode, 0)
     }
 
-    /// The keys of all items of a kind that `ino` can have.
+    /// Returns the range of keys of all items of a kind that `ino` can have.
     pub fn all_of(ino: u64, kind: ItemKind) -> RangeInclusive<Self> {
         Self::new(ino, kind, 0)..=Self::new(ino, kind, u64::MAX)
     }
@@ -81,7 +81,7 @@ impl Key {
         self.kind == ItemKind::Xattr as u8 && self.offset & 0xffff == 0
     }
 
-    /// The key right after this one; after the last, which no item has, the same.
+    /// Returns the key right after this one; [`Key::MAX`] for [`Key::MAX`].
     pub fn next(self) -> Self {
         match self.offset.checked_add(1) {
             Some(offset) => Self { offset, ..self },
@@ -90,13 +90,13 @@ impl Key {
         }
     }
 
-    /// The key that `bytes` hold, in the on-device form.
+    /// Decodes the on-device form.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
         let raw: RawKey = zerocopy::transmute!(*bytes);
         Self { ino: raw.ino.get(), kind: raw.kind, offset: raw.offset.get() }
     }
 
-    /// The on-device form.
+    /// Returns the on-device form.
     pub fn encode(self) -> [u8; Self::LEN] {
         let raw = RawKey { ino: self.ino.into(), kind: self.kind, offset: self.offset.into() };
         zerocopy::transmute!(raw)

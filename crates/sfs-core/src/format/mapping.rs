@@ -1,11 +1,13 @@
-//! Block mappings: where a file's block is, what it must contain, and how hot it is.
+//! Block mappings: address, checksum and write history of a file's block.
+//!
+//! The mappings of 32 neighbouring blocks are one tree item, a [`MappingRun`].
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     Class, Corruption, CorruptionKind, DecodeError, History, Incompatibility, ItemKind, Key,
-    Structure, Tolerance, VALUE_LEN_MAX,
+    Tolerance, VALUE_LEN_MAX,
 };
 
 /// Blocks whose mappings share one item.
@@ -14,28 +16,28 @@ pub const RUN_BLOCKS: u32 = 32;
 /// Addresses have 40 bits: 4 PiB.
 const ADDRESS_MAX: u64 = (1 << 40) - 1;
 
-/// How a mapped block is stored. This program reads and writes the first two.
+/// The way in which a mapped block is stored. This program reads and writes the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Encoding {
-    /// As it is.
+    /// Plain data with a checksum.
     Plain = 1,
-    /// As it is, and overwritten in place: it has no checksum.
-    Placed = 2,
-    /// Reserved: a place that no data has been written to yet.
+    /// Plain data that is overwritten in place, without a checksum.
+    InPlace = 2,
+    /// Reserved: an allocated block without data.
     Unwritten = 3,
-    /// Reserved: several mappings may refer to the block.
+    /// Reserved: a block of several mappings.
     Shared = 4,
-    /// Reserved: compressed.
+    /// Reserved: compressed data.
     Compressed = 5,
 }
 
 impl Encoding {
-    /// The encoding that `byte` stands for.
+    /// Decodes an encoding.
     pub fn decode(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Plain,
-            2 => Self::Placed,
+            2 => Self::InPlace,
             3 => Self::Unwritten,
             4 => Self::Shared,
             5 => Self::Compressed,
@@ -44,19 +46,20 @@ impl Encoding {
     }
 }
 
-/// The item that holds the mapping of `block` of `ino`.
+/// Returns the key of the item with the mapping of `block` of `ino`.
 pub fn run_key(ino: u64, block: u32) -> Key {
     Key::new(ino, ItemKind::Mapping, u64::from(block / RUN_BLOCKS))
 }
 
-/// Where one block of a file is.
+/// The mapping of one block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Device address, in blocks; below 2^40.
     pub address: u64,
-    /// CRC-32C of the block; none if it is overwritten in place, which could not change both at once.
+    /// CRC-32C of the block; `None` for a block that is overwritten in place, because no write could change both at
+    /// once.
     pub checksum: Option<u32>,
-    /// What is remembered of its writes.
+    /// History of its writes.
     pub history: History,
 }
 
@@ -75,9 +78,9 @@ const RAW_LEN: usize = 16;
 const _: () = assert!(size_of::<RawMapping>() == RAW_LEN);
 
 impl Mapping {
-    /// A block that is overwritten in place at `address`. It has no history: an overwriting leaves the
-    /// mapping as it is.
-    pub fn placed(address: u64) -> Self {
+    /// Returns the mapping of a block that is overwritten in place at `address`. An overwrite does not change the
+    /// mapping, so it has no history.
+    pub fn in_place(address: u64) -> Self {
         Self { address, checksum: None, history: History::default() }
     }
 
@@ -88,7 +91,7 @@ impl Mapping {
             address_high: (self.address >> 32) as u8,
             encoding: match self.checksum {
                 Some(_) => Encoding::Plain as u8,
-                None => Encoding::Placed as u8,
+                None => Encoding::InPlace as u8,
             },
             writes: self.history.writes.into(),
             modified: self.history.modified.into(),
@@ -99,11 +102,11 @@ impl Mapping {
     fn decode(raw: &RawMapping, ino: u64, tolerance: Tolerance) -> Result<Self, DecodeError> {
         let checksum = match (Encoding::decode(raw.encoding), tolerance) {
             (Some(Encoding::Plain), _) => Some(raw.checksum.get()),
-            (Some(Encoding::Placed), _) => None,
+            (Some(Encoding::InPlace), _) => None,
             (_, Tolerance::Newer) if raw.encoding != 0 => {
                 return Err(Incompatibility::Encoding { encoding: raw.encoding, ino }.into());
             }
-            _ => return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into()),
+            _ => return Err(Corruption::in_item(ino, CorruptionKind::Value).into()),
         };
         Ok(Self {
             address: u64::from(raw.address_high) << 32 | u64::from(raw.address_low.get()),
@@ -113,10 +116,10 @@ impl Mapping {
     }
 }
 
-/// The mappings of [`RUN_BLOCKS`] neighbouring blocks: a bitmap of those that exist, and they.
+/// The mappings of [`RUN_BLOCKS`] neighbouring blocks: a bitmap of the mapped ones, and their mappings.
 ///
-/// Extension records may follow, which say something of the whole run. This program knows none: it keeps
-/// those that may be skipped as long as the run has a mapping.
+/// Extension records about the whole run may follow. This program knows none of them. It preserves those that may be
+/// skipped while the run has a mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingRun {
     slots: [Option<Mapping>; RUN_BLOCKS as usize],
@@ -125,7 +128,7 @@ pub struct MappingRun {
 }
 
 impl MappingRun {
-    /// The mapping of `block` (of the file) in the encoded run `value`, without decoding the other mappings.
+    /// Returns the mapping of `block` (of the file) in the encoded run `value`, without decoding the other mappings.
     ///
     /// # Errors
     ///
@@ -150,8 +153,8 @@ impl MappingRun {
     ///
     /// # Errors
     ///
-    /// [`DecodeError::Incompatible`] for a record that must not be skipped, and if `tolerance` says so for
-    /// an encoding that is not known, and damage.
+    /// [`DecodeError::Incompatible`] for a record that must not be skipped, and, if `tolerance` allows newer programs,
+    /// for an unknown encoding. [`DecodeError::Corrupt`] for damage.
     pub fn decode(value: &[u8], key: &Key, tolerance: Tolerance) -> Result<Self, DecodeError> {
         let (bitmap, raws, records) = Self::split(value, key)?;
         check_records(records, key.ino)?;
@@ -163,12 +166,12 @@ impl MappingRun {
         Ok(run)
     }
 
-    /// Bitmap, mappings and extension records.
+    /// Splits a value into bitmap, mappings and extension records.
     fn split<'a>(
         value: &'a [u8],
         key: &Key,
     ) -> Result<(u32, &'a [RawMapping], &'a [u8]), Corruption> {
-        let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Length);
+        let wrong = Corruption::in_item(key.ino, CorruptionKind::Length);
         let (bitmap, rest) = U32::read_from_prefix(value).map_err(|_| wrong)?;
         let bitmap = bitmap.get();
         let (raws, records) =
@@ -180,7 +183,7 @@ impl MappingRun {
         Ok((bitmap, raws, records))
     }
 
-    /// The item's value, appended to `value`. An empty run has no item.
+    /// Appends the item's value to `value`. An empty run has no item.
     pub fn encode(&self, value: &mut Vec<u8>) {
         let mut bitmap = 0u32;
         value.extend_from_slice(&[0; 4]);
@@ -194,37 +197,37 @@ impl MappingRun {
         value.extend_from_slice(&self.records);
     }
 
-    /// The mapping of `block` (of the file).
+    /// Returns the mapping of `block` (of the file).
     pub fn get(&self, block: u32) -> Option<Mapping> {
         self.slots[(block % RUN_BLOCKS) as usize]
     }
 
-    /// Maps `block`, and gives what it was.
+    /// Sets the mapping of `block` and returns the old one.
     pub fn set(&mut self, block: u32, mapping: Option<Mapping>) -> Option<Mapping> {
         std::mem::replace(&mut self.slots[(block % RUN_BLOCKS) as usize], mapping)
     }
 
-    /// The extension records, encoded.
+    /// Returns the extension records, encoded.
     pub fn records(&self) -> &[u8] {
         &self.records
     }
 
-    /// Whether no block is mapped.
+    /// Returns whether no block is mapped.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
     }
 
-    /// The mapped blocks of the run that begins at block `first`, ascending.
+    /// Returns the mapped blocks of the run, whose first block is `first`, ascending.
     pub fn iter(&self, first: u32) -> impl Iterator<Item = (u32, Mapping)> {
         let present = |(block, slot): (u64, Option<Mapping>)| Some((block as u32, slot?));
         (u64::from(first)..).zip(self.slots).filter_map(present)
     }
 }
 
-/// Bytes of the longest extension records: a run of which every block is mapped has room for them.
+/// Most bytes of extension records: the room beside the mappings of a full run.
 const RECORDS_LEN_MAX: usize = VALUE_LEN_MAX - 4 - RUN_BLOCKS as usize * RAW_LEN;
 
-/// Before the bytes of an extension record.
+/// The header of an extension record.
 #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RecordHeader {
@@ -233,9 +236,9 @@ struct RecordHeader {
     len: U16,
 }
 
-/// Whether the extension records of a run of `ino` are well-formed, ascending by tag, and may be skipped.
+/// Checks that the extension records of a run of `ino` are well-formed, ascend by tag, and may be skipped.
 fn check_records(mut records: &[u8], ino: u64) -> Result<(), DecodeError> {
-    let wrong = |kind| Corruption::new(Structure::Item, ino, kind);
+    let wrong = |kind| Corruption::in_item(ino, kind);
     let mut last = None;
     while !records.is_empty() {
         let (RecordHeader { tag, class, len }, rest) =

@@ -1,4 +1,4 @@
-//! What surrounds the items of a tree node: its header, its checksum, and pointers to it.
+//! The header and checksum of a tree node, and pointers to nodes.
 //!
 //! A leaf is `header, slots ascending by key, free space, values growing from the end`; a slot is
 //! `key, offset of the value, its length`. An inner node is `header, entries ascending by key`; an
@@ -12,10 +12,10 @@ use super::{COUNT_MAX, Corruption, CorruptionKind, Structure};
 
 const MAGIC: [u8; 4] = *b"SFSn";
 
-/// Bytes that the checksum does not cover: the magic number and itself.
+/// Bytes before those that the checksum covers: the magic number and the checksum.
 const UNSUMMED: usize = 8;
 
-/// Where a node is, and what its checksum must be.
+/// Address and checksum of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePointer {
     /// Block address.
@@ -28,13 +28,13 @@ impl NodePointer {
     /// Bytes of an encoded pointer.
     pub const LEN: usize = 12;
 
-    /// The on-device form.
+    /// Returns the on-device form.
     pub fn encode(self) -> [u8; Self::LEN] {
         let raw = RawPointer { address: self.address.into(), checksum: self.checksum.into() };
         zerocopy::transmute!(raw)
     }
 
-    /// The pointer that `bytes` hold.
+    /// Decodes the on-device form.
     pub fn decode(bytes: &[u8; Self::LEN]) -> Self {
         let raw: RawPointer = zerocopy::transmute!(*bytes);
         Self { address: raw.address.get(), checksum: raw.checksum.get() }
@@ -66,9 +66,9 @@ struct RawHeader {
 /// The header of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeHeader {
-    /// 0 for a leaf; one more than its children otherwise.
+    /// Level: 0 for a leaf, otherwise one more than the children's.
     pub level: u8,
-    /// Items or entries.
+    /// Number of items or entries.
     pub item_count: u16,
 }
 
@@ -76,7 +76,7 @@ impl NodeHeader {
     /// Bytes of the header.
     pub const LEN: usize = 64;
 
-    /// Writes the header over the start of `bytes` and seals them with a checksum, which it gives.
+    /// Writes the header with the node's checksum over the start of `bytes`, and returns the checksum.
     pub fn seal(
         self,
         bytes: &mut [u8; BLOCK_SIZE],
@@ -101,14 +101,14 @@ impl NodeHeader {
         checksum
     }
 
-    /// Verifies a node that was read through `pointer`: checksum (both), volume and address.
-    /// Nothing is said about the items.
+    /// Verifies a node that was read through `pointer`: the checksum against header and pointer, volume and address.
+    /// The items are not checked.
     pub fn verify(
         bytes: &[u8; BLOCK_SIZE],
         volume: u64,
         pointer: NodePointer,
     ) -> Result<Self, Corruption> {
-        let wrong = |kind| Err(Corruption::new(Structure::Node, pointer.address, kind));
+        let wrong = |kind| Err(Corruption::in_block(Structure::Node, pointer.address, kind));
         let Ok((raw, _)) = RawHeader::ref_from_prefix(bytes) else {
             return wrong(CorruptionKind::Length);
         };
@@ -131,13 +131,13 @@ impl NodeHeader {
         Ok(Self { level: raw.level, item_count: raw.item_count.get() })
     }
 
-    /// The checksum that the header of `bytes` carries, verified or not. What the cleaner uses to
-    /// name a node that it found through a summary instead of a parent.
+    /// Returns the checksum in the header of `bytes`, without verifying it. The cleaner needs it for a pointer to a node
+    /// that it found through a summary instead of a parent.
     pub fn checksum_of(bytes: &[u8; BLOCK_SIZE]) -> u32 {
         RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checksum.get())
     }
 
-    /// The number of the checkpoint that a node which verifies was written for.
+    /// Returns the number of the checkpoint for which a verified node was written.
     pub fn checkpoint_of(bytes: &[u8; BLOCK_SIZE]) -> u64 {
         RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checkpoint.get())
     }

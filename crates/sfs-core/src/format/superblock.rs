@@ -4,11 +4,11 @@
 //! copy, then the backup, each followed by a flush, so one of them is whole at every moment. A third copy,
 //! the locator, is used for its `layout` alone.
 
-use std::fmt;
 use std::hash::Hasher as _;
 
 use sfs_device::BLOCK_SIZE;
 use siphasher::sip::SipHasher13;
+use thiserror::Error;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -48,27 +48,27 @@ impl Label {
     /// No label.
     pub const NONE: Self = Self([0; LABEL_LEN]);
 
-    /// The label `text`, unless it is too long or has control characters.
+    /// Returns the label `text`; `None` if it is too long or has control characters.
     pub fn new(text: &str) -> Option<Self> {
         let mut bytes = [0; LABEL_LEN];
         bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
         (!text.chars().any(char::is_control)).then_some(Self(bytes))
     }
 
-    /// Whether it is what [`Label::new`] would make.
+    /// Returns whether [`Label::new`] can make this label.
     fn is_sound(&self) -> bool {
         let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(LABEL_LEN);
         str::from_utf8(&self.0[..len]).ok().and_then(Self::new) == Some(*self)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         let len = self.0.iter().position(|b| *b == 0).unwrap_or(LABEL_LEN);
         str::from_utf8(&self.0[..len]).unwrap_or("")
     }
 }
 
-/// Where things are on the device, in blocks.
+/// The areas of a volume on the device, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Blocks of the device that the volume uses.
@@ -85,36 +85,23 @@ pub struct Layout {
     pub backup: u64,
 }
 
-/// Why no volume fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why no layout is possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
-    /// The device is too small; bytes that would do with this segment size.
+    /// The device is too small for this segment size.
+    #[error("too small: this segment size needs at least {minimum} bytes")]
     TooSmall {
         /// Least device size, in bytes.
         minimum: u64,
     },
     /// The segment size is not a power of two of blocks in range, 128 KiB to 1 GiB.
+    #[error("segment size must be a power of two from 128K to 1G")]
     SegmentSize,
 }
 
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooSmall { minimum } => {
-                write!(f, "too small: this segment size needs at least {minimum} bytes")
-            }
-            Self::SegmentSize => {
-                write!(f, "segment size must be a power of two from 128K to 1G")
-            }
-        }
-    }
-}
-
-impl std::error::Error for LayoutError {}
-
 impl Layout {
-    /// The layout of a device of `block_count` blocks whose first block is `partition_start` bytes
-    /// from the start of the medium. Segments are aligned on the medium.
+    /// Returns the layout for a device of `block_count` blocks that begins `partition_start` bytes after the start of
+    /// the medium. Segments are aligned on the medium.
     pub fn new(
         block_count: u64,
         segment_blocks: u64,
@@ -125,7 +112,7 @@ impl Layout {
         if !in_range || !segment_blocks.is_power_of_two() {
             return Err(LayoutError::SegmentSize);
         }
-        // A partition at an odd sector (63, of old) cannot be aligned to a block; to a block is best.
+        // A partition that begins within a block (old ones begin at sector 63) is rounded up to the next block.
         let start = partition_start.div_ceil(BLOCK_SIZE as u64);
         let head = SLOT_ADDRESS + CHECKPOINT_SLOT_BLOCKS;
         let segment_first = (start + head).next_multiple_of(segment_blocks) - start;
@@ -147,12 +134,12 @@ impl Layout {
         })
     }
 
-    /// First block of `segment`.
+    /// Returns the first block of `segment`.
     pub fn segment_address(&self, segment: u32) -> u64 {
         self.segment_first + u64::from(segment) * u64::from(self.segment_blocks)
     }
 
-    /// The segment that block `address` is in.
+    /// Returns the segment of block `address`; `None` outside the segments.
     pub fn segment_of(&self, address: u64) -> Option<u32> {
         let segment = address.checked_sub(self.segment_first)? / u64::from(self.segment_blocks);
         (segment < u64::from(self.segment_count)).then_some(segment as u32)
@@ -164,27 +151,28 @@ impl Layout {
 pub struct Superblock {
     /// Format version of this copy: 1, or [`FORMAT_VERSION`].
     pub version: u32,
-    /// Number of this state of the superblock: 0 in version 1, from 1 on since. The higher one counts.
+    /// Number of this state of the superblock: 0 in version 1, from 1 on in version 2. The copy with the higher number
+    /// is valid.
     pub generation: u64,
-    /// What a program has to know to use the volume.
+    /// Features that a program has to know to use the volume.
     pub features: Features,
     /// Identity of the volume.
     pub uuid: [u8; 16],
     /// Name of the volume.
     pub label: Label,
-    /// Where things are.
+    /// Areas on the device.
     pub layout: Layout,
-    /// Key of the hash of names, so that nobody can choose names that collide.
+    /// Secret key of the hash of names, against names that are chosen to collide.
     pub hash_key: [u64; 2],
-    /// Where file data goes.
+    /// Layout of file data.
     pub data_layout: DataLayout,
-    /// When the volume was made.
+    /// Time at which the volume was made.
     pub created: Timestamp,
     /// Blocks in a tick of the write clock, log2: below 64.
     pub tick_shift: u32,
     /// The error that ended writing, until `sfs-fsck` has cleared it.
     pub failure: Option<Failure>,
-    /// What a newer program has behind the fields that this one knows, without the zeros at its end.
+    /// Bytes of a newer program behind the known fields, without trailing zeros.
     pub unknown: Vec<u8>,
 }
 
@@ -223,14 +211,14 @@ const _: () = assert!(size_of::<RawSuperblock>() == RAW_LEN);
 /// The checksum covers everything after itself.
 const UNSUMMED: usize = 12;
 
-/// Version before feature words, generations and a stored tick.
+/// Format version before feature words, generations and a stored tick.
 const VERSION_FIRST: u32 = 1;
 
-/// A volume made by mkfs has fewer ticks than twice this many, and a tick at least one block.
+/// Size of a new volume in ticks, log2, rounded down; a tick has at least one block.
 const TICKS_LOG2: u32 = 18;
 
 impl Superblock {
-    /// A superblock of this version for `layout`, without name or identity.
+    /// Returns a superblock of the current version for `layout`, without label and identity.
     pub fn new(layout: Layout) -> Self {
         Self {
             version: FORMAT_VERSION,
@@ -248,16 +236,16 @@ impl Superblock {
         }
     }
 
-    /// Returns the next state of this superblock, in the format of this program; none if its generation is
-    /// the last that decodes, which no volume comes to.
+    /// Returns the next generation of this superblock in the current version. `None` if its generation is the last one
+    /// that decodes, which only a forged volume has.
     pub fn next_generation(&self) -> Option<Self> {
         let generation = self.generation + 1;
         let is_countable = generation < COUNT_MAX;
         is_countable.then(|| Self { version: FORMAT_VERSION, generation, ..self.clone() })
     }
 
-    /// What every structure of the volume repeats. Where users' blocks can begin a segment it is no
-    /// number that they can know, or they could write what looks like a chunk.
+    /// Returns the volume number that every structure of the volume repeats. With data in place a user's block can be
+    /// the first of a segment. The number is then secret, so that users cannot write a block that passes as a chunk.
     pub fn volume(&self) -> u64 {
         match self.data_layout {
             DataLayout::Log => u64::from_le_bytes(self.uuid[..8].try_into().expect("eight bytes")),
@@ -269,11 +257,11 @@ impl Superblock {
         }
     }
 
-    /// Returns the block that holds it.
+    /// Returns the block of the superblock.
     ///
     /// # Panics
     ///
-    /// If its version is not [`FORMAT_VERSION`]: older ones are read and never written.
+    /// If the version is not [`FORMAT_VERSION`]: older superblocks are upgraded before they are written.
     pub fn encode(&self) -> [u8; BLOCK_SIZE] {
         assert_eq!(self.version, FORMAT_VERSION, "an older superblock is upgraded first");
         let layout = &self.layout;
@@ -314,14 +302,14 @@ impl Superblock {
         bytes
     }
 
-    /// Returns whether `bytes` carry the magic number of SFS, sound or not.
+    /// Returns whether `bytes` begin with the magic number of SFS; nothing else is checked.
     pub fn recognize(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }
 
-    /// Returns why this program cannot read a volume with the superblock `bytes`, whose checksum holds: it
-    /// is of a newer format, which is no damage. Magic number, checksum, version and incompatible features
-    /// are where they are in every version.
+    /// Returns the reason why this program cannot read the volume of a newer program with the superblock `bytes`. `None`
+    /// also for bytes with a wrong magic number or checksum, which are damaged. Every version has magic number,
+    /// checksum, version and incompatible features at the same offsets.
     pub fn incompatibility_of(bytes: &[u8; BLOCK_SIZE]) -> Option<Incompatibility> {
         let (raw, _) = RawSuperblock::ref_from_prefix(bytes).ok()?;
         let is_sound =
@@ -335,15 +323,15 @@ impl Superblock {
         }
     }
 
-    /// Returns why this program must not write to the volume, if so.
+    /// Returns the reason why this program must not write to the volume, if there is one.
     pub fn write_incompatibility(&self) -> Option<Incompatibility> {
         let unknown = self.features.read_only_compatible & !Features::READ_ONLY_COMPATIBLE_KNOWN;
         (unknown != 0).then_some(Incompatibility::ReadOnlyFeatures(unknown))
     }
 
-    /// Verifies and decodes the block read at `at`, which is [`SUPERBLOCK_ADDRESS`] or the last.
+    /// Verifies and decodes a superblock that was read at block `at`.
     pub fn decode(bytes: &[u8; BLOCK_SIZE], at: u64) -> Result<Self, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Superblock, at, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Superblock, at, kind);
         let (raw, rest) =
             RawSuperblock::ref_from_prefix(bytes).map_err(|_| wrong(CorruptionKind::Length))?;
         if raw.magic != MAGIC {
@@ -371,7 +359,7 @@ impl Superblock {
 }
 
 impl RawSuperblock {
-    /// Returns what the fields say, unless one has no meaning.
+    /// Returns the decoded superblock; `None` if a field has no valid value.
     fn superblock(&self, rest: &[u8]) -> Option<Superblock> {
         let layout = Layout {
             block_count: self.block_count.get(),
@@ -427,15 +415,15 @@ fn trailing_zeros(bytes: &[u8]) -> usize {
     bytes.iter().rev().take_while(|byte| **byte == 0).count()
 }
 
-/// Returns the shift that mkfs chooses, and that every volume of version 1 has: its size in segments is
-/// 2^18 to 2^19 ticks, or a tick is one block.
+/// Returns the tick, log2 of blocks, that mkfs chooses and every volume of version 1 has: its segments are 2^18 to 2^19
+/// ticks, or a tick is one block.
 fn tick_shift_of(layout: &Layout) -> u32 {
     let size = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
     size.max(1).ilog2().saturating_sub(TICKS_LOG2)
 }
 
 impl Layout {
-    /// Whether nothing overlaps and everything is on the device.
+    /// Returns whether the areas are on the device and do not overlap.
     fn is_sound(&self) -> bool {
         let blocks = u64::from(self.segment_blocks);
         let end = self.segment_first.checked_add(u64::from(self.segment_count) * blocks);

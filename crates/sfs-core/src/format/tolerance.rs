@@ -1,15 +1,15 @@
-//! What this program does about what it does not know of the log and the tree.
+//! Rules for unknown structures of the log and the tree: damage, or written by a newer program.
 
-use std::fmt;
+use thiserror::Error;
 
 use super::{Corruption, Incompatibility, ItemKind, Superblock};
 
-/// What a program does about something that it does not know.
+/// The rule for a program that does not know a change or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
-    /// Passes over it.
+    /// The program skips it.
     Skip = 1,
-    /// Refuses what it belongs to.
+    /// The program refuses the delta or run that contains it.
     Refuse = 2,
 }
 
@@ -23,45 +23,24 @@ impl Class {
     }
 }
 
-/// Why bytes cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason why bytes cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// They are damaged.
-    Corrupt(Corruption),
-    /// They need a later program.
-    Incompatible(Incompatibility),
+    /// The bytes are damaged.
+    #[error(transparent)]
+    Corrupt(#[from] Corruption),
+    /// The bytes need a newer program.
+    #[error(transparent)]
+    Incompatible(#[from] Incompatibility),
 }
 
-impl From<Corruption> for DecodeError {
-    fn from(corruption: Corruption) -> Self {
-        Self::Corrupt(corruption)
-    }
-}
-
-impl From<Incompatibility> for DecodeError {
-    fn from(incompatibility: Incompatibility) -> Self {
-        Self::Incompatible(incompatibility)
-    }
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Corrupt(corruption) => corruption.fmt(f),
-            Self::Incompatible(incompatibility) => incompatibility.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
-
-/// Whether the superblock names features that this program does not know. Only then are unknown kinds of
-/// items, flags of inodes and encodings of blocks something other than damage.
+/// The tolerance of unknown item kinds, inode flags and block encodings. They are damage unless the superblock has
+/// feature bits that this program does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {
-    /// Every feature is known: what is unknown is damaged.
+    /// All features are known: unknown structures are damage.
     Exact,
-    /// Some feature is unknown.
+    /// Some feature is unknown: unknown structures may be those of a newer program.
     Newer,
 }
 
@@ -69,19 +48,19 @@ impl Tolerance {
     /// Kinds of items that later programs may add. 0 and 255 bound searches and are never kinds.
     pub const LATER_KINDS: std::ops::RangeInclusive<u8> = 8..=254;
 
-    /// Whether the tree may have items of kind `byte`.
+    /// Returns whether the tree may have items of kind `byte`.
     pub fn allows_kind(self, byte: u8) -> bool {
         ItemKind::decode(byte).is_some() || self.is_later_kind(byte)
     }
 
-    /// Whether items of kind `byte` are those of a later program, to be left alone.
+    /// Returns whether items of kind `byte` belong to a later program and must not be changed.
     pub fn is_later_kind(self, byte: u8) -> bool {
         self == Self::Newer && Self::LATER_KINDS.contains(&byte)
     }
 }
 
 impl Superblock {
-    /// What of the tree and the log may be unknown without being damaged.
+    /// Returns the tolerance of unknown structures in the tree and the log.
     pub fn tolerance(&self) -> Tolerance {
         if self.features.has_unknown() { Tolerance::Newer } else { Tolerance::Exact }
     }

@@ -1,34 +1,52 @@
-//! The usage table: one entry a segment.
+//! The entries of the usage table: state and sums of one segment each.
+//!
+//! The transitions between the states are in `segments/usage_table.rs`.
+
+use std::fmt;
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, ItemKind, Key, Structure};
+use super::{Corruption, CorruptionKind, Head, ItemKind, Key};
 
 /// Segments whose entries share one item.
 pub const USAGE_PER_ITEM: u32 = 32;
 
-/// The item that holds the entry of `segment`.
+/// Returns the key of the item with the entry of `segment`.
 pub fn usage_key(segment: u32) -> Key {
     Key::new(0, ItemKind::Usage, u64::from(segment / USAGE_PER_ITEM))
 }
 
-/// What a segment is at the moment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SegmentState {
-    /// Nothing in it; may be opened.
+    /// Holds nothing that is needed; may be opened.
     Clean = 1,
-    /// A head appends to it.
+    /// A head appends to the segment.
     Open = 2,
-    /// Full, or closed; some of it may live.
+    /// Full or closed; holds live blocks, or waits to be drained.
     Sealed = 3,
-    /// Nothing lives in it now, but the last durable checkpoint may still refer to it.
+    /// Holds no live block, but recovery may still need it.
     Drained = 4,
-    /// Never to be used again.
+    /// Excluded from use. No program sets this state yet.
     Bad = 5,
-    /// Its blocks are written in place, one by one; the log has no part in it.
-    Placed = 6,
+    /// Holds file data that is overwritten in place; the log does not write to it. `docs/FORMAT.md` calls it Placed.
+    InPlace = 6,
+}
+
+impl fmt::Display for SegmentState {
+    /// Writes the word of `docs/FORMAT.md`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Clean => "Clean",
+            Self::Open => "Open",
+            Self::Sealed => "Sealed",
+            Self::Drained => "Drained",
+            Self::Bad => "Bad",
+            Self::InPlace => "Placed",
+        })
+    }
 }
 
 impl SegmentState {
@@ -39,31 +57,32 @@ impl SegmentState {
             3 => Self::Sealed,
             4 => Self::Drained,
             5 => Self::Bad,
-            6 => Self::Placed,
+            6 => Self::InPlace,
             _ => return None,
         })
     }
 }
 
-/// Usage of one segment.
+/// The usage of one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsageEntry {
-    /// Blocks in it that the tree refers to, tree nodes included; summaries and deltas never live.
+    /// Blocks to which the tree refers, tree nodes included; summaries and deltas do not count.
     pub live_blocks: u32,
     /// State.
     pub state: SegmentState,
-    /// The head it was written by.
-    pub group: u8,
+    /// Head that wrote the segment: that of group 0 for an InPlace one.
+    pub head: Head,
     /// Sum of the write counts of its live data blocks ([`super::History::write_count`]).
     pub write_count_sum: u64,
     /// Sum of the modification times of its live data blocks, in ticks.
     pub modified_sum: u64,
-    /// When it was opened last, in ticks.
+    /// Time of the last opening, in ticks.
     pub opened: u32,
-    /// When it was sealed last, in ticks; 0 while it is Open.
+    /// Time of the last sealing, in ticks; 0 while the segment is Open.
     pub sealed: u32,
-    /// Sequence number of the chunk at which it was last freed (Clean, Drained) or opened (Open,
-    /// Sealed, Placed). Clean segments are opened in the order of this number, then of their own.
+    /// Sequence number of a chunk, with a meaning by state. Clean and Drained: the chunk at which the last block died;
+    /// Clean segments are opened in the order of this number, then of the segment number. Open, Sealed and InPlace:
+    /// the chunk at which the segment was opened.
     pub stamp: u64,
 }
 
@@ -88,14 +107,11 @@ const _: () = assert!(size_of::<RawUsage>() == RAW_LEN);
 const _: () = assert!(size_of::<UsageEntry>() <= 64);
 
 impl UsageEntry {
-    /// What [`UsageEntry::group`] is for the first group of data; 0 is for tree nodes.
-    pub const FIRST_GROUP: u8 = 1;
-
-    /// A segment that was never written.
+    /// The entry of a segment that was never written.
     pub const NEW: Self = Self {
         live_blocks: 0,
         state: SegmentState::Clean,
-        group: 0,
+        head: Head::METADATA,
         write_count_sum: 0,
         modified_sum: 0,
         opened: 0,
@@ -103,19 +119,19 @@ impl UsageEntry {
         stamp: 0,
     };
 
-    /// The group of the data blocks in it; `None` for a segment of tree nodes.
+    /// Returns the group of the segment's data; `None` for a segment of tree nodes.
     pub fn data_group(&self) -> Option<u8> {
-        self.group.checked_sub(Self::FIRST_GROUP)
+        self.head.group().map(|group| group.0)
     }
 
-    /// The value of the item that holds `entries` (at most [`USAGE_PER_ITEM`]).
+    /// Returns the value of an item with `entries`, at most [`USAGE_PER_ITEM`].
     pub fn encode_item(entries: &[Self]) -> Vec<u8> {
         let mut value = Vec::with_capacity(entries.len() * RAW_LEN);
         for entry in entries {
             let raw = RawUsage {
                 live_blocks: entry.live_blocks.into(),
                 state: entry.state as u8,
-                group: entry.group,
+                group: entry.head.0,
                 reserved: U16::ZERO,
                 write_count_sum: entry.write_count_sum.into(),
                 modified_sum: entry.modified_sum.into(),
@@ -128,9 +144,9 @@ impl UsageEntry {
         value
     }
 
-    /// Decodes the item for the segments from `first` on.
+    /// Decodes the item of the segments from `first` on.
     pub fn decode_item(value: &[u8], first: u32) -> Result<Vec<Self>, Corruption> {
-        let wrong = |kind| Corruption::new(Structure::Usage, u64::from(first), kind);
+        let wrong = |kind| Corruption::in_usage_entry(first, kind);
         let raws =
             <[RawUsage]>::ref_from_bytes(value).map_err(|_| wrong(CorruptionKind::Length))?;
         if raws.len() > USAGE_PER_ITEM as usize {
@@ -140,7 +156,7 @@ impl UsageEntry {
             Some(Self {
                 live_blocks: raw.live_blocks.get(),
                 state: SegmentState::decode(raw.state)?,
-                group: raw.group,
+                head: Head(raw.group),
                 write_count_sum: raw.write_count_sum.get(),
                 modified_sum: raw.modified_sum.get(),
                 opened: raw.opened.get(),

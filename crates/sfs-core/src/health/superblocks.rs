@@ -105,7 +105,7 @@ impl SuperblockCopies {
         change: impl FnOnce(&mut Superblock),
     ) -> Result<()> {
         let forged =
-            Corruption::new(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
+            Corruption::in_block(Structure::Superblock, SUPERBLOCK_ADDRESS, CorruptionKind::Value);
         let is_upgrade = self.current.version < FORMAT_VERSION;
         let mut next = self.current.next_generation().ok_or(forged)?;
         if mutated(Mutant::GenerationKept) {

@@ -2,8 +2,8 @@
 
 use sfs_device::{Block, Stream};
 
-use crate::buffer::BlockRef;
 use crate::format::SummaryEntry;
+use crate::memory::BlockRef;
 
 /// A block to append, with its entry in the summary.
 #[derive(Clone, Debug)]

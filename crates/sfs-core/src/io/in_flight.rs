@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{Chunk, InPlaceBlock, InPlaceWrites};
-use crate::buffer::BlockRef;
+use crate::memory::BlockRef;
 
 /// Blocks in flight.
 #[derive(Debug, Default)]

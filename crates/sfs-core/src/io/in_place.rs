@@ -4,7 +4,7 @@
 
 use sfs_device::Block;
 
-use crate::buffer::BlockRef;
+use crate::memory::BlockRef;
 
 /// A block and its address.
 pub(crate) type InPlaceBlock = (u64, BlockRef);

@@ -13,7 +13,7 @@ use crate::format::{
     ChunkHeader, ChunkSummary, DeltaForm, Layout, SummaryEntry, summary_blocks, summary_len,
 };
 use crate::io::{Append, Chunk};
-use crate::usage::UsageTable;
+use crate::segments::UsageTable;
 
 /// One chunk's share of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

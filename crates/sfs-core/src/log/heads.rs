@@ -1,14 +1,14 @@
 //! Heads: one open segment for each group, and one for metadata.
 
 use crate::format::{HEADS_MAX, HeadRecord, Layout};
-use crate::usage::UsageTable;
+use crate::segments::UsageTable;
 
 /// Fewest blocks of a chunk: a summary, and a block or more of summary for its delta.
 const ROOM_MIN: u32 = 2;
 
 /// Position at which a head appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct HeadPosition {
     /// The open segment.
     pub(crate) segment: u32,
     /// Next block in it.
@@ -17,19 +17,19 @@ pub(crate) struct Head {
 
 /// Heads of the log, by number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heads([Option<Head>; HEADS_MAX]);
+pub(crate) struct Heads([Option<HeadPosition>; HEADS_MAX]);
 
 impl Heads {
-    pub(crate) fn get(&self, head: u8) -> Option<Head> {
+    pub(crate) fn get(&self, head: u8) -> Option<HeadPosition> {
         self.0[usize::from(head)]
     }
 
-    pub(crate) fn set(&mut self, head: u8, position: Head) {
+    pub(crate) fn set(&mut self, head: u8, position: HeadPosition) {
         self.0[usize::from(head)] = Some(position);
     }
 
     /// Returns the open heads with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, Head)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, HeadPosition)> {
         (0u8..).zip(self.0).filter_map(|(no, head)| head.map(|head| (no, head)))
     }
 
@@ -67,7 +67,7 @@ impl Heads {
         if let Some(old) = self.get(head) {
             usage.seal(old.segment);
         }
-        self.set(head, Head { segment, next_block: 0 });
+        self.set(head, HeadPosition { segment, next_block: 0 });
     }
 
     /// Seals the segment that `head` was writing to, if there is one.

@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_mapping_owns_a_block_while_it_refers_to_it() {
         let mut tree = Tree::new();
-        let mapping = Mapping { checksum: Some(7), ..Mapping::placed(99) };
+        let mapping = Mapping { checksum: Some(7), ..Mapping::in_place(99) };
         let mut run = MappingRun::default();
         run.set(5, Some(mapping));
         let mut value = Vec::new();

@@ -10,8 +10,8 @@ use crate::format::{
 };
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{self, GroupingPolicy, VictimPolicy};
+use crate::segments::UsageTable;
 use crate::tree::{NodeNotCached, Tree};
-use crate::usage::UsageTable;
 
 /// Number of times that the policies look at all segments while one segment is written.
 const POLICY_LOOKS_PER_SEGMENT: u32 = 8;

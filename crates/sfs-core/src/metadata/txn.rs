@@ -9,7 +9,7 @@ use super::state::{Effects, Metadata, Unmap};
 use crate::Error;
 use crate::format::{Corruption, CorruptionKind};
 use crate::format::{
-    Inode, ItemKind, Key, Mapping, MappingRun, Structure, Tolerance, USAGE_PER_ITEM, VALUE_LEN_MAX,
+    Inode, ItemKind, Key, Mapping, MappingRun, Tolerance, USAGE_PER_ITEM, VALUE_LEN_MAX,
 };
 use crate::tree::Tree;
 
@@ -170,7 +170,7 @@ pub(crate) fn run_base(key: &Key) -> Result<u32, Corruption> {
     u32::try_from(key.offset)
         .ok()
         .and_then(|offset| offset.checked_mul(crate::format::RUN_BLOCKS))
-        .ok_or(Corruption::new(Structure::Item, key.ino, CorruptionKind::Value))
+        .ok_or(Corruption::in_item(key.ino, CorruptionKind::Value))
 }
 
 const _: () = assert!(USAGE_PER_ITEM as usize * 40 <= VALUE_LEN_MAX);

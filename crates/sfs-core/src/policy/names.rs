@@ -1,24 +1,118 @@
-//! Policies by the names that options and checkpoints know them by.
+//! The table of policies: the names that mount options and checkpoints use, and how each policy is made.
 //!
-//! Owns: the names.
-//! Promises: a policy made by a name answers to it.
-//! Never: decides which policy is used.
+//! To add a policy:
+//! 1. Write it in `grouping/` or `victim/`: the trait's methods, and `SavedState` for its checkpoint state.
+//! 2. Export it from `grouping.rs` or `victim.rs`, and from `policy.rs`.
+//! 3. Add its line to the table below: name, for a grouping policy its default victim policy, and constructor.
+//! 4. Run `cargo test -p sfs-core policy` and `--test policies`: both test every name of the table.
+//! 5. Compare it with the others in `docs/lab.md`.
 
 use super::{
     CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, GroupingPolicy,
-    Index, Lifetime, One, Partition, SepBit, SeparateCleaning, Sfs, VictimPolicy,
+    Index, Lifetime, Partition, SepBit, SeparateCleaning, Sfs, SingleGroup, VictimPolicy,
 };
 
-/// Names of grouping policies.
-pub const GROUPING_POLICIES: [&str; 7] =
-    ["sfs", "sfs-log", "none", "sep-gc", "dac", "sepbit", "lifetime"];
+/// The arguments of a policy's constructor.
+struct Parameters {
+    /// Number of groups that the user chose.
+    groups: Option<u8>,
+    /// Segments of the volume.
+    segments: u32,
+    /// Blocks in a segment.
+    segment_blocks: u32,
+    /// Blocks of the volume.
+    blocks: u64,
+}
 
-/// Names of victim selections.
-pub const VICTIM_POLICIES: [&str; 6] =
-    ["greedy", "cost-benefit", "cost-benefit-sqrt", "cost-hotness", "cost-age", "index"];
+fn sfs(volume: &Parameters, distance: Distance, partition: Partition) -> Sfs {
+    Sfs::new(distance, partition, volume.groups.unwrap_or(Sfs::GROUPS), volume.segments)
+}
 
-/// The grouping of this name, with `groups` if it lets them be chosen, for a volume of `segments`
-/// of `segment_blocks`, in all of `blocks`.
+/// Makes the list, the constructor and the default victim policies from a table of grouping policies. The
+/// unlisted ones are for experiments: a volume accepts them, but no list offers them.
+macro_rules! grouping_policies {
+    (
+        $($name:literal, $victim:literal: $new:expr;)*
+        unlisted: $($other:literal, $other_victim:literal: $other_new:expr;)*
+    ) => {
+        /// Names of the grouping policies.
+        pub const GROUPING_POLICIES: [&str; [$($name),*].len()] = [$($name),*];
+
+        fn make_grouping(name: &str, volume: &Parameters) -> Option<Box<dyn GroupingPolicy>> {
+            match name {
+                $($name => Some(boxed_grouping(volume, $new)),)*
+                $($other => Some(boxed_grouping(volume, $other_new)),)*
+                _ => None,
+            }
+        }
+
+        /// Returns the name of the victim policy that goes with a grouping policy unless the user chooses
+        /// another one.
+        pub fn default_victim_policy(grouping: &str) -> &'static str {
+            match grouping {
+                $($name => $victim,)*
+                $($other => $other_victim,)*
+                _ => "greedy",
+            }
+        }
+    };
+}
+
+/// Makes the list and the constructor from a table of victim policies.
+macro_rules! victim_policies {
+    ($($name:literal: $new:expr;)*) => {
+        /// Names of the victim policies.
+        pub const VICTIM_POLICIES: [&str; [$($name),*].len()] = [$($name),*];
+
+        fn make_victim(name: &str, volume: &Parameters) -> Option<Box<dyn VictimPolicy>> {
+            match name {
+                $($name => Some(boxed_victim(volume, $new)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+grouping_policies! {
+    "sfs", "cost-hotness": |volume| sfs(volume, Distance::Linear, Partition::Iterative);
+    "sfs-log", "cost-benefit": |volume| sfs(volume, Distance::Log, Partition::Iterative);
+    "none", "greedy": |_| SingleGroup;
+    "sep-gc", "cost-benefit": |_| SeparateCleaning;
+    "dac", "cost-benefit-sqrt": |volume| Dac::new(volume.groups.unwrap_or(Dac::GROUPS));
+    "sepbit", "cost-benefit-sqrt": |_| SepBit::default();
+    "lifetime", "index": |volume| {
+        Lifetime::new(volume.groups, volume.segments, volume.segment_blocks, volume.blocks)
+    };
+    unlisted:
+    "sfs-equal-width", "cost-hotness": |volume| sfs(volume, Distance::Linear, Partition::EqualWidth);
+    "sfs-equal-count", "cost-hotness": |volume| sfs(volume, Distance::Linear, Partition::EqualCount);
+}
+
+victim_policies! {
+    "greedy": |_| Greedy;
+    "cost-benefit": |_| CostBenefit;
+    "cost-benefit-sqrt": |_| CostBenefitSqrt;
+    "cost-hotness": |_| CostHotness;
+    "cost-age": |_| CostAge;
+    "index": |volume| Index::new(volume.blocks, volume.segment_blocks);
+}
+
+fn boxed_grouping<P: GroupingPolicy + 'static>(
+    volume: &Parameters,
+    new: impl FnOnce(&Parameters) -> P,
+) -> Box<dyn GroupingPolicy> {
+    Box::new(new(volume))
+}
+
+fn boxed_victim<P: VictimPolicy + 'static>(
+    volume: &Parameters,
+    new: impl FnOnce(&Parameters) -> P,
+) -> Box<dyn VictimPolicy> {
+    Box::new(new(volume))
+}
+
+/// Returns the grouping policy `name` for a volume of `blocks` in `segments` of `segment_blocks`. Policies with a
+/// fixed number of groups ignore `groups`.
 pub fn grouping_policy(
     name: &str,
     groups: Option<u8>,
@@ -26,48 +120,15 @@ pub fn grouping_policy(
     segment_blocks: u32,
     blocks: u64,
 ) -> Option<Box<dyn GroupingPolicy>> {
-    let sfs = |distance, partition| {
-        Box::new(Sfs::new(distance, partition, groups.unwrap_or(Sfs::GROUPS), segments))
-    };
-    Some(match name {
-        "sfs" => sfs(Distance::Linear, Partition::Iterative),
-        "sfs-log" => sfs(Distance::Log, Partition::Iterative),
-        "sfs-equal-width" => sfs(Distance::Linear, Partition::EqualWidth),
-        "sfs-equal-count" => sfs(Distance::Linear, Partition::EqualCount),
-        "none" => Box::new(One),
-        "sep-gc" => Box::new(SeparateCleaning),
-        "dac" => Box::new(Dac::new(groups.unwrap_or(Dac::GROUPS))),
-        "sepbit" => Box::new(SepBit::default()),
-        "lifetime" => Box::new(Lifetime::new(groups, segments, segment_blocks, blocks)),
-        _ => return None,
-    })
+    make_grouping(name, &Parameters { groups, segments, segment_blocks, blocks })
 }
 
-/// The victim selection of this name.
+/// Returns the victim policy `name` for a volume of `blocks` in `segments` of `segment_blocks`.
 pub fn victim_policy(
     name: &str,
-    _segments: u32,
+    segments: u32,
     segment_blocks: u32,
     blocks: u64,
 ) -> Option<Box<dyn VictimPolicy>> {
-    Some(match name {
-        "greedy" => Box::new(Greedy),
-        "cost-benefit" => Box::new(CostBenefit),
-        "cost-benefit-sqrt" => Box::new(CostBenefitSqrt),
-        "cost-hotness" => Box::new(CostHotness),
-        "cost-age" => Box::new(CostAge),
-        "index" => Box::new(Index::new(blocks, segment_blocks)),
-        _ => return None,
-    })
-}
-
-/// The victim selection that goes with this grouping if nothing else is asked for.
-pub fn default_victim_policy(grouping: &str) -> &'static str {
-    match grouping {
-        "sfs" | "sfs-equal-width" | "sfs-equal-count" => "cost-hotness",
-        "sfs-log" | "sep-gc" => "cost-benefit",
-        "lifetime" => "index",
-        "dac" | "sepbit" => "cost-benefit-sqrt",
-        _ => "greedy",
-    }
+    make_victim(name, &Parameters { groups: None, segments, segment_blocks, blocks })
 }

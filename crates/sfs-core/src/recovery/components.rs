@@ -11,7 +11,7 @@ use crate::health::{Health, SuperblockCopies, SuperblockStore};
 use crate::io::VolumeDevice;
 use crate::log::{ChunkReader, LogState, LogWriter};
 use crate::metadata::{Metadata, MetadataStore};
-use crate::policy::{self, GroupingPolicy, One, VictimPolicy};
+use crate::policy::{self, GroupingPolicy, SingleGroup, VictimPolicy};
 use crate::request::VolumeOptions;
 use crate::writeback::data_layout::{LayoutBehaviour, behaviour_of};
 use crate::writeback::{BatchBuilder, Checkpointer, CheckpointerParts, Resolver};
@@ -125,11 +125,11 @@ pub(super) fn policies(
     // Data outside the log needs no groups in it.
     let name = match superblock.data_layout {
         DataLayout::Log => &*options.grouping,
-        _ => One.name(),
+        _ => SingleGroup.name(),
     };
     let groups = options.groups;
     let grouping = policy::grouping_policy(name, groups, segment_count, segment_blocks, blocks);
-    let victims = options.victims.as_deref().unwrap_or_else(|| policy::default_victim_policy(name));
+    let victims = options.victim.as_deref().unwrap_or_else(|| policy::default_victim_policy(name));
     let victims = policy::victim_policy(victims, segment_count, segment_blocks, blocks);
     grouping.zip(victims).ok_or(Error::Invalid)
 }

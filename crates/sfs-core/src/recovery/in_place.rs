@@ -9,7 +9,7 @@ use crate::format::{
     Corruption, CorruptionKind, ItemKind, Key, MappingRun, SegmentState, Structure,
 };
 use crate::metadata::{MetadataError, Txn};
-use crate::places::Places;
+use crate::segments::InPlaceAllocator;
 
 /// Items that are examined under one hold of the metadata lock.
 const ITEMS_PER_STEP: usize = 256;
@@ -17,7 +17,7 @@ const ITEMS_PER_STEP: usize = 256;
 impl Components {
     /// Marks every mapped block as taken in the allocator of blocks in place.
     pub(super) fn find_in_place_blocks(&self) -> Result<()> {
-        let places = Places::new(self.superblock.data_layout, self.superblock.layout);
+        let places = InPlaceAllocator::new(self.superblock.data_layout, self.superblock.layout);
         let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
         let mut from = Some(Key::new(1, ItemKind::Inode, 0));
         while let Some(key) = from {
@@ -25,21 +25,21 @@ impl Components {
             self.mark_places(&mut places, &addresses)?;
             from = next;
         }
-        let begun = self.metadata.write().usage.begin_placing(places);
+        let begun = self.metadata.write().usage.attach_allocator(places);
         begun.map_err(|segment| {
-            Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Count).into()
+            Corruption::in_usage_entry(segment.into(), CorruptionKind::Count).into()
         })
     }
 
     /// Marks `addresses`, neighbours together.
-    fn mark_places(&self, places: &mut Places, addresses: &[u64]) -> Result<()> {
+    fn mark_places(&self, places: &mut InPlaceAllocator, addresses: &[u64]) -> Result<()> {
         let metadata = self.metadata.read();
         let segment_of = |address: &u64| metadata.usage.segment_of(*address);
         let follows = |a: &u64, b: &u64| a + 1 == *b && segment_of(a) == segment_of(b);
         for run in addresses.chunk_by(follows) {
-            let wrong = |kind| Corruption::new(Structure::Data, run[0], kind).into();
+            let wrong = |kind| Corruption::in_block(Structure::Data, run[0], kind).into();
             let state = segment_of(&run[0]).map(|segment| metadata.usage.entry(segment).state);
-            if state != Some(SegmentState::Placed) {
+            if state != Some(SegmentState::InPlace) {
                 return Err(wrong(CorruptionKind::Dangling));
             }
             if !places.mark(run[0], run.len() as u32) {
@@ -65,7 +65,7 @@ fn mapped_from(
             for (_, mapping) in MappingRun::decode(value, &key, txn.tolerance())?.iter(0) {
                 if mapping.checksum.is_some() {
                     let kind = CorruptionKind::Value;
-                    return Err(Corruption::new(Structure::Data, mapping.address, kind).into());
+                    return Err(Corruption::in_block(Structure::Data, mapping.address, kind).into());
                 }
                 addresses.push(mapping.address);
             }

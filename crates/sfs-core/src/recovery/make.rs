@@ -18,8 +18,8 @@ use crate::health::SuperblockCopies;
 use crate::log::{Heads, LogState};
 use crate::metadata::Metadata;
 use crate::request::VolumeOptions;
+use crate::segments::UsageTable;
 use crate::tree::Tree;
-use crate::usage::UsageTable;
 use crate::writeback::{CheckpointReason, StepError};
 
 /// Makes an empty volume with root directory `root` on `device`. The checkpoint slots and superblocks on the device must hold

@@ -12,12 +12,12 @@ use crate::format::{
     Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
-use crate::log::{FIRST_GROUP_HEAD, Head, Heads, LogState};
+use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
 use crate::request::VolumeOptions;
+use crate::segments::UsageTable;
 use crate::tree::Tree;
-use crate::usage::UsageTable;
 use crate::writeback::{CheckpointReason, Shortage, StepError};
 use crate::{Error, Result};
 
@@ -174,21 +174,20 @@ impl Components {
             let first = entries.len() as u32;
             let key = usage_key(first);
             let item = self.metadata.read_txn(|txn| {
-                let missing =
-                    Corruption::new(Structure::Usage, first.into(), CorruptionKind::Dangling);
+                let missing = Corruption::in_usage_entry(first.into(), CorruptionKind::Dangling);
                 let value = txn.get(&key)?.ok_or(missing)?;
                 Ok(UsageEntry::decode_item(value, first)?)
             })?;
             let expected = USAGE_PER_ITEM.min(layout.segment_count - first) as usize;
             if item.len() != expected {
                 let kind = CorruptionKind::Length;
-                return Err(Corruption::new(Structure::Usage, first.into(), kind).into());
+                return Err(Corruption::in_usage_entry(first.into(), kind).into());
             }
             entries.extend(item);
         }
         UsageTable::check(&layout, &entries)?;
         let wrong =
-            |segment: u32| Corruption::new(Structure::Usage, segment.into(), CorruptionKind::Value);
+            |segment: u32| Corruption::in_usage_entry(segment.into(), CorruptionKind::Value);
         for (_, head) in self.log.lock().heads.iter() {
             let UsageEntry { state, live_blocks, .. } = entries[head.segment as usize];
             if state != SegmentState::Open || live_blocks > head.next_block {
@@ -213,7 +212,7 @@ pub(crate) fn read_checkpoints(
         if record.number % 2 == slot {
             return Ok(record);
         }
-        Err(Corruption::new(Structure::Checkpoint, at, CorruptionKind::Value).into())
+        Err(Corruption::in_block(Structure::Checkpoint, at, CorruptionKind::Value).into())
     };
     let [a, b] = superblock.layout.slots;
     match (read(0, a), read(1, b)) {
@@ -228,7 +227,7 @@ pub(crate) fn read_checkpoints(
 
 /// Returns the heads of a checkpoint.
 fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
-    let wrong = Corruption::new(
+    let wrong = Corruption::in_block(
         Structure::Checkpoint,
         layout.slots[(record.number % 2) as usize],
         CorruptionKind::Value,
@@ -243,7 +242,7 @@ fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
         if !sound {
             return Err(wrong.into());
         }
-        heads.set(head.head, Head { segment: head.segment, next_block: head.next_block });
+        heads.set(head.head, HeadPosition { segment: head.segment, next_block: head.next_block });
     }
     if !record.has_sound_counts() {
         return Err(wrong.into());

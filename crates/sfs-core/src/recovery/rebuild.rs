@@ -9,7 +9,6 @@ use std::sync::Arc;
 use sfs_device::{Block, Device, Stream};
 
 use super::components::{Components, policies};
-use crate::buffer::BlockRef;
 use crate::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, History, ItemKind, Key,
     Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock,
@@ -18,11 +17,12 @@ use crate::format::{
 use crate::health::SuperblockCopies;
 use crate::io::Append;
 use crate::log::{Batch, FIRST_GROUP_HEAD, Heads, LogState, METADATA_HEAD};
+use crate::memory::BlockRef;
 use crate::metadata::Metadata;
-use crate::places::Places;
 use crate::request::VolumeOptions;
+use crate::segments::InPlaceAllocator;
+use crate::segments::{SegmentBudget, UsageTable};
 use crate::tree::{NodeNotCached, Tree, VerifiedNode};
-use crate::usage::{Share, UsageTable};
 use crate::writeback::{CheckpointReason, StepError};
 use crate::{Error, Result};
 
@@ -70,8 +70,8 @@ impl Rebuild {
         let layout = superblock.layout;
         let record = &basis.record;
         if basis.usage.len() != layout.segment_count as usize {
-            let at = basis.usage.len() as u64;
-            return Err(Corruption::new(Structure::Usage, at, CorruptionKind::Count).into());
+            let at = basis.usage.len() as u32;
+            return Err(Corruption::in_usage_entry(at, CorruptionKind::Count).into());
         }
         let log = LogState {
             heads: Heads::default(),
@@ -93,8 +93,8 @@ impl Rebuild {
         let mut usage =
             UsageTable::from_entries(layout, emptied(&basis.usage), shift, record.blocks_written);
         usage.clock.catch_up(basis.time);
-        if let Some(places) = Places::new(superblock.data_layout, layout) {
-            usage.begin_in_clean(places);
+        if let Some(places) = InPlaceAllocator::new(superblock.data_layout, layout) {
+            usage.attach_allocator_of_clean(places);
         }
         let metadata =
             Metadata::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
@@ -165,14 +165,14 @@ impl Rebuild {
         if blocks.len() as u64 > metadata.usage.free_blocks() + clean as u64 * segment_blocks {
             return Err(Error::NoSpace);
         }
-        let mut share = Share { log: 0, data: clean };
+        let mut share = SegmentBudget { log: 0, data: clean };
         // All blocks are allocated for one file, or each might open a segment of its own.
         let mut place = |moved: &Moved| {
             let extents = metadata.usage.allocate(FIRST_INO, 1, &mut share, log.next_sequence);
             let address = extents[0].address;
             let stream = Stream(FIRST_GROUP_HEAD);
             self.components.io.write_block(address, &moved.content, stream)?;
-            Ok(Mapping::placed(address))
+            Ok(Mapping::in_place(address))
         };
         let mappings = blocks.iter().map(&mut place).collect();
         log.unflushed = true;
@@ -187,7 +187,7 @@ impl Rebuild {
     /// [`Error::Corrupt`] if the item is a usage item, too long, or a mapping run that does not decode or leads to where no
     /// block can be; [`Error::NoSpace`], and errors of the device.
     pub fn put(&self, key: &Key, value: &[u8]) -> Result<()> {
-        let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+        let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
         let is_known = self.components.superblock.tolerance().allows_kind(key.kind);
         let is_usage = key.kind == ItemKind::Usage as u8;
         if !is_known || is_usage || value.len() > crate::format::VALUE_LEN_MAX {
@@ -212,7 +212,7 @@ impl Rebuild {
         for (key, value) in leaf.items() {
             if key.kind == ItemKind::Usage as u8 {
                 let kind = CorruptionKind::Value;
-                return Err(Corruption::new(Structure::Node, pointer.address, kind).into());
+                return Err(Corruption::in_block(Structure::Node, pointer.address, kind).into());
             }
             self.count(&key, value)?;
         }
@@ -301,10 +301,10 @@ impl Rebuild {
 
 /// Checks that a block can be at `address`: its segment is not Clean.
 fn refers(metadata: &Metadata, address: u64) -> Result<()> {
-    let wrong = Corruption::new(Structure::Data, address, CorruptionKind::Dangling);
+    let wrong = Corruption::in_block(Structure::Data, address, CorruptionKind::Dangling);
     let segment = metadata.usage.segment_of(address).ok_or(wrong)?;
     match metadata.usage.entry(segment).state {
-        SegmentState::Open | SegmentState::Sealed | SegmentState::Placed => Ok(()),
+        SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace => Ok(()),
         _ => Err(wrong.into()),
     }
 }
@@ -316,7 +316,7 @@ fn emptied(usage: &[UsageEntry]) -> Vec<UsageEntry> {
         write_count_sum: 0,
         modified_sum: 0,
         state: match entry.state {
-            SegmentState::Clean | SegmentState::Bad | SegmentState::Placed => entry.state,
+            SegmentState::Clean | SegmentState::Bad | SegmentState::InPlace => entry.state,
             _ => SegmentState::Sealed,
         },
         ..*entry

@@ -8,9 +8,9 @@ use sfs_device::Block;
 use super::components::Components;
 use crate::format::{
     Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
-    Layout, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    Layout, Location, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
-use crate::log::{CHUNK_BLOCKS_MIN, Head, Heads, LogState};
+use crate::log::{CHUNK_BLOCKS_MIN, HeadPosition, Heads, LogState};
 use crate::metadata::{Metadata, MetadataError, run_base};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
@@ -108,7 +108,12 @@ impl Components {
 
     /// Returns whether `damage` only says that a slot was never written, or cleared by a repair.
     fn is_of_blank_slot(&self, damage: &Error) -> Result<bool> {
-        let Error::Corrupt(Corruption { at, kind: CorruptionKind::Magic, .. }) = *damage else {
+        let Error::Corrupt(Corruption {
+            location: Location::Block(at),
+            kind: CorruptionKind::Magic,
+            ..
+        }) = *damage
+        else {
             return Ok(false);
         };
         let mut block = [Block::ZERO];
@@ -191,7 +196,9 @@ impl Components {
             delta_len += chunk.delta.len();
             if delta_len > DELTA_LEN_MAX {
                 let at = chunk.header.address;
-                return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Length).into());
+                return Err(
+                    Corruption::in_block(Structure::Delta, at, CorruptionKind::Length).into()
+                );
             }
             let end = chunk.header.end || mutated(Mutant::EndIgnored);
             batch.push(chunk);
@@ -225,7 +232,7 @@ impl Components {
             Some(chunk) if usize::from(chunk.header.head) < HEADS_MAX => {
                 let head = chunk.header.head;
                 position.opened.push((segment, head));
-                position.heads.set(head, Head { segment, next_block: 0 });
+                position.heads.set(head, HeadPosition { segment, next_block: 0 });
                 position.take(head, &chunk, layout);
                 Ok(Some(chunk))
             }
@@ -251,7 +258,7 @@ impl Components {
         let at = batch.first().map_or(0, |chunk| chunk.header.address);
         let changes = Change::decode_batch(batch)?;
         if !Change::are_sound(&changes, &self.superblock) {
-            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
         for change in &changes {
             if let Change::Unmap { ino, first, last } = *change {
@@ -274,10 +281,10 @@ impl Components {
             self.apply_map(&map, at, sequence)?;
         }
         let usage = &mut self.metadata.write().usage;
-        usage.settle(sequence);
-        match released.iter().all(|(segment, stamp)| usage.release_found(*segment, *stamp)) {
+        usage.settle_sealed(sequence);
+        match released.iter().all(|(segment, stamp)| usage.replay_release(*segment, *stamp)) {
             true => Ok(()),
-            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into()),
+            false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into()),
         }
     }
 
@@ -316,16 +323,17 @@ impl Components {
     fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
         let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
         let segment = map.mapped_segment(&self.superblock.layout);
-        if !segment.is_some_and(|at| self.metadata.write().usage.place_found(at, sequence)) {
-            return Err(Corruption::new(Structure::Delta, at, CorruptionKind::Value).into());
+        if !segment.is_some_and(|at| self.metadata.write().usage.replay_in_place(at, sequence)) {
+            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
         }
-        let placed = (0..count).map(|n| (ino, block + n, Mapping::placed(address + u64::from(n))));
+        let placed =
+            (0..count).map(|n| (ino, block + n, Mapping::in_place(address + u64::from(n))));
         self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
         // Other deltas may have mapped blocks of the same segment.
         let live = segment.map_or(0, |at| self.metadata.read().usage.entry(at).live_blocks);
         match live <= self.superblock.layout.segment_blocks {
             true => Ok(()),
-            false => Err(Corruption::new(Structure::Delta, at, CorruptionKind::Count).into()),
+            false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Count).into()),
         }
     }
 

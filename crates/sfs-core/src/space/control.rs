@@ -197,7 +197,7 @@ impl SpaceControl {
     pub(super) fn release(&self, log: &mut LogState) -> StepResult<bool> {
         let counts = || {
             let metadata = self.metadata.read();
-            (metadata.usage.clean_count(), metadata.usage.drained_count())
+            (metadata.usage.clean_count(), metadata.usage.releasable_count())
         };
         let (before, drained) = counts();
         // The first batch may have to encode what drained the segments.
@@ -214,14 +214,14 @@ impl SpaceControl {
     /// Makes the freeing of blocks in place durable, so that they can be used again. Returns whether any were waiting and
     /// all of them are free now.
     fn settle_freed_blocks(&self, log: &mut LogState) -> StepResult<bool> {
-        if !self.metadata.read().usage.is_freeing() {
+        if !self.metadata.read().usage.has_pending_frees() {
             return Ok(false);
         }
         ignore_shortage(self.commit_once(log, &CommitRequest::release()).map(drop))?;
         self.log.flush(log)?;
         let mut metadata = self.metadata.write();
-        metadata.usage.settle_freed(log.flushed);
-        Ok(!metadata.usage.is_freeing())
+        metadata.usage.apply_durable_frees(log.flushed);
+        Ok(!metadata.usage.has_pending_frees())
     }
 
     /// Makes segments Clean for a thread that cannot go on without: by release, by cleaning, and by a checkpoint where

@@ -101,16 +101,16 @@ impl SpaceControl {
     }
 
     fn is_overrun(&self) -> bool {
-        self.marks.is_overrun(self.dirty.pool().held())
+        self.marks.is_overrun(self.dirty.pool().dirty_bytes())
     }
 
     /// Writes dirty data back when the write buffer passes a mark: see `throttle`.
     pub(crate) fn throttle_writer(&self) -> Result<()> {
         let pool = self.dirty.pool();
-        if !self.marks.is_high(self.dirty.block_count(), pool.held()) {
+        if !self.marks.is_high(self.dirty.block_count(), pool.dirty_bytes()) {
             return Ok(());
         }
-        let must_wait = self.marks.is_full(pool.held());
+        let must_wait = self.marks.is_full(pool.dirty_bytes());
         let log = if must_wait { Some(self.log.lock()) } else { self.log.try_lock() };
         let Some(mut log) = log else { return Ok(()) };
         let selection = Selection::Largest(self.marks.write_back_blocks());
@@ -124,7 +124,7 @@ impl SpaceControl {
                 outcome.map_err(StepError::into_user_error)?;
             }
             // One write may be longer than the part that is written back at once.
-            if !self.marks.is_full(pool.held()) || self.dirty.block_count() >= before {
+            if !self.marks.is_full(pool.dirty_bytes()) || self.dirty.block_count() >= before {
                 return Ok(());
             }
         }

@@ -1,20 +1,19 @@
-//! Changes to the tree.
+//! Changes to the tree: put, remove, and the splits and merges from a leaf up to the root.
 //!
-//! Owns: how splitting and merging go from a leaf up to the root.
-//! Promises: the way down is complete before the first change; siblings are never waited for.
-//! Never: looks into the bytes of a node.
+//! A change finds all nodes of its path before it modifies the first one. A merge with a sibling that is not in
+//! memory is skipped.
 
-use super::keys::Way;
+use super::keys::DescentPath;
 use super::node::{MERGED_LEN_MAX, Node};
-use super::residents::is_dirty;
+use super::node_cache::is_dirty;
 use super::{NodeNotCached, Tree, VerifiedNode};
 use crate::format::{Key, NodePointer, Tolerance, VALUE_LEN_MAX};
 
-/// One node on the way down from the root.
-struct Step {
-    /// Its number among the residents.
+/// One node on the path from the root.
+struct PathNode {
+    /// Number in the node cache.
     number: u64,
-    /// The child that comes next; 0 in the last step.
+    /// Index of the next child on the path; 0 in the last node.
     index: usize,
 }
 
@@ -23,42 +22,42 @@ impl Tree {
     ///
     /// # Panics
     ///
-    /// If `key` is of no kind that can be, or `value` longer than [`VALUE_LEN_MAX`] bytes.
+    /// If no item can have the kind of `key`, or `value` is longer than [`VALUE_LEN_MAX`] bytes.
     pub fn put(&mut self, key: &Key, value: &[u8]) -> Result<(), NodeNotCached> {
         assert!(Tolerance::Newer.allows_kind(key.kind), "{key:?} is of no kind");
         assert!(value.len() <= VALUE_LEN_MAX, "the value of {key:?} has {} bytes", value.len());
         let (mut path, leaf) = self.path_to(key)?;
         self.make_path_dirty(&mut path);
-        for step in &path[..leaf] {
-            if step.index == 0 {
-                self.residents.node_mut(step.number).lower_first_key(key);
+        for node in &path[..leaf] {
+            if node.index == 0 {
+                self.cache.node_mut(node.number).lower_first_key(key);
             }
         }
-        if let Some(right) = self.residents.node_mut(path[leaf].number).put(key, value) {
+        if let Some(right) = self.cache.node_mut(path[leaf].number).put(key, value) {
             self.grow(&path[..leaf], right);
         }
         Ok(())
     }
 
-    /// The value of the item `key`, to change it in place; its leaf becomes dirty.
+    /// Returns the value of the item `key` for a change in place; the leaf becomes dirty.
     pub fn get_mut(&mut self, key: &Key) -> Result<Option<&mut [u8]>, NodeNotCached> {
         let (mut path, leaf) = self.path_to(key)?;
-        let Ok(index) = self.residents.node(path[leaf].number).find(key) else {
+        let Ok(index) = self.cache.node(path[leaf].number).find(key) else {
             return Ok(None);
         };
         self.make_path_dirty(&mut path);
-        Ok(Some(self.residents.node_mut(path[leaf].number).value_mut(index)))
+        Ok(Some(self.cache.node_mut(path[leaf].number).value_mut(index)))
     }
 
-    /// Removes the item `key`, and says whether there was one.
+    /// Removes the item `key` and returns whether it existed.
     pub fn remove(&mut self, key: &Key) -> Result<bool, NodeNotCached> {
         let (mut path, leaf) = self.path_to(key)?;
-        let Ok(index) = self.residents.node(path[leaf].number).find(key) else {
+        let Ok(index) = self.cache.node(path[leaf].number).find(key) else {
             return Ok(false);
         };
         self.make_path_dirty(&mut path);
-        self.residents.node_mut(path[leaf].number).remove_item(index);
-        if leaf > 0 && self.residents.node(path[leaf].number).len() == 0 {
+        self.cache.node_mut(path[leaf].number).remove_item(index);
+        if leaf > 0 && self.cache.node(path[leaf].number).len() == 0 {
             self.emptied.push(*key);
         } else {
             self.shrink(&path);
@@ -66,138 +65,145 @@ impl Tree {
         Ok(true)
     }
 
-    /// Takes empty leaves out of the tree: to be called after a set of changes. Within the set they
-    /// stay, because the leaf that takes over their keys may not be in memory, and what was
-    /// prepared has to stay prepared.
+    /// Removes empty leaves; to be called after a set of changes. Within the set they stay: the leaf that takes over
+    /// their keys may not be in memory, and a prepared key has to stay prepared.
     pub fn prune(&mut self) {
         for key in std::mem::take(&mut self.emptied) {
             let Ok((path, leaf)) = self.path_to(&key) else { continue };
             let number = path[leaf].number;
-            // Where a leaf has gone already, its key leads to another, which has items or waits, too.
-            if leaf > 0 && self.residents.node(number).len() == 0 {
+            // If the leaf was removed already, its key leads to another leaf, which has items or waits, too.
+            if leaf > 0 && self.cache.node(number).len() == 0 {
                 self.shrink(&path);
             }
         }
     }
 
-    /// If the tree refers to `node` at `address`, makes it dirty, so that the next write-out moves
-    /// it, and says so. This is how the cleaner empties a segment.
-    pub fn touch(&mut self, node: &VerifiedNode, address: u64) -> Result<bool, NodeNotCached> {
+    /// Makes the node at `address` dirty, so that the next write-out moves it. Returns whether the tree refers to
+    /// `node` there. The cleaner empties a segment of nodes with this.
+    pub fn relocate_node(
+        &mut self,
+        node: &VerifiedNode,
+        address: u64,
+    ) -> Result<bool, NodeNotCached> {
         if node.level() > self.level {
             return Ok(false);
         }
         let key = node.first_key().unwrap_or(Key::MIN);
-        let (mut path, way) = self.path_above(&key, node.level())?;
-        let way = way.to_missing();
-        if way.pointer.address != address {
+        let (mut path, descent) = self.path_above(&key, node.level())?;
+        let descent = descent.to_missing();
+        if descent.pointer.address != address {
             return Ok(false);
         }
-        if way.pointer == node.pointer() {
+        if descent.pointer == node.pointer() {
             let (pointer, node) = node.clone().into_parts();
-            self.residents.add_clean(pointer, node);
+            self.cache.add_clean(pointer, node);
         }
-        self.residents.find(&way)?;
-        path.push(Step { number: address, index: 0 });
+        self.cache.find(&descent)?;
+        path.push(PathNode { number: address, index: 0 });
         self.make_path_dirty(&mut path);
         Ok(true)
     }
 
-    /// Adds a leaf that is on the device at `pointer`, behind all others: its `first` key is above
-    /// every key of the tree.
+    /// Adds a leaf that is on the device at `pointer` after all others. Its key `first` is above every key of the
+    /// tree.
     ///
     /// # Panics
     ///
     /// If the tree is empty.
     pub fn append_leaf(&mut self, first: &Key, pointer: NodePointer) -> Result<(), NodeNotCached> {
-        let (mut path, way) = self.path_above(&Key::MAX, 0)?;
+        let (mut path, descent) = self.path_above(&Key::MAX, 0)?;
         if path.is_empty() {
-            self.residents.follow(&way)?;
-            path.push(Step { number: self.root.address, index: 0 });
+            self.cache.follow(&descent)?;
+            path.push(PathNode { number: self.root.address, index: 0 });
             self.make_path_dirty(&mut path);
-            self.raise(first, pointer);
+            self.grow_root(first, pointer);
             return Ok(());
         }
         self.make_path_dirty(&mut path);
         let (parent, above) = path.split_last().expect("a path that is not empty");
-        let node = self.residents.node_mut(parent.number);
+        let node = self.cache.node_mut(parent.number);
         if let Some(right) = node.add_child(parent.index + 1, first, pointer) {
             self.grow(above, right);
         }
         Ok(())
     }
 
-    /// The way to the leaf of `key`, and the index of its last step.
-    fn path_to(&self, key: &Key) -> Result<(Vec<Step>, usize), NodeNotCached> {
-        let (mut path, way) = self.path_above(key, 0)?;
-        self.residents.follow(&way)?;
-        path.push(Step { number: way.pointer.address, index: 0 });
+    /// Returns the path to the leaf of `key`, and the index of the leaf in it.
+    fn path_to(&self, key: &Key) -> Result<(Vec<PathNode>, usize), NodeNotCached> {
+        let (mut path, descent) = self.path_above(key, 0)?;
+        self.cache.follow(&descent)?;
+        path.push(PathNode { number: descent.pointer.address, index: 0 });
         let last = path.len() - 1;
         Ok((path, last))
     }
 
-    /// The steps to the node of `key` at `level`, but for the last one, and the way that is left.
-    fn path_above(&self, key: &Key, level: u8) -> Result<(Vec<Step>, Way<'_>), NodeNotCached> {
+    /// Returns the nodes above the node of `key` at `level`, and the pointer to that node.
+    fn path_above(
+        &self,
+        key: &Key,
+        level: u8,
+    ) -> Result<(Vec<PathNode>, DescentPath<'_>), NodeNotCached> {
         let mut path = Vec::with_capacity(usize::from(self.level) + 1);
-        let mut way = self.way_to_root();
-        while way.level > level {
-            let node = self.residents.follow(&way)?;
+        let mut descent = self.root_path();
+        while descent.level > level {
+            let node = self.cache.follow(&descent)?;
             let index = node.route(key);
-            path.push(Step { number: way.pointer.address, index });
-            way = way.below(node, index);
+            path.push(PathNode { number: descent.pointer.address, index });
+            descent = descent.below(node, index);
         }
-        Ok((path, way))
+        Ok((path, descent))
     }
 
-    fn make_path_dirty(&mut self, path: &mut [Step]) {
+    fn make_path_dirty(&mut self, path: &mut [PathNode]) {
         for depth in 0..path.len() {
             if is_dirty(path[depth].number) {
                 continue;
             }
-            let pointer = self.residents.make_dirty(path[depth].number);
+            let pointer = self.cache.make_dirty(path[depth].number);
             path[depth].number = pointer.address;
             match path[..depth].last() {
                 Some(parent) => {
-                    self.residents.node_mut(parent.number).set_child(parent.index, pointer);
+                    self.cache.node_mut(parent.number).set_child(parent.index, pointer);
                 }
                 None => self.root = pointer,
             }
         }
     }
 
-    /// Puts `right` after the node that `parents` lead to, and divides those that are full.
-    fn grow(&mut self, parents: &[Step], mut right: Node) {
+    /// Inserts `right` after the node below `parents`, and divides parents that are full.
+    fn grow(&mut self, parents: &[PathNode], mut right: Node) {
         for parent in parents.iter().rev() {
             let key = right.first_key().expect(DIVIDED);
-            let pointer = self.residents.add_dirty(right);
-            let node = self.residents.node_mut(parent.number);
+            let pointer = self.cache.add_dirty(right);
+            let node = self.cache.node_mut(parent.number);
             match node.add_child(parent.index + 1, &key, pointer) {
                 Some(next) => right = next,
                 None => return,
             }
         }
         let key = right.first_key().expect(DIVIDED);
-        let pointer = self.residents.add_dirty(right);
-        self.raise(&key, pointer);
+        let pointer = self.cache.add_dirty(right);
+        self.grow_root(&key, pointer);
     }
 
-    /// Puts a root above the root, whose second child is the one at `pointer`.
-    fn raise(&mut self, key: &Key, pointer: NodePointer) {
-        let left_key = self.residents.node(self.root.address).first_key().expect(DIVIDED);
+    /// Puts a new root above the root, with `pointer` as its second child.
+    fn grow_root(&mut self, key: &Key, pointer: NodePointer) {
+        let left_key = self.cache.node(self.root.address).first_key().expect(DIVIDED);
         self.level = self.level.checked_add(1).expect("the tree is higher than any volume needs");
         let mut root = Node::new(self.level);
         root.add_child(0, &left_key, self.root);
         root.add_child(1, key, pointer);
-        self.root = self.residents.add_dirty(root);
+        self.root = self.cache.add_dirty(root);
     }
 
-    /// Removes or merges, from the last step of `path` up, the nodes that have become small.
-    fn shrink(&mut self, path: &[Step]) {
+    /// Removes or merges the nodes of `path` that have become small, from the leaf up.
+    fn shrink(&mut self, path: &[PathNode]) {
         for depth in (1..path.len()).rev() {
             let (parents, number) = (&path[..depth], path[depth].number);
             let parent = &path[depth - 1];
-            if self.residents.node(number).len() == 0 {
-                self.residents.remove(number);
-                self.residents.node_mut(parent.number).remove_child(parent.index);
+            if self.cache.node(number).len() == 0 {
+                self.cache.remove(number);
+                self.cache.node_mut(parent.number).remove_child(parent.index);
             } else if !self.merge(parents, number) {
                 break;
             }
@@ -205,10 +211,10 @@ impl Tree {
         self.lower_root();
     }
 
-    /// Merges the dirty node `number`, which `parents` lead to, with the one after or before it, if
-    /// that is in memory and both are small.
-    fn merge(&mut self, parents: &[Step], number: u64) -> bool {
-        if self.residents.node(number).used_len() > MERGED_LEN_MAX {
+    /// Merges the dirty node `number`, below `parents`, with the node after or before it if that one is in memory and
+    /// both are small. Returns whether it did.
+    fn merge(&mut self, parents: &[PathNode], number: u64) -> bool {
+        if self.cache.node(number).used_len() > MERGED_LEN_MAX {
             return false;
         }
         let (parent, above) = parents.split_last().expect("a node that is not the root");
@@ -217,61 +223,61 @@ impl Tree {
         after || parent.index > 0 && self.merge_pair(parent.number, parent.index - 1, end)
     }
 
-    /// The first key after those of the node that `parents` lead to.
-    fn end_below(&self, parents: &[Step]) -> Option<Key> {
+    /// Returns the first key after the range of the node below `parents`.
+    fn end_below(&self, parents: &[PathNode]) -> Option<Key> {
         parents.iter().rev().find_map(|parent| {
-            let node = self.residents.node(parent.number);
+            let node = self.cache.node(parent.number);
             (parent.index + 1 < node.len()).then(|| node.key(parent.index + 1))
         })
     }
 
-    /// Merges the children `index` and `index + 1` of the dirty node `parent`, whose keys are below
-    /// `end`.
+    /// Merges the children `index` and `index + 1` of the dirty node `parent`, whose range ends at `end`. Returns
+    /// whether both were in memory and small enough.
     fn merge_pair(&mut self, parent: u64, index: usize, end: Option<Key>) -> bool {
-        let node = self.residents.node(parent);
+        let node = self.cache.node(parent);
         if index + 1 >= node.len() {
             return false;
         }
-        let (left, right) = (node.way_to(index, end), node.way_to(index + 1, end));
+        let (left, right) = (node.child_at(index, end), node.child_at(index + 1, end));
         let (level, key) = (left.level, node.key(index + 1));
-        match (self.residents.find(&left), self.residents.find(&right)) {
+        match (self.cache.find(&left), self.cache.find(&right)) {
             (Ok(left), Ok(right)) if left.used_len() + right.used_len() <= MERGED_LEN_MAX => {}
             _ => return false,
         }
-        let right = self.residents.remove(right.pointer.address);
-        let left = self.residents.dirtied(left.pointer);
+        let right = self.cache.remove(right.pointer.address);
+        let left = self.cache.dirtied(left.pointer);
         match level {
-            0 => self.residents.node_mut(left.address).absorb_items(&right),
-            _ => self.residents.node_mut(left.address).absorb_children(&right, &key),
+            0 => self.cache.node_mut(left.address).absorb_items(&right),
+            _ => self.cache.node_mut(left.address).absorb_children(&right, &key),
         }
-        let node = self.residents.node_mut(parent);
+        let node = self.cache.node_mut(parent);
         node.set_child(index, left);
         node.remove_child(index + 1);
         true
     }
 
-    /// Takes away dirty roots that have no child, or one that is in memory. The new root is dirty:
-    /// whoever sees no dirty node may rely on the old root.
+    /// Removes dirty roots without a child or with one that is in memory. The new root is dirty, so that a tree
+    /// without dirty nodes still has its old root.
     fn lower_root(&mut self) {
         while self.level > 0 {
-            let root = self.residents.node(self.root.address);
+            let root = self.cache.node(self.root.address);
             let child = match root.len() {
                 0 => None,
-                1 => Some(root.way_to(0, None)),
+                1 => Some(root.child_at(0, None)),
                 _ => return,
             };
-            if child.is_some_and(|child| self.residents.find(&child).is_err()) {
+            if child.is_some_and(|child| self.cache.find(&child).is_err()) {
                 return;
             }
-            self.residents.remove(self.root.address);
+            self.cache.remove(self.root.address);
             self.level = child.map_or(0, |child| child.level);
             self.root = match child {
-                Some(child) => self.residents.dirtied(child.pointer),
-                None => self.residents.add_dirty(Node::new(0)),
+                Some(child) => self.cache.dirtied(child.pointer),
+                None => self.cache.add_dirty(Node::new(0)),
             };
         }
     }
 }
 
-/// Why a node has a first key.
+/// Panic message for a node that must have a first key.
 const DIVIDED: &str = "both parts of a divided node have items";

@@ -1,41 +1,39 @@
-//! An inner node: routing keys to children, and adding and removing children.
+//! Inner nodes: routing of keys to children, and insertion, removal and division of children.
 //!
-//! Owns: the entries of an inner node.
-//! Promises: every key is routed to some child, the keys below the first entry to the first.
-//! Never: touches another node than those it is given.
+//! Every key is routed to some child; keys below the first entry go to the first child.
 
-use super::node::{Entry, Node, ROOM, count_first};
-use super::residents::is_dirty;
+use super::node::{ChildEntry, Node, ROOM, count_first};
+use super::node_cache::is_dirty;
 use super::{Keys, NodeNotCached};
 use crate::format::{Key, NodePointer};
 
-/// Children that an inner node can have.
-pub(super) const CHILDREN_MAX: usize = ROOM / size_of::<Entry>();
+/// Most children of an inner node.
+pub(super) const CHILDREN_MAX: usize = ROOM / size_of::<ChildEntry>();
 
 impl Node {
-    /// Index of the child that `key` belongs to.
+    /// Returns the index of the child for `key`.
     pub(super) fn route(&self, key: &Key) -> usize {
         count_first(self.entries(), |entry| entry.key() <= *key).saturating_sub(1)
     }
 
-    /// Index of the child that the keys right below `key` belong to.
+    /// Returns the index of the child for the keys right below `key`.
     pub(super) fn route_below(&self, key: &Key) -> usize {
         count_first(self.entries(), |entry| entry.key() < *key).saturating_sub(1)
     }
 
-    /// The way to the child at `index` of this node, whose own keys are below `end`.
-    pub(super) fn way_to(&self, index: usize, end: Option<Key>) -> NodeNotCached {
+    /// Returns the child at `index` of this node, whose own range ends at `end`.
+    pub(super) fn child_at(&self, index: usize, end: Option<Key>) -> NodeNotCached {
         let (entry, next) = (&self.entries()[index], self.entries().get(index + 1));
-        let keys = Keys { from: entry.key(), end: next.map(Entry::key).or(end) };
+        let keys = Keys { from: entry.key(), end: next.map(ChildEntry::key).or(end) };
         NodeNotCached { pointer: entry.pointer(), level: self.level - 1, keys: Some(keys) }
     }
 
-    /// The key of the child at `index`.
+    /// Returns the key of the child at `index`.
     pub(super) fn key(&self, index: usize) -> Key {
         self.entries()[index].key()
     }
 
-    /// The dirty children: index and number of each.
+    /// Returns index and number of each dirty child.
     pub(super) fn dirty_children(&self) -> Vec<(usize, u64)> {
         if self.level == 0 {
             return Vec::new();
@@ -44,13 +42,13 @@ impl Node {
         numbers.filter(|(_, number)| is_dirty(*number)).collect()
     }
 
-    /// Makes `pointer` the way to the child at `index`.
+    /// Sets the pointer to the child at `index`.
     pub(super) fn set_child(&mut self, index: usize, pointer: NodePointer) {
         let count = self.len();
         self.entries_mut(count)[index].pointer = pointer.encode();
     }
 
-    /// Lowers the first key so that it is not above `key`.
+    /// Lowers the first key to `key` if it is above.
     pub(super) fn lower_first_key(&mut self, key: &Key) {
         let first = &mut self.entries_mut(1)[0];
         if *key < first.key() {
@@ -58,8 +56,8 @@ impl Node {
         }
     }
 
-    /// Adds a child at `index`. If there is no room, some children go to a new node after this
-    /// one: only the new child if it is the last, so that what is written in order fills nodes.
+    /// Adds a child at `index`. A full node moves some children to a new node after it, which is returned. If the
+    /// new child is the last, only that child moves, so that sequential inserts fill their nodes.
     pub(super) fn add_child(
         &mut self,
         index: usize,
@@ -76,13 +74,13 @@ impl Node {
             right.insert_entry(0, key, pointer);
             return Some(right);
         }
-        let kept = count / 2;
-        right.append_entries(&self.entries()[kept..]);
-        self.item_count = kept as u16;
-        if index <= kept {
+        let split_at = count / 2;
+        right.append_entries(&self.entries()[split_at..]);
+        self.item_count = split_at as u16;
+        if index <= split_at {
             self.insert_entry(index, key, pointer);
         } else {
-            right.insert_entry(index - kept, key, pointer);
+            right.insert_entry(index - split_at, key, pointer);
         }
         Some(right)
     }
@@ -94,7 +92,7 @@ impl Node {
         self.item_count -= 1;
     }
 
-    /// Takes the children of the node after this one, whose key in the parent is `key`.
+    /// Appends the children of the node after this one, whose key in the parent is `key`.
     pub(super) fn absorb_children(&mut self, right: &Node, key: &Key) {
         let joint = self.len();
         self.append_entries(right.entries());
@@ -102,7 +100,7 @@ impl Node {
         self.entries_mut(count)[joint].key = key.encode();
     }
 
-    fn append_entries(&mut self, entries: &[Entry]) {
+    fn append_entries(&mut self, entries: &[ChildEntry]) {
         let count = self.len();
         self.entries_mut(count + entries.len())[count..].copy_from_slice(entries);
         self.item_count += entries.len() as u16;
@@ -112,7 +110,7 @@ impl Node {
         let count = self.len();
         let entries = self.entries_mut(count + 1);
         entries.copy_within(index..count, index + 1);
-        entries[index] = Entry { key: key.encode(), pointer: pointer.encode() };
+        entries[index] = ChildEntry { key: key.encode(), pointer: pointer.encode() };
         self.item_count += 1;
     }
 }

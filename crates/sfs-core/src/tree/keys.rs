@@ -1,46 +1,46 @@
-//! Where the keys of a node belong.
+//! Ranges of keys, and the path of a lookup with the range that it leads to.
 
 use super::NodeNotCached;
-use super::node::{Entry, Node};
+use super::node::{ChildEntry, Node};
 use crate::format::{Key, NodePointer};
 
 /// A range of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// The first one.
+    /// First key.
     pub from: Key,
-    /// The first one after them; `None` if they go on to the last key.
+    /// First key after the range; `None` for a range up to the last key.
     pub end: Option<Key>,
 }
 
 impl Keys {
-    /// No keys at all.
+    /// The empty range.
     pub(super) const NONE: Self = Self { from: Key::MAX, end: Some(Key::MIN) };
 
-    /// Whether `first`, `last`, and so what is between them, belong to the range.
+    /// Returns whether the range contains `first` and `last`, and so all keys between them.
     pub(super) fn hold(&self, first: Key, last: Key) -> bool {
         self.from <= first && self.end.is_none_or(|end| last < end)
     }
 }
 
-/// The way to a node: a [`NodeNotCached`] for a lookup, which has no time to decode keys that it does not
-/// need.
+/// The end of a lookup's path: a node, and the entries that bound its keys. Unlike [`NodeNotCached`] it decodes the
+/// keys only when they are needed.
 #[derive(Clone, Copy)]
-pub(super) struct Way<'a> {
+pub(super) struct DescentPath<'a> {
     pub(super) pointer: NodePointer,
     pub(super) level: u8,
-    /// The entry that leads there.
-    entry: Option<&'a Entry>,
-    /// The next entry, of the same node or the nearest above.
-    next: Option<&'a Entry>,
+    /// Entry that leads to the node; `None` for the root.
+    entry: Option<&'a ChildEntry>,
+    /// Entry after that one, in the same node or the nearest node above.
+    next: Option<&'a ChildEntry>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> DescentPath<'a> {
     pub(super) fn to_root(pointer: NodePointer, level: u8) -> Self {
         Self { pointer, level, entry: None, next: None }
     }
 
-    /// The way to the child at `index` of `node`, which this one leads to.
+    /// Extends the path to the child at `index` of `node`, to which this path leads.
     pub(super) fn below(&self, node: &'a Node, index: usize) -> Self {
         let entries = node.entries();
         Self {
@@ -55,9 +55,9 @@ impl<'a> Way<'a> {
         self.entry.map(|entry| Keys { from: entry.key(), end: self.end() })
     }
 
-    /// The first key after those that may be there.
+    /// Returns the first key after the node's range.
     pub(super) fn end(&self) -> Option<Key> {
-        self.next.map(Entry::key)
+        self.next.map(ChildEntry::key)
     }
 
     pub(super) fn to_missing(self) -> NodeNotCached {

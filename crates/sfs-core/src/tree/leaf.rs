@@ -1,8 +1,6 @@
-//! A leaf: finding, putting, removing and dividing items.
+//! Leaves: search, insertion, removal and division of items, and the space between slots and values.
 //!
-//! Owns: the values of a leaf, and the free space between slots and values.
-//! Promises: two leaves are enough for the items of one and a new one.
-//! Never: touches another node than those it is given.
+//! The items of one leaf and a new one always fit in two leaves.
 
 use std::ops::Range;
 
@@ -12,7 +10,7 @@ use super::node::{Node, ROOM, Slot, count_first};
 use crate::format::{Key, NodeHeader};
 
 impl Node {
-    /// Where `key` is, or where it would be.
+    /// Returns the index of `key`, or as an error the index at which it would be inserted.
     pub(super) fn find(&self, key: &Key) -> Result<usize, usize> {
         let index = self.lower_bound(key);
         match self.slots().get(index) {
@@ -21,29 +19,30 @@ impl Node {
         }
     }
 
-    /// Index of the first item that is not below `key`.
+    /// Returns the index of the first item that is not below `key`.
     pub(super) fn lower_bound(&self, key: &Key) -> usize {
         count_first(self.slots(), |slot| slot.key() < *key)
     }
 
-    /// The item at `index`, if there are so many.
+    /// Returns the item at `index`, if there is one.
     pub(super) fn item(&self, index: usize) -> Option<(Key, &[u8])> {
         let slot = self.slots().get(index)?;
         Some((slot.key(), &self.bytes[slot.value()]))
     }
 
-    /// The value of the item at `index`.
+    /// Returns the value of the item at `index`.
     pub(super) fn value(&self, index: usize) -> &[u8] {
         &self.bytes[self.slots()[index].value()]
     }
 
-    /// The value of the item at `index`, to change it in place.
+    /// Returns the value of the item at `index` for a change in place.
     pub(super) fn value_mut(&mut self, index: usize) -> &mut [u8] {
         let range = self.slots()[index].value();
         &mut self.bytes[range]
     }
 
-    /// Inserts or replaces an item. What does not fit goes to a new leaf after this one.
+    /// Inserts or replaces an item. If the items do not fit, some move to a new leaf after this one, which is
+    /// returned.
     pub(super) fn put(&mut self, key: &Key, value: &[u8]) -> Option<Node> {
         let index = match self.find(key) {
             Ok(index) if self.replace(index, value) => return None,
@@ -68,7 +67,7 @@ impl Node {
         self.item_count -= 1;
     }
 
-    /// Takes the items of the leaf after this one.
+    /// Appends the items of the leaf after this one.
     pub(super) fn absorb_items(&mut self, right: &Node) {
         for slot in right.slots() {
             self.insert_item(self.len(), &slot.key(), &right.bytes[slot.value()]);
@@ -89,7 +88,7 @@ impl Node {
         self.used_len() + size_of::<Slot>() + value_len <= ROOM
     }
 
-    /// Replaces the value at `index` unless the leaf has no room for it.
+    /// Replaces the value at `index`. Returns `false`, without effect, if the leaf has no room for it.
     fn replace(&mut self, index: usize, value: &[u8]) -> bool {
         let count = self.len();
         let old = self.slots()[index].value();
@@ -105,7 +104,7 @@ impl Node {
         }
         self.release(old);
         self.slots_mut(count)[index].set_value(&(0..0));
-        let range = self.place(value, count);
+        let range = self.store_value(value, count);
         self.slots_mut(count)[index].set_value(&range);
         true
     }
@@ -113,7 +112,7 @@ impl Node {
     /// Inserts an item that fits.
     fn insert_item(&mut self, index: usize, key: &Key, value: &[u8]) {
         let count = self.len();
-        let range = self.place(value, count + 1);
+        let range = self.store_value(value, count + 1);
         let mut slot = Slot { key: key.encode(), value_offset: 0.into(), value_len: 0.into() };
         slot.set_value(&range);
         let slots = self.slots_mut(count + 1);
@@ -122,8 +121,8 @@ impl Node {
         self.item_count += 1;
     }
 
-    /// Copies `value` to free space that leaves `slot_count` slots alone.
-    fn place(&mut self, value: &[u8], slot_count: usize) -> Range<usize> {
+    /// Copies `value` to free space beyond the first `slot_count` slots.
+    fn store_value(&mut self, value: &[u8], slot_count: usize) -> Range<usize> {
         let slots_end = NodeHeader::LEN + slot_count * size_of::<Slot>();
         if usize::from(self.values_start) < slots_end + value.len() {
             self.compact();
@@ -137,7 +136,7 @@ impl Node {
         range
     }
 
-    /// The value at `range` is not needed any more.
+    /// Frees the space of the value at `range`.
     fn release(&mut self, range: Range<usize>) {
         self.values_len -= range.len() as u16;
         if range.start == usize::from(self.values_start) {
@@ -162,36 +161,35 @@ impl Node {
 
     /// Divides the items and a new one at `index` between this leaf and a new one after it.
     ///
-    /// An item that comes after all others leaves this leaf full: what is written in order fills
-    /// its nodes.
+    /// An item after all others leaves this leaf full, so that sequential inserts fill their nodes.
     fn divide(&mut self, index: usize, key: &Key, value: &[u8]) -> Node {
         let mut right = Node::new(0);
         if index == self.len() {
             right.insert_item(0, key, value);
             return right;
         }
-        let kept = self.middle(index, size_of::<Slot>() + value.len());
-        let is_left = index < kept;
-        let first_moved = if is_left { kept - 1 } else { kept };
+        let split_at = self.middle(index, size_of::<Slot>() + value.len());
+        let is_left = index < split_at;
+        let first_moved = if is_left { split_at - 1 } else { split_at };
         self.move_items(first_moved, &mut right);
         if is_left {
             self.insert_item(index, key, value);
         } else {
-            right.insert_item(index - kept, key, value);
+            right.insert_item(index - split_at, key, value);
         }
         right
     }
 
-    /// How many of the items, with one of `new_len` bytes among them at `index`, make half of the
-    /// bytes, or as near as can be; at least one, and not all.
+    /// Returns how many of the items, with a new one of `new_len` bytes at `index`, are nearest to half of the bytes;
+    /// at least one, and not all.
     fn middle(&self, index: usize, new_len: usize) -> usize {
         let total = self.used_len() + new_len;
         let mut lens: Vec<usize> = self.slots().iter().map(Slot::item_len).collect();
         lens.insert(index, new_len);
         let mut left = lens[0];
-        for (kept, len) in lens.iter().enumerate().skip(1) {
+        for (split_at, len) in lens.iter().enumerate().skip(1) {
             if left + len / 2 >= total / 2 {
-                return kept;
+                return split_at;
             }
             left += len;
         }
@@ -209,13 +207,13 @@ impl Node {
 }
 
 impl Slot {
-    /// Where the value is in the node.
+    /// Returns the bytes of the value in the node.
     pub(super) fn value(&self) -> Range<usize> {
         let offset = usize::from(self.value_offset.get());
         offset..offset + usize::from(self.value_len.get())
     }
 
-    /// Says where the value is; an empty one is at the end, where no slot will ever be.
+    /// Sets the bytes of the value. An empty value is at the end of the node, where no slot can be.
     fn set_value(&mut self, range: &Range<usize>) {
         let offset = if range.is_empty() { BLOCK_SIZE } else { range.start };
         self.value_offset = (offset as u16).into();

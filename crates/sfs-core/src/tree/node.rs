@@ -1,8 +1,6 @@
-//! The memory of a node: its bytes as on the device, and what is worth knowing without them.
+//! The memory of a node: its bytes as on the device, and a few fields for fast access.
 //!
-//! Owns: the layout of slots and entries behind the header.
-//! Promises: `item_count` slots or entries are inside the node; keys ascend.
-//! Never: knows where its parent or its children are in memory.
+//! `item_count` slots (leaf) or entries (inner node) are inside the node, and their keys ascend.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,10 +11,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::Keys;
 use crate::format::{Key, NodeHeader, NodePointer};
 
-/// Bytes of a node that items can have.
+/// Bytes of a node for its items.
 pub(super) const ROOM: usize = BLOCK_SIZE - NodeHeader::LEN;
 
-/// Two neighbours become one when their items have at most this many bytes together.
+/// Most bytes of items in a merged node. Below the full node, so that a merge is not followed by a split.
 pub(super) const MERGED_LEN_MAX: usize = ROOM * 7 / 10;
 
 /// An item in a leaf.
@@ -31,29 +29,29 @@ pub(super) struct Slot {
 /// A child in an inner node. In memory the address of a dirty child is its number.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(super) struct Entry {
+pub(super) struct ChildEntry {
     pub(super) key: [u8; Key::LEN],
     pub(super) pointer: [u8; NodePointer::LEN],
 }
 
 /// A node in memory. The header in `bytes` is written by [`Node::seal`] only.
 pub(super) struct Node {
-    /// Not a `Block`: its alignment would double the memory.
+    /// No `Block`: its alignment would double the memory.
     pub(super) bytes: Box<[u8; BLOCK_SIZE]>,
-    /// The checksum in the pointer to it; 0 while dirty.
+    /// Checksum in the pointer to the node; 0 while dirty.
     pub(super) checksum: u32,
-    /// Slots or entries.
+    /// Number of slots or entries.
     pub(super) item_count: u16,
-    /// Leaf: no value is below this offset.
+    /// Leaf: lowest offset of a value.
     pub(super) values_start: u16,
-    /// Leaf: bytes of all values together.
+    /// Leaf: bytes of all values.
     pub(super) values_len: u16,
-    /// 0 for a leaf.
+    /// Level: 0 for a leaf.
     pub(super) level: u8,
-    /// Used since the clock hand passed.
+    /// `true` if the node was used since the cache's clock passed it.
     used: AtomicBool,
-    /// Clean: the first key and the last, encoded, for that is smaller. A lookup compares them at
-    /// every level, and would have to wait for each of them if they were only in `bytes`.
+    /// Clean: first and last key, encoded to save memory. A lookup compares them at every level; reading them from
+    /// `bytes` would be two more cache misses.
     bounds: [[u8; Key::LEN]; 2],
 }
 
@@ -64,12 +62,12 @@ impl Clone for Node {
 }
 
 impl Node {
-    /// An empty node.
+    /// Returns an empty node.
     pub(super) fn new(level: u8) -> Self {
         Self::from_bytes(Box::new([0; BLOCK_SIZE]), NodeHeader { level, item_count: 0 }, 0)
     }
 
-    /// The node in `bytes`; the caller vouches for its items, and sets `values_*` of a leaf.
+    /// Returns the node in `bytes`. The caller has checked its items, and sets `values_*` of a leaf.
     pub(super) fn from_bytes(
         bytes: Box<[u8; BLOCK_SIZE]>,
         header: NodeHeader,
@@ -87,14 +85,14 @@ impl Node {
         }
     }
 
-    /// Remembers the first key and the last: nothing changes them while the node is clean.
+    /// Copies the first and last key to `bounds`; they do not change while the node is clean.
     pub(super) fn note_bounds(&mut self) {
         if let (Some(first), Some(last)) = (self.first_key(), self.last_key()) {
             self.bounds = [first.encode(), last.encode()];
         }
     }
 
-    /// Whether an entry that leads to `keys` may lead to this node, which is clean.
+    /// Returns whether this clean node may be the child of an entry with the range `keys`.
     pub(super) fn belongs_to(&self, keys: Option<Keys>) -> bool {
         let [first, last] = &self.bounds;
         keys.is_none_or(|keys| {
@@ -102,44 +100,44 @@ impl Node {
         })
     }
 
-    /// Slots or entries.
+    /// Returns the number of slots or entries.
     pub(super) fn len(&self) -> usize {
         usize::from(self.item_count)
     }
 
-    /// Bytes that the items have, of [`ROOM`].
+    /// Returns the bytes of the items, at most [`ROOM`].
     pub(super) fn used_len(&self) -> usize {
         match self.level {
             0 => self.len() * size_of::<Slot>() + usize::from(self.values_len),
-            _ => self.len() * size_of::<Entry>(),
+            _ => self.len() * size_of::<ChildEntry>(),
         }
     }
 
-    /// The first key, as stored.
+    /// Returns the first key.
     pub(super) fn first_key(&self) -> Option<Key> {
         match self.level {
             0 => self.slots().first().map(Slot::key),
-            _ => self.entries().first().map(Entry::key),
+            _ => self.entries().first().map(ChildEntry::key),
         }
     }
 
-    /// The last key, as stored.
+    /// Returns the last key.
     pub(super) fn last_key(&self) -> Option<Key> {
         match self.level {
             0 => self.slots().last().map(Slot::key),
-            _ => self.entries().last().map(Entry::key),
+            _ => self.entries().last().map(ChildEntry::key),
         }
     }
 
-    /// Remembers that the node was used.
+    /// Marks the node as used.
     pub(super) fn mark_used(&self) {
-        // Readers share the cache line: it is written only when that changes something.
+        // Readers share the cache line, so it is written only if the flag changes.
         if !self.is_used() {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Forgets that the node was used, and says whether it was.
+    /// Clears the mark of use and returns whether it was set.
     pub(super) fn take_used(&mut self) -> bool {
         std::mem::take(self.used.get_mut())
     }
@@ -148,7 +146,7 @@ impl Node {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Writes the header, for `address`, and gives the pointer to the node.
+    /// Writes the header for `address` and returns the pointer to the node.
     pub(super) fn seal(&mut self, volume: u64, address: u64, checkpoint: u64) -> NodePointer {
         let header = NodeHeader { level: self.level, item_count: self.item_count };
         self.checksum = header.seal(&mut self.bytes, volume, address, checkpoint);
@@ -156,42 +154,43 @@ impl Node {
         NodePointer { address, checksum: self.checksum }
     }
 
-    /// The slots of a leaf.
+    /// Returns the slots of a leaf.
     pub(super) fn slots(&self) -> &[Slot] {
         let items = &self.bytes[NodeHeader::LEN..];
         let (slots, _) = <[Slot]>::ref_from_prefix_with_elems(items, self.len()).expect(FITS);
         slots
     }
 
-    /// The first `count` slots of a leaf, in use or not.
+    /// Returns the first `count` slots of a leaf, in use or not.
     pub(super) fn slots_mut(&mut self, count: usize) -> &mut [Slot] {
         let items = &mut self.bytes[NodeHeader::LEN..];
         let (slots, _) = <[Slot]>::mut_from_prefix_with_elems(items, count).expect(FITS);
         slots
     }
 
-    /// The entries of an inner node.
-    pub(super) fn entries(&self) -> &[Entry] {
+    /// Returns the entries of an inner node.
+    pub(super) fn entries(&self) -> &[ChildEntry] {
         let items = &self.bytes[NodeHeader::LEN..];
-        let (entries, _) = <[Entry]>::ref_from_prefix_with_elems(items, self.len()).expect(FITS);
+        let (entries, _) =
+            <[ChildEntry]>::ref_from_prefix_with_elems(items, self.len()).expect(FITS);
         entries
     }
 
-    /// The first `count` entries of an inner node, in use or not.
-    pub(super) fn entries_mut(&mut self, count: usize) -> &mut [Entry] {
+    /// Returns the first `count` entries of an inner node, in use or not.
+    pub(super) fn entries_mut(&mut self, count: usize) -> &mut [ChildEntry] {
         let items = &mut self.bytes[NodeHeader::LEN..];
-        let (entries, _) = <[Entry]>::mut_from_prefix_with_elems(items, count).expect(FITS);
+        let (entries, _) = <[ChildEntry]>::mut_from_prefix_with_elems(items, count).expect(FITS);
         entries
     }
 }
 
-/// Why a slice of slots or entries cannot fail.
+/// Panic message for slots or entries outside the node.
 const FITS: &str = "the items of a node are inside it";
 
-/// How many of `items` `is_passed` is true of, which are the first ones; never more than there are.
+/// Returns the number of first `items` for which `is_passed` holds.
 ///
-/// Branches, unlike `partition_point`: a lookup costs what it waits for memory, and a processor
-/// that guesses the branch has asked for the next item before it has seen this one.
+/// The search branches, unlike `partition_point`. A lookup is bound by memory latency, and a processor that predicts
+/// the branch loads the next item before this one has arrived.
 pub(super) fn count_first<T>(items: &[T], is_passed: impl Fn(&T) -> bool) -> usize {
     let (mut start, mut end) = (0, items.len());
     while start < end {
@@ -206,19 +205,19 @@ pub(super) fn count_first<T>(items: &[T], is_passed: impl Fn(&T) -> bool) -> usi
 }
 
 impl Slot {
-    /// The key of the item.
+    /// Returns the key of the item.
     pub(super) fn key(&self) -> Key {
         Key::decode(&self.key)
     }
 }
 
-impl Entry {
-    /// A key that is not above any key of the child.
+impl ChildEntry {
+    /// Returns the key of the entry, which is not above any key of the child.
     pub(super) fn key(&self) -> Key {
         Key::decode(&self.key)
     }
 
-    /// The child.
+    /// Returns the pointer to the child.
     pub(super) fn pointer(&self) -> NodePointer {
         NodePointer::decode(&self.pointer)
     }

@@ -1,10 +1,8 @@
-//! Searching for items by their order.
+//! Searches by key order: the first item from a key on, the last before a key, and ranges.
 //!
-//! Owns: the way from leaf to leaf.
-//! Promises: a search ends, and what it finds is what [`Tree::get`] gives for the key, however the
-//! tree was forged. Between two write-outs no node comes back that the tree has changed or removed,
-//! so who removes what he finds comes to an end, too.
-//! Never: reads the device.
+//! A search ends, and finds what [`Tree::get`] finds for the same key, however the tree was forged. Between two
+//! write-outs no node comes back that the tree has changed or removed. So a caller that removes the found item and
+//! searches again comes to an end, too.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -12,36 +10,36 @@ use super::node::Node;
 use super::{NodeNotCached, Tree};
 use crate::format::Key;
 
-/// An item, by its key and value.
+/// Key and value of an item.
 pub type Item<'a> = (Key, &'a [u8]);
 
-/// The items of a range of keys, in their order. After a [`NodeNotCached`] there are no more.
+/// An iterator over the items of a range of keys, ascending. It ends after a [`NodeNotCached`].
 pub struct Range<'a> {
     tree: &'a Tree,
-    /// `None` before the first leaf.
+    /// Position in the current leaf; `None` before the first leaf.
     cursor: Option<Cursor<'a>>,
-    /// Where the search in a leaf begins.
+    /// Key from which the next leaf is searched.
     from: Key,
     end: Bound<Key>,
     is_over: bool,
 }
 
-/// Where a search is: between two items of a leaf.
+/// The position of a search: between two items of a leaf.
 struct Cursor<'a> {
     leaf: &'a Node,
-    /// The next item.
+    /// Index of the next item.
     index: usize,
-    /// The first key after those that may be in the leaf.
+    /// First key after the leaf's range.
     end: Option<Key>,
 }
 
 impl Tree {
-    /// The item with the smallest key that is not below `key`.
+    /// Returns the item with the smallest key that is not below `key`.
     pub fn first_from(&self, key: &Key) -> Result<Option<Item<'_>>, NodeNotCached> {
         self.range(*key..).next().transpose()
     }
 
-    /// The item with the largest key that is below `key`.
+    /// Returns the item with the largest key below `key`.
     pub fn last_before(&self, key: &Key) -> Result<Option<Item<'_>>, NodeNotCached> {
         let mut at = *key;
         loop {
@@ -55,14 +53,14 @@ impl Tree {
             })?;
             match (leaf.lower_bound(&at).checked_sub(1), start) {
                 (Some(index), _) => return Ok(leaf.item(index)),
-                // To the leaf before this one.
+                // Continue in the leaf before this one.
                 (None, Some(start)) => at = start,
                 (None, None) => return Ok(None),
             }
         }
     }
 
-    /// The items whose keys are in `keys`: none if these start after their end.
+    /// Returns the items with keys in `keys`; none for a range that starts after its end.
     pub fn range(&self, keys: impl RangeBounds<Key>) -> Range<'_> {
         let from = match keys.start_bound() {
             Bound::Included(key) => *key,
@@ -72,7 +70,7 @@ impl Tree {
         Range { tree: self, cursor: None, from, end: keys.end_bound().cloned(), is_over: false }
     }
 
-    /// The place in the leaf of `key` before the first item that is not below it.
+    /// Returns the position before the first item of `key`'s leaf that is not below `key`.
     fn cursor_at(&self, key: &Key) -> Result<Cursor<'_>, NodeNotCached> {
         let (leaf, end) = self.descend(|node| node.route(key))?;
         Ok(Cursor { leaf, index: leaf.lower_bound(key), end })
@@ -90,7 +88,7 @@ impl<'a> Range<'a> {
                 let Some(end) = cursor.end else { return Ok(None) };
                 self.from = end;
             }
-            // What is after the end is not even read.
+            // No leaf beyond the end is read.
             if !self.is_before_end(&self.from) {
                 return Ok(None);
             }

@@ -1,8 +1,6 @@
-//! Nodes from a device, and what must be true of them.
+//! Nodes read from a device, checked before they enter the tree.
 //!
-//! Owns: the checks between a node's bytes and the tree.
-//! Promises: the items of a [`VerifiedNode`] are inside it, apart from each other, and ascending.
-//! Never: believes a byte that it has not checked.
+//! The items of a [`VerifiedNode`] are inside the node, do not overlap, and ascend.
 
 use std::borrow::Borrow;
 use std::ops::Range;
@@ -11,35 +9,36 @@ use sfs_device::{BLOCK_SIZE, Block};
 
 use super::NodeNotCached;
 use super::inner::CHILDREN_MAX;
-use super::node::{Entry, Node, ROOM, Slot};
-use super::residents::is_on_device;
+use super::node::{ChildEntry, Node, ROOM, Slot};
+use super::node_cache::is_on_device;
 use crate::format::{
     Corruption, CorruptionKind, Key, NodeHeader, NodePointer, Structure, Tolerance, VALUE_LEN_MAX,
 };
 
-/// The highest level that a node from a device may have. No volume has a need for 8.
+/// Highest level of a node from a device. No volume needs more than 8.
 const LEVEL_MAX: u8 = 32;
 
 /// A node that passed its checksum and whose items are well-formed.
 ///
-/// Whether its keys are where they belong, only the way to it can say.
+/// The range of its keys is checked against `missing`, and again by each lookup that reaches it.
 #[derive(Clone)]
 pub struct VerifiedNode {
     pointer: NodePointer,
     node: Node,
-    /// The first key after those that may be in it.
+    /// First key after the node's range.
     end: Option<Key>,
 }
 
 impl VerifiedNode {
-    /// The node in `bytes`, which were read for `missing` from the volume `volume`.
+    /// Verifies and decodes the node in `bytes`, which were read for `missing` from the volume `volume`.
     ///
-    /// Kinds of items that `tolerance` does not allow are damage. A leaf without items passes where `missing` says nothing of keys: the root may be one.
+    /// Kinds of items that `tolerance` does not allow are damage. A leaf without items passes if `missing` has no
+    /// range of keys, as for a root.
     ///
     /// # Errors
     ///
     /// [`CorruptionKind::Value`] for a wrong level, kind or child, `Length` for a count or value
-    /// out of range, `Order` also for keys that do not belong there, and those of
+    /// out of range, `Order` also for keys outside the range, and those of
     /// [`NodeHeader::verify`].
     pub fn decode(
         bytes: impl Borrow<Block>,
@@ -49,7 +48,7 @@ impl VerifiedNode {
     ) -> Result<Self, Corruption> {
         let (pointer, Block(bytes)) = (missing.pointer, bytes.borrow());
         let header = NodeHeader::verify(bytes, volume, pointer)?;
-        let wrong = |kind| Corruption::new(Structure::Node, pointer.address, kind);
+        let wrong = |kind| Corruption::in_block(Structure::Node, pointer.address, kind);
         check_header(header, missing).map_err(wrong)?;
         let mut node = Node::from_bytes(Box::new(*bytes), header, pointer.checksum);
         if header.level == 0 {
@@ -65,31 +64,31 @@ impl VerifiedNode {
         Ok(Self { pointer, node, end: missing.end() })
     }
 
-    /// Where the node is.
+    /// Returns the pointer to the node.
     pub fn pointer(&self) -> NodePointer {
         self.pointer
     }
 
-    /// 0 for a leaf.
+    /// Returns the level: 0 for a leaf.
     pub fn level(&self) -> u8 {
         self.node.level
     }
 
-    /// The first key in it; a leaf may have none.
+    /// Returns the first key; a leaf may have none.
     pub fn first_key(&self) -> Option<Key> {
         self.node.first_key()
     }
 
-    /// The items of a leaf, ascending; none of an inner node.
+    /// Returns the items of a leaf, ascending; none for an inner node.
     pub fn items(&self) -> impl Iterator<Item = (Key, &[u8])> {
         let count = if self.level() == 0 { self.node.len() } else { 0 };
         (0..count).filter_map(|index| self.node.item(index))
     }
 
-    /// The children of an inner node, as they are on the device; none of a leaf.
+    /// Returns the children of an inner node; none for a leaf.
     pub fn children(&self) -> impl Iterator<Item = NodeNotCached> {
         let count = if self.level() == 0 { 0 } else { self.node.len() };
-        (0..count).map(|index| self.node.way_to(index, self.end))
+        (0..count).map(|index| self.node.child_at(index, self.end))
     }
 
     pub(super) fn into_parts(self) -> (NodePointer, Node) {
@@ -125,9 +124,9 @@ fn check_slots(slots: &[Slot], tolerance: Tolerance) -> Result<(), CorruptionKin
     Ok(())
 }
 
-fn check_entries(entries: &[Entry], tolerance: Tolerance) -> Result<(), CorruptionKind> {
-    check_keys(entries.iter().map(Entry::key), tolerance)?;
-    let is_sound = |entry: &Entry| is_on_device(entry.pointer().address);
+fn check_entries(entries: &[ChildEntry], tolerance: Tolerance) -> Result<(), CorruptionKind> {
+    check_keys(entries.iter().map(ChildEntry::key), tolerance)?;
+    let is_sound = |entry: &ChildEntry| is_on_device(entry.pointer().address);
     if entries.iter().all(is_sound) { Ok(()) } else { Err(CorruptionKind::Value) }
 }
 
@@ -145,11 +144,11 @@ fn check_keys(keys: impl Iterator<Item = Key>, tolerance: Tolerance) -> Result<(
     Ok(())
 }
 
-/// Which bytes of a node something has, a bit each.
+/// The bytes of a node that are in use, one bit each.
 struct Taken([u64; BLOCK_SIZE / 64]);
 
 impl Taken {
-    /// Takes the bytes of `range`, or says that they are not in the node or not free.
+    /// Takes the bytes of `range`; fails if they are outside the node or in use.
     fn take(&mut self, range: Range<usize>) -> Result<(), CorruptionKind> {
         if range.end > BLOCK_SIZE {
             return Err(CorruptionKind::Length);

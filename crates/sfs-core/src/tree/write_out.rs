@@ -1,28 +1,26 @@
-//! Writing the tree out.
+//! Write-out: new addresses and checksums for all dirty nodes, children before parents.
 //!
-//! Owns: the order in which dirty nodes get their addresses and checksums.
-//! Promises: children come before parents; the bytes given away never change.
-//! Never: chooses an address.
+//! The caller chooses the addresses and writes the returned blocks, which never change afterwards.
 
 use sfs_device::Block;
 
 use super::Tree;
-use super::residents::is_on_device;
+use super::node_cache::is_on_device;
 use crate::format::NodePointer;
 
-/// What a write-out has to write.
+/// The result of a write-out: the new root, and the nodes to write.
 pub struct WriteOut {
-    /// The root, once `blocks` are written.
+    /// Pointer to the root, valid once `blocks` are written.
     pub root: NodePointer,
     /// Level of the root.
     pub level: u8,
-    /// The nodes that were dirty, children before parents.
+    /// Pointers to the nodes that were dirty, children before parents.
     pub pointers: Vec<NodePointer>,
-    /// Their memory, in one piece: blocks on their own take twice as much, for their alignment.
+    /// Content of these nodes, in one allocation: single blocks would take twice the memory for their alignment.
     pub blocks: Vec<Block>,
 }
 
-/// What is the same for all nodes of a write-out.
+/// Arguments and results of a write-out in progress.
 struct Writer<F> {
     volume: u64,
     checkpoint: u64,
@@ -32,16 +30,15 @@ struct Writer<F> {
 }
 
 impl Tree {
-    /// Gives every dirty node the next of the addresses, seals it, and makes it clean. Nothing is
-    /// dirty afterwards, and [`Tree::old_addresses`] is empty: ask it before.
+    /// Gives every dirty node a new address, seals it, and makes it clean. Afterwards no node is dirty and
+    /// [`Tree::old_addresses`] is empty; a caller that needs these calls it before.
     ///
-    /// `address` is called once for each dirty node, children before parents; it gives block
-    /// addresses that no node of the tree has.
+    /// `address` is called once for each dirty node, children before parents. It returns block addresses that no
+    /// node of the tree has.
     ///
     /// # Panics
     ///
-    /// If empty leaves wait for [`Tree::prune`], or `address` gives 0 or something above
-    /// `i64::MAX`.
+    /// If empty leaves wait for [`Tree::prune`], or `address` returns 0 or a number above `i64::MAX`.
     pub fn write_out(
         &mut self,
         volume: u64,
@@ -56,24 +53,24 @@ impl Tree {
             self.root = self.write_node(self.root.address, &mut writer);
         }
         assert!(self.dirty_count() == 0, "a dirty node is not in the tree");
-        self.residents.forget_old_addresses();
+        self.cache.forget_old_addresses();
         let Writer { pointers, blocks, .. } = writer;
         WriteOut { root: self.root, level: self.level, pointers, blocks }
     }
 
     /// Writes the dirty node `number` after its dirty children.
     fn write_node(&mut self, number: u64, writer: &mut Writer<impl FnMut() -> u64>) -> NodePointer {
-        for (index, child) in self.residents.node(number).dirty_children() {
+        for (index, child) in self.cache.node(number).dirty_children() {
             let pointer = self.write_node(child, writer);
-            self.residents.node_mut(number).set_child(index, pointer);
+            self.cache.node_mut(number).set_child(index, pointer);
         }
         let address = (writer.address)();
         assert!(is_on_device(address), "no node can be written at {address:#x}");
-        let node = self.residents.node_mut(number);
+        let node = self.cache.node_mut(number);
         let pointer = node.seal(writer.volume, address, writer.checkpoint);
         writer.pointers.push(pointer);
         writer.blocks.push(Block(*node.bytes));
-        self.residents.make_clean(number, address);
+        self.cache.make_clean(number, address);
         pointer
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Volume;
 use crate::Result;
-use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun, Structure};
+use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun};
 use crate::metadata::{Metadata, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
@@ -19,7 +19,7 @@ impl Volume {
         self.metadata.update(|metadata| {
             if !metadata.usage.is_coherent() {
                 let kind = CorruptionKind::Count;
-                return Err(Corruption::new(Structure::Usage, 0, kind).into());
+                return Err(Corruption::in_usage_entry(0, kind).into());
             }
             Ok(compare(metadata, self.count(metadata)?))
         })

@@ -33,7 +33,7 @@ impl Volume {
             self.inodes.sweep(self.metadata.next_sequence());
         }
         if self.schedule.is_memory_release_due(now) {
-            self.dirty.pool().rest();
+            self.dirty.pool().release_idle();
         }
         // A deletion may make the space that the commit lacks, so it precedes the error of the commit.
         let deleted = self.space.delete_orphan_step();
@@ -72,8 +72,8 @@ mod tests {
     use sfs_device::RamDevice;
 
     use super::*;
-    use crate::buffer::Buffer;
     use crate::fixture::{BLOCKS, NOW, create, new_volume, write};
+    use crate::memory::DirtyBuf;
 
     #[test]
     fn memory_is_kept_for_a_writer_that_returns_soon() {
@@ -82,12 +82,12 @@ mod tests {
         let work_at = |secs: i64| {
             let now = Timestamp { secs: NOW.secs + secs, ..NOW };
             while volume.work(now).expect("it works") == Work::More {}
-            pool.kept()
+            pool.cached_blocks()
         };
         let file = create(&volume, "file");
         write(&volume, file, &[1; 5000]);
         work_at(1);
-        let used: Vec<Buffer> = (0..4096).map(|_| Buffer::new(1, pool)).collect();
+        let used: Vec<DirtyBuf> = (0..4096).map(|_| DirtyBuf::new(1, pool)).collect();
         drop(used);
         assert!(work_at(2) >= 4096);
         assert!(work_at(9) >= 4096);

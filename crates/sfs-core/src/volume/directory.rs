@@ -11,9 +11,7 @@ use std::ops::Bound;
 use siphasher::sip::SipHasher13;
 
 use super::Volume;
-use crate::format::{
-    Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX, Structure,
-};
+use crate::format::{Corruption, CorruptionKind, FileKind, Inode, ItemKind, Key, NAME_LEN_MAX};
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
 use crate::request::DirectoryEntry;
@@ -93,7 +91,7 @@ pub(crate) fn decode<'a>(
     value: &'a [u8],
     key: &Key,
 ) -> std::result::Result<(u64, FileKind, &'a [u8]), Corruption> {
-    let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+    let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
     let (ino, rest) = value.split_first_chunk().ok_or(wrong)?;
     let (kind, name) = rest.split_first().ok_or(wrong)?;
     let kind = FileKind::decode(*kind).ok_or(wrong)?;

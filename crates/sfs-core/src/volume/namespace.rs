@@ -16,10 +16,9 @@ use super::directory::{self, FoundEntry};
 use crate::files::orphans;
 use crate::format::{
     Corruption, CorruptionKind, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key,
-    SYMLINK_LEN_MAX, Structure,
+    SYMLINK_LEN_MAX,
 };
-use crate::metadata::MetadataError;
-use crate::metadata::Txn;
+use crate::metadata::{MetadataError, Txn};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, FileEntry, RenameMode};
 use crate::{Error, Result};
@@ -498,7 +497,7 @@ fn is_within(
         }
         ino = parent;
         if ino == mark {
-            return Err(Corruption::new(Structure::Item, ino, CorruptionKind::Value).into());
+            return Err(Corruption::in_item(ino, CorruptionKind::Value).into());
         }
         steps_to_mark -= 1;
         if steps_to_mark == 0 {
@@ -532,14 +531,14 @@ fn add_link(inode: &mut Inode) -> Result<()> {
 
 /// Counts one entry of directory `ino` less. `Corrupt` if the inode counts none, as a forged one may.
 fn uncount_entry(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Count);
     directory.size = directory.size.checked_sub(1).ok_or(wrong)?;
     Ok(())
 }
 
 /// Counts one subdirectory of `ino` less. `Corrupt` if that takes one of the directory's own two links.
 fn uncount_subdirectory(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Count);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Count);
     directory.links = directory.links.checked_sub(1).filter(|links| *links >= 2).ok_or(wrong)?;
     Ok(())
 }

@@ -83,7 +83,7 @@ impl Volume {
             if target.len() as u64 == inode.size {
                 return Ok(target);
             }
-            Err(Corruption::new(Structure::Item, ino, CorruptionKind::Length).into())
+            Err(Corruption::in_item(ino, CorruptionKind::Length).into())
         })
     }
 
@@ -121,7 +121,7 @@ impl Volume {
         }
         let at = self.metadata.read_txn(|txn| txn.mapping(handle.ino, wanted[0]))?;
         let at = at.map_or(0, |mapping| mapping.address);
-        let damage = Corruption::new(Structure::Data, at, CorruptionKind::Checksum);
+        let damage = Corruption::in_block(Structure::Data, at, CorruptionKind::Checksum);
         Err(self.health.counted(damage.into()))
     }
 

@@ -71,7 +71,7 @@ fn overwrite_beside(truncates: bool) -> (Result<()>, usize, u64, u64) {
     let short = (0..count - 17).filter(|block| block % 17 > 0).map(|block| (block, 1));
     for (block, blocks) in long.chain(short) {
         outcome = put(&volume, other, block, blocks, 3);
-        most = most.max(volume.dirty.pool().held() / 4096);
+        most = most.max(volume.dirty.pool().dirty_bytes() / 4096);
         if outcome.is_err() {
             break;
         }
@@ -221,7 +221,7 @@ fn a_small_write_buffer_is_not_overrun() {
     let mut most = 0;
     for no in 0..100 {
         put(&volume, file, no * 256, 256, 1).expect("there is room");
-        most = most.max(volume.dirty.pool().held());
+        most = most.max(volume.dirty.pool().dirty_bytes());
     }
     assert!(most <= 4 << 20, "{most} bytes held by a buffer of 1 MiB");
 }

@@ -4,8 +4,7 @@
 //! request: it takes only locks that are not held across one. Nothing here changes the volume.
 
 use super::Volume;
-use crate::format::{SegmentState, UsageEntry};
-use crate::log::METADATA_HEAD;
+use crate::format::{Head, SegmentState, UsageEntry};
 use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 impl Volume {
@@ -20,11 +19,11 @@ impl Volume {
         let entries = metadata.usage.entries();
         let (segments, groups) =
             (count_segments(entries), count_groups(entries, metadata.grouping.centres()));
-        let (grouping, victims) = (metadata.grouping.name(), metadata.victim_policy.name());
+        let (grouping, victim) = (metadata.grouping.name(), metadata.victim_policy.name());
         drop(metadata); // `space` takes this lock itself.
         Status {
             grouping,
-            victims,
+            victim,
             space: self.space.space(),
             segment_blocks: self.superblock.layout.segment_blocks,
             segments,
@@ -58,7 +57,7 @@ fn count_segments(entries: &[UsageEntry]) -> SegmentCounts {
             SegmentState::Sealed => &mut counts.sealed,
             SegmentState::Drained => &mut counts.drained,
             SegmentState::Bad => &mut counts.bad,
-            SegmentState::Placed => &mut counts.placed,
+            SegmentState::InPlace => &mut counts.in_place,
         };
         *count += 1;
     }
@@ -71,13 +70,13 @@ fn count_groups(entries: &[UsageEntry], centres: &[f64]) -> Vec<GroupStatus> {
     let held =
         |entry: &&UsageEntry| matches!(entry.state, SegmentState::Open | SegmentState::Sealed);
     for entry in entries.iter().filter(held) {
-        let at = match groups.binary_search_by_key(&entry.group, |group| group.group) {
+        let at = match groups.binary_search_by_key(&entry.head.0, |group| group.group) {
             Ok(at) => at,
             Err(at) => {
-                let holds_metadata = entry.group == METADATA_HEAD;
+                let holds_metadata = entry.head == Head::METADATA;
                 let centre = entry.data_group().and_then(|group| centres.get(usize::from(group)));
                 let group = GroupStatus {
-                    group: entry.group,
+                    group: entry.head.0,
                     holds_metadata,
                     centre: centre.copied(),
                     ..Default::default()
@@ -100,8 +99,12 @@ mod tests {
 
     #[test]
     fn segments_are_counted_by_state_and_group() {
-        let entry =
-            |state, group, live_blocks| UsageEntry { state, group, live_blocks, ..UsageEntry::NEW };
+        let entry = |state, group, live_blocks| UsageEntry {
+            state,
+            head: Head(group),
+            live_blocks,
+            ..UsageEntry::NEW
+        };
         let entries = [
             entry(SegmentState::Sealed, 2, 7),
             entry(SegmentState::Clean, 2, 0),
@@ -112,7 +115,7 @@ mod tests {
         let counts = count_segments(&entries);
         assert_eq!(
             counts,
-            SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0, placed: 0 }
+            SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0, in_place: 0 }
         );
         let group = |group, holds_metadata, segments, open_segments, live_blocks| GroupStatus {
             group,

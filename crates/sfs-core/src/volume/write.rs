@@ -11,11 +11,11 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
 use super::Volume;
-use crate::buffer::Buffer;
 use crate::files::{DirtyBlock, FileData, InodeState, Pending};
 use crate::format::{
     FILE_BLOCKS_MAX, FileKind, INLINE_LEN_MAX, Inode, InodeFlags, Key, Mapping, Timestamp,
 };
+use crate::memory::DirtyBuf;
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, WriteMode};
@@ -274,7 +274,7 @@ impl Volume {
         let end = offset + bytes.len() as u64;
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        let mut buffer = Buffer::new((last - first + 1) as usize, self.dirty.pool());
+        let mut buffer = DirtyBuf::new((last - first + 1) as usize, self.dirty.pool());
         let memory = buffer.blocks_mut();
         clear_edges(memory, offset, end);
         for base in bases.iter().filter(|base| (first..=last).contains(&base.block.into())) {
@@ -310,7 +310,7 @@ impl Volume {
 
     /// Makes a block dirty with its old content, and with zeros beyond `size`.
     fn insert_base(&self, data: &mut FileData, base: &Base, size: u64) {
-        let mut buffer = Buffer::new(1, self.dirty.pool());
+        let mut buffer = DirtyBuf::new(1, self.dirty.pool());
         let block = &mut buffer.blocks_mut()[0];
         block.clone_from(&base.content);
         clear_tail(block, base.block, size);
@@ -426,7 +426,7 @@ mod tests {
         let base = device.inner().snapshot();
         device.take_events();
 
-        let _others = Buffer::new(2 * (1 << 20) / BLOCK_SIZE, volume.dirty.pool());
+        let _others = DirtyBuf::new(2 * (1 << 20) / BLOCK_SIZE, volume.dirty.pool());
         set_size(&volume, file, 0);
         put(&volume, file, 0, 2, 2).expect("there is room");
         let events = device.take_events();

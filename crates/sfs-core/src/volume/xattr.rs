@@ -7,8 +7,7 @@
 use super::Volume;
 use super::directory::NameHasher;
 use crate::format::{
-    Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, Structure,
-    XATTR_LEN_MAX,
+    Corruption, CorruptionKind, Inode, InodeFlags, ItemKind, Key, NAME_LEN_MAX, XATTR_LEN_MAX,
 };
 use crate::metadata::MetadataError;
 use crate::metadata::Txn;
@@ -38,7 +37,7 @@ struct FirstPart<'a> {
 
 /// Decodes the first part of an attribute from the value of the item at `key`.
 fn decode<'a>(bytes: &'a [u8], key: &Key) -> std::result::Result<FirstPart<'a>, Corruption> {
-    let wrong = Corruption::new(Structure::Item, key.ino, CorruptionKind::Value);
+    let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX_LEN>().ok_or(wrong)?;
     let [name_len, _, a, b, c, d] = *prefix;
     let value_len = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -80,7 +79,7 @@ pub(super) fn read(
     name: &[u8],
 ) -> TxnResult<Option<Vec<u8>>> {
     let Some(mut key) = find(txn, hasher, ino, name)? else { return Ok(None) };
-    let wrong = Corruption::new(Structure::Item, ino, CorruptionKind::Length);
+    let wrong = Corruption::in_item(ino, CorruptionKind::Length);
     let first = decode(txn.get(&key)?.ok_or(wrong)?, &key)?;
     let (value_len, mut value) = (first.value_len, first.value.to_vec());
     while value.len() < value_len {

@@ -11,7 +11,7 @@ use super::staged::StagedBlock;
 use crate::format::{Change, Layout, VALUE_LEN_MAX, run_key};
 use crate::metadata::Metadata;
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
-use crate::usage::Share;
+use crate::segments::SegmentBudget;
 
 /// Most segments that one delta releases, so that it stays small.
 pub(super) const RELEASES_MAX: usize = 128;
@@ -81,7 +81,7 @@ pub(super) fn share_segments(
     (files, staged): (&[FilePlan<'_>], &[StagedBlock]),
     reserve: Reserve,
     released_segments: usize,
-) -> Option<Share> {
+) -> Option<SegmentBudget> {
     let SpaceView { layout, metadata, .. } = view;
     let opened = behaviour.opened_segments(view, staged);
     // The leaves of the mapping runs become dirty, and a checkpoint must be able to write them.
@@ -99,7 +99,7 @@ pub(super) fn share_segments(
         let clean = metadata.usage.clean_count();
         let after = (clean + released_segments).checked_sub(log + kept)?;
         let data = after.min(clean.checked_sub(log)?);
-        (opened <= data).then_some(Share { log, data })
+        (opened <= data).then_some(SegmentBudget { log, data })
     };
     // The upper bound for the delta is cheap; its length takes longer to compute.
     let delta_len_max = metadata.change_count() * CHANGE_LEN_MAX + others;

@@ -24,7 +24,7 @@ use crate::log::{Batch, LogState, METADATA_HEAD};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Release, Remainder, VolumeOptions};
-use crate::usage::Share;
+use crate::segments::SegmentBudget;
 
 /// Files that are examined for each wanted block of the largest groups.
 const FILES_PER_BLOCK: usize = 2;
@@ -90,7 +90,7 @@ impl BatchBuilder {
         request: &CommitRequest<'_>,
     ) -> std::result::Result<CommitBatch, BuildError> {
         metadata.begin_writing(self.superblock.layout.segment_blocks);
-        metadata.usage.settle_freed(log.flushed);
+        metadata.usage.apply_durable_frees(log.flushed);
         let released = match request.releases {
             Releases::None => Vec::new(),
             Releases::Piggyback | Releases::Dedicated => {
@@ -131,7 +131,7 @@ impl BatchBuilder {
         let in_place = placed.into_iter().chain(overwritten).map(StagedBlock::into_in_place);
         let in_place = InPlaceWrites::new(in_place.collect(), flush_before_delta);
         metadata.tree.prune();
-        metadata.usage.settle(log.next_sequence);
+        metadata.usage.settle_sealed(log.next_sequence);
         // Released segments may be opened from the next batch on: roll-forward reads a batch before it knows its delta.
         metadata.usage.release(&released);
         if self.release == Release::AtOnce || mutated(Mutant::DrainedReused) {
@@ -158,7 +158,7 @@ impl BatchBuilder {
         selected: (&'a [Arc<InodeState>], &'a [Arc<InodeState>]),
         mut limit: usize,
         released: usize,
-    ) -> std::result::Result<(Plan<'a>, Share), BuildError> {
+    ) -> std::result::Result<(Plan<'a>, SegmentBudget), BuildError> {
         let view = self.view(log, metadata);
         loop {
             let mut plan = self.plan(metadata, request, selected, limit)?;

@@ -16,13 +16,13 @@ use super::commit::Resolver;
 use super::error::{BuildError, BuildErrorReason, Shortage, StepError};
 use super::request::CommitRequest;
 use crate::Result;
-use crate::buffer::BlockRef;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, Superblock, usage_key};
 use crate::health::Health;
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
 use crate::log::{Batch, LogState, LogWriter, METADATA_HEAD};
+use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, MetadataStore};
 use crate::mutant::{Mutant, mutated};
 
@@ -235,7 +235,7 @@ impl Checkpointer {
         for address in &addresses {
             metadata.usage.add_node(*address);
         }
-        metadata.usage.settle(log.next_sequence);
+        metadata.usage.settle_sealed(log.next_sequence);
         for item in metadata.usage.dirty_items().collect::<Vec<_>>() {
             let (first, value) = metadata.usage.encode_item(item);
             metadata.tree.put(&usage_key(first), &value)?;

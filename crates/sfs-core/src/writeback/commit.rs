@@ -115,7 +115,7 @@ impl Resolver {
         if !self.metadata.gives_up_reading(at) {
             return Err(error);
         }
-        let damage = Corruption::new(Structure::Node, at, CorruptionKind::Unreadable);
+        let damage = Corruption::in_block(Structure::Node, at, CorruptionKind::Unreadable);
         self.health.note_corruption(&damage);
         Ok(damage.into())
     }

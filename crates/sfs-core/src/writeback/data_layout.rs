@@ -14,7 +14,7 @@ use super::staged::StagedBlock;
 use crate::format::{Change, DataLayout, Layout};
 use crate::log::LogState;
 use crate::metadata::Metadata;
-use crate::usage::Share;
+use crate::segments::SegmentBudget;
 
 /// State of the volume that a data layout looks at.
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
         _log: &LogState,
         _metadata: &mut Metadata,
         _blocks: &mut Vec<StagedBlock>,
-        _share: Share,
+        _share: SegmentBudget,
     ) -> InPlaceBatch {
         InPlaceBatch::default()
     }

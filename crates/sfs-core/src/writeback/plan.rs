@@ -11,11 +11,11 @@ use sfs_device::BLOCK_SIZE;
 use super::error::BuildError;
 use super::request::{MovedBlock, Progress};
 use super::staged::{StagedBlock, sort};
-use crate::buffer::BlockRef;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
 use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, run_key,
 };
+use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, Owner};
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{Candidate, GROUPS_MAX};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::buffer::BlockRef;
 use crate::log::SyncTarget;
+use crate::memory::BlockRef;
 
 /// Dirty data that a commit takes, beside the delta and the data ordered with it.
 #[derive(Clone, Debug)]

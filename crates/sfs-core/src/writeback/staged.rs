@@ -1,9 +1,9 @@
 //! Staged blocks: data blocks that a commit is about to write, before and after they have an address.
 
-use crate::buffer::BlockRef;
 use crate::format::{Mapping, SummaryEntry};
 use crate::io::{Append, InPlaceBlock};
 use crate::log::FIRST_GROUP_HEAD;
+use crate::memory::BlockRef;
 
 /// A data block that a commit writes.
 pub(crate) struct StagedBlock {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sfs_core::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, FIRST_INO, FileKind,
-    Inode, InodeFlags, ItemKind, Key, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, Structure,
-    Superblock, UsageEntry,
+    Inode, InodeFlags, ItemKind, Key, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, Superblock,
+    UsageEntry,
 };
 use sfs_core::request::{RenameMode, VolumeOptions, Work};
 use sfs_core::{Basis, Error, Rebuild, Volume, root_directory};
@@ -112,7 +112,7 @@ fn a_rename_into_a_cycle_of_directories_reports_corruption() {
     });
     let renamed =
         volume.rename(ROOT_INO, b"moved", first, b"moved", RenameMode::Replace, &caller());
-    let expected = Corruption::new(Structure::Item, second, CorruptionKind::Value);
+    let expected = Corruption::in_item(second, CorruptionKind::Value);
     assert!(matches!(renamed, Err(Error::Corrupt(found)) if found == expected), "{renamed:?}");
     assert_eq!(volume.lookup(ROOT_INO, b"moved").expect("the entry is unchanged").ino, moved);
 }

@@ -121,7 +121,7 @@ fn holes_in_full_segments_do_not_reduce_the_share_of_the_log() {
         }
         settle(&volume, after(1000)).expect("background work succeeds");
         volume.sync_all().expect("a sync");
-        let placed = volume.status().segments.placed;
+        let placed = volume.status().segments.in_place;
         // Small files are stored inline in the tree.
         for no in 0..200 {
             let ino = make(&volume, &format!("small-{no}")).expect("metadata has space");
@@ -136,7 +136,7 @@ fn holes_in_full_segments_do_not_reduce_the_share_of_the_log() {
         let ino = make(&volume, "large").expect("a name");
         write(&volume, ino, 0, free as usize - 100, 3).expect("the free blocks have space");
         volume.sync_all().expect("a sync");
-        assert!(volume.status().segments.placed <= placed + 2, "{data_layout:?}");
+        assert!(volume.status().segments.in_place <= placed + 2, "{data_layout:?}");
         assert_eq!(volume.audit().expect("the audit succeeds"), []);
         volume.close().expect("the volume closes");
     }

@@ -151,7 +151,7 @@ impl fmt::Display for Finding {
                 write!(f, "segment {segment}: sums differ from those of its live blocks")
             }
             Self::UsageState { segment, state } => {
-                write!(f, "segment {segment}: cannot be {state:?}")
+                write!(f, "segment {segment}: cannot be {state}")
             }
         }
     }

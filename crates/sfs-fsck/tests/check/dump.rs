@@ -31,7 +31,7 @@ fn superblocks_and_checkpoints_are_shown_damaged_or_not() {
     assert_eq!(shown["slot 0"]["extensions"], extensions);
     assert_eq!(shown["slot 0"]["heads"][1]["segment"], 1);
     let at = volume.superblock.layout.slots[1];
-    let corruption = Corruption::new(Structure::Checkpoint, at, CorruptionKind::Magic);
+    let corruption = Corruption::in_block(Structure::Checkpoint, at, CorruptionKind::Magic);
     assert_eq!(shown["slot 1"]["damaged"], corruption.to_string());
 }
 

@@ -172,7 +172,7 @@ fn checkpoints_are_checked() {
             let expected = [Finding::CheckpointCounts { slot: 0 }, Finding::CheckpointsLost];
             assert_eq!(errors(&volume), expected);
             let (structure, at) = (Structure::Checkpoint, volume.superblock.layout.slots[0]);
-            refuse(&volume, Corruption::new(structure, at, CorruptionKind::Value));
+            refuse(&volume, Corruption::in_block(structure, at, CorruptionKind::Value));
         }
     }
 
@@ -184,7 +184,7 @@ fn checkpoints_are_checked() {
         assert_eq!(errors(&volume), [Finding::HeadInvalid { head: head as u8 }]);
         // More lives there than there is before the head: a mount sees that, too.
         if back == 3 {
-            let corruption = Corruption::new(Structure::Usage, head as u64, CorruptionKind::Value);
+            let corruption = Corruption::in_usage_entry(head as u32, CorruptionKind::Value);
             refuse(&volume, corruption);
         }
     }
@@ -195,8 +195,9 @@ fn nodes_are_checked() {
     let forge = populated();
     let root = forge.build().record.root_address;
     let first_leaf = forge.superblock.layout.segment_address(0) + 1;
-    let node =
-        |at, kind| Finding::NodeDamaged { corruption: Corruption::new(Structure::Node, at, kind) };
+    let node = |at, kind| Finding::NodeDamaged {
+        corruption: Corruption::in_block(Structure::Node, at, kind),
+    };
 
     let volume = forge.build();
     volume.flip(root, 100);
@@ -532,8 +533,8 @@ fn the_usage_table_is_recounted() {
     // Empty, but never opened again.
     let found = usage(|table| table[7].state = SegmentState::Sealed);
     assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Sealed }]);
-    let found = usage(|table| table[7].state = SegmentState::Placed);
-    assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Placed }]);
+    let found = usage(|table| table[7].state = SegmentState::InPlace);
+    assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::InPlace }]);
     // A mount refuses what lives there.
     let found = forged(|forge| {
         forge.on_usage = Box::new(|table| table[1].state = SegmentState::Bad);

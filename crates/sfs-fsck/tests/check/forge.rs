@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::Hasher;
 
 use sfs_core::format::{
-    CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, FIRST_INO, FileKind, HeadRecord,
+    CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, FIRST_INO, FileKind, Head, HeadRecord,
     History, Inode, InodeFlags, ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader,
     NodePointer, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp,
     Tolerance, USAGE_PER_ITEM, UsageEntry, codec, run_key, summary_blocks, usage_key,
@@ -323,7 +323,8 @@ impl Forge {
         table[0].state = SegmentState::Open;
         table[0].stamp = sequence;
         if !self.data.is_empty() {
-            table[1] = UsageEntry { state: SegmentState::Open, group: 1, stamp: 1, ..table[1] };
+            table[1] =
+                UsageEntry { state: SegmentState::Open, head: Head(1), stamp: 1, ..table[1] };
         }
         for (key, value) in &self.items {
             if key.kind != ItemKind::Mapping as u8 {

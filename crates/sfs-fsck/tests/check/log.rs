@@ -119,7 +119,7 @@ fn deltas_are_checked() {
     let mut volume = populated().build();
     let at = volume.head_address(0);
     volume.append(0, at, &[], &[], &[9, 9, 9], true);
-    let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+    let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
     assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }]);
 
     for kind in [ItemKind::Mapping, ItemKind::Usage] {
@@ -150,7 +150,7 @@ fn what_no_delta_says_is_found_and_cut_off() {
         let at = volume.head_address(0);
         let unmap = Change::Unmap { ino: DATA, first: 0, last: u32::MAX };
         volume.append(0, at, &[], &[], &forge::delta(&[unmap, change.clone()]), true);
-        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }], "{change:?}");
         let device = Arc::new(volume.device.snapshot());
         let open = || sfs_core::Volume::open(device.clone(), VolumeOptions::default(), NOW);
@@ -282,7 +282,7 @@ fn the_chunks_of_a_batch_agree_on_its_form() {
         volume.form = forms[1];
         let at = at + u64::from(count);
         volume.append(0, at, &[], &[], &[], true);
-        let corruption = Corruption::new(Structure::Delta, at, CorruptionKind::Value);
+        let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }]);
         let refused = open(&volume, true).map(drop);
         assert!(matches!(refused, Err(Error::Corrupt(found)) if found == corruption));

@@ -130,7 +130,7 @@ fn the_usage_table_is_counted_anew() {
     mend(|table| table[7].state = SegmentState::Open);
     mend(|table| table[1].state = SegmentState::Clean);
     // Empty, but nothing would ever make them Clean: there is room for the repair all the same.
-    for state in [SegmentState::Sealed, SegmentState::Placed] {
+    for state in [SegmentState::Sealed, SegmentState::InPlace] {
         let mended = mend_forged(|forge| {
             let lock_up = move |entry: &mut sfs_core::format::UsageEntry| entry.state = state;
             forge.on_usage = Box::new(move |table| table.iter_mut().skip(2).for_each(lock_up));

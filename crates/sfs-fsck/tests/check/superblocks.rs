@@ -64,7 +64,7 @@ fn a_damaged_copy_is_a_note_and_the_other_one_counts() {
     for (copy, at) in [(Copy::First, 4), (Copy::Backup, superblock.layout.backup)] {
         let volume = populated().build();
         volume.flip(at, 100);
-        let corruption = Corruption::new(Structure::Superblock, at, CorruptionKind::Checksum);
+        let corruption = Corruption::in_block(Structure::Superblock, at, CorruptionKind::Checksum);
         expect_note(&volume, &Finding::SuperblockDamaged { copy, corruption }, &superblock);
     }
 }

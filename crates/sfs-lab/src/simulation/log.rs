@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use sfs_core::format::{History, SegmentState, UsageEntry};
+use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
 use sfs_core::policy::VictimPolicy;
 
 use super::counters::{Counters, bin};
@@ -20,7 +20,7 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) const MIXED_HEAD: u8 = 8;
 
 #[derive(Clone, Copy)]
-struct Head {
+struct OpenSegment {
     segment: u32,
     used: u32,
 }
@@ -45,7 +45,7 @@ pub(super) struct Log {
     block: Vec<u32>,
     entries: Vec<UsageEntry>,
     clean: VecDeque<u32>,
-    heads: [Option<Head>; MIXED_HEAD as usize + 1],
+    heads: [Option<OpenSegment>; MIXED_HEAD as usize + 1],
 }
 
 impl Log {
@@ -132,13 +132,9 @@ impl Log {
     pub(super) fn open(&mut self, head: u8, group: u8, now: u32) {
         let segment = self.clean.pop_front().expect("the reserve holds a segment for every head");
         let state = SegmentState::Open;
-        self.entries[segment as usize] = UsageEntry {
-            state,
-            group: UsageEntry::FIRST_GROUP + group,
-            opened: now,
-            ..UsageEntry::NEW
-        };
-        self.heads[usize::from(head)] = Some(Head { segment, used: 0 });
+        self.entries[segment as usize] =
+            UsageEntry { state, head: Head::of(Group(group)), opened: now, ..UsageEntry::NEW };
+        self.heads[usize::from(head)] = Some(OpenSegment { segment, used: 0 });
     }
 
     /// The segments that will be opened next.
@@ -148,7 +144,9 @@ impl Log {
 
     pub(super) fn append(&mut self, block: u32, history: History, head: u8, now: u32) {
         let place = &mut self.heads[usize::from(head)];
-        let Some(Head { segment, used }) = place else { unreachable!("the head was opened") };
+        let Some(OpenSegment { segment, used }) = place else {
+            unreachable!("the head was opened")
+        };
         let slot = *segment * self.segment_blocks + *used;
         let entry = &mut self.entries[*segment as usize];
         entry.live_blocks += 1;
@@ -175,8 +173,8 @@ impl Log {
     /// A victim is empty. Its group stays until it is opened: blocks that wait came from it.
     pub(super) fn free(&mut self, segment: u32) {
         let entry = &mut self.entries[segment as usize];
-        let group = entry.group;
-        *entry = UsageEntry { group, ..UsageEntry::NEW };
+        let head = entry.head;
+        *entry = UsageEntry { head, ..UsageEntry::NEW };
         self.clean.push_back(segment);
     }
 

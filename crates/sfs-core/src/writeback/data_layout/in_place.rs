@@ -7,7 +7,7 @@ use super::{InPlaceBatch, LayoutBehaviour, SpaceView};
 use crate::format::{Change, Layout, Mapping};
 use crate::log::LogState;
 use crate::metadata::Metadata;
-use crate::usage::{Extent, Share, UsageTable};
+use crate::segments::{Extent, SegmentBudget, UsageTable};
 
 /// Blocks that a commit may plan beyond the free ones: all of them may be overwritten in place.
 const OVERWRITTEN_BLOCKS_MAX: usize = 1024;
@@ -26,11 +26,11 @@ pub(crate) struct InPlace;
 
 impl LayoutBehaviour for InPlace {
     fn capacity_blocks(&self, layout: &Layout) -> u64 {
-        UsageTable::placed_capacity(layout)
+        UsageTable::in_place_capacity_blocks(layout)
     }
 
     fn free_blocks(&self, _layout: &Layout, metadata: &Metadata) -> u64 {
-        metadata.usage.placed_room(metadata.node_count())
+        metadata.usage.in_place_room_blocks(metadata.node_count())
     }
 
     fn admits(
@@ -40,16 +40,18 @@ impl LayoutBehaviour for InPlace {
         dirty_blocks: u64,
         new_blocks: u64,
     ) -> bool {
-        let segments = layout.segment_count - metadata.usage.placed_count();
+        let segments = layout.segment_count - metadata.usage.in_place_segments();
         let nodes = log_capacity(layout, segments.saturating_sub(LOG_RESERVE_SEGMENTS));
         let leaves = (dirty_blocks + new_blocks) / BLOCKS_PER_LEAF;
         let used = metadata.node_count() + leaves + METADATA_BLOCKS_MIN;
         used <= nodes
-            && (new_blocks == 0 || dirty_blocks + new_blocks <= metadata.usage.placed_room(used))
+            && (new_blocks == 0
+                || dirty_blocks + new_blocks <= metadata.usage.in_place_room_blocks(used))
     }
 
     fn certain_blocks(&self, layout: &Layout, metadata: &Metadata, spare_segments: usize) -> usize {
-        let segments = spare_segments.min(metadata.usage.placeable(metadata.node_count()));
+        let segments =
+            spare_segments.min(metadata.usage.in_place_segments_left(metadata.node_count()));
         metadata.usage.free_blocks() as usize + segments * layout.segment_blocks as usize
     }
 
@@ -81,12 +83,12 @@ impl LayoutBehaviour for InPlace {
         log: &LogState,
         metadata: &mut Metadata,
         blocks: &mut Vec<StagedBlock>,
-        share: Share,
+        share: SegmentBudget,
     ) -> InPlaceBatch {
         // Admitted blocks are written in any case; beyond them the log keeps its segments.
-        let spare = share.data.min(metadata.usage.placeable(metadata.node_count()));
+        let spare = share.data.min(metadata.usage.in_place_segments_left(metadata.node_count()));
         let opens = self.opened_segments(SpaceView { layout, log, metadata }, blocks);
-        let mut share = Share { data: spare.max(opens), ..share };
+        let mut share = SegmentBudget { data: spare.max(opens), ..share };
         let mut batch = InPlaceBatch { blocks: std::mem::take(blocks), maps: Vec::new() };
         let follows = |a: &StagedBlock, b: &StagedBlock| a.ino == b.ino && a.block + 1 == b.block;
         for run in batch.blocks.chunk_by_mut(follows) {
@@ -97,7 +99,7 @@ impl LayoutBehaviour for InPlace {
                 let (part, others) = rest.split_at_mut(count as usize);
                 batch.maps.push(Change::Map { ino, block: part[0].block, count, address });
                 for (block, address) in part.iter_mut().zip(address..) {
-                    block.mapping = Mapping::placed(address);
+                    block.mapping = Mapping::in_place(address);
                 }
                 rest = others;
             }

@@ -1,0 +1,247 @@
+//! The memory pool: mapped regions by size class, cached for the next use.
+//!
+//! [`Pool::take`] returns the smallest cached region that is large enough and halves it down to the class that
+//! was asked for; without one it maps a region of the largest class. A returned region is cached as far as
+//! the write buffer's budget allows beside the dirty blocks. The rest goes back to the system, a few blocks at
+//! a time, so that no caller pays for thousands. The pool never clears memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use sfs_device::{BLOCK_SIZE, Block, Piece};
+
+/// Size classes: 1, 2, 4, ... 256 blocks. Larger regions are not cached.
+const CLASSES: usize = 9;
+
+/// Blocks that may be cached over all classes, however much is dirty: 8 MiB.
+pub(super) const CACHED_BLOCKS_MIN: usize = 2048;
+
+/// The cached regions of one size.
+#[derive(Debug, Default)]
+struct SizeClass {
+    pieces: Vec<Piece>,
+    /// Regions that have not been taken since the last [`Pool::release_idle`].
+    idle: usize,
+}
+
+#[derive(Debug, Default)]
+struct PoolState {
+    classes: [Mutex<SizeClass>; CLASSES],
+    /// Cached blocks of all classes.
+    cached_blocks: AtomicUsize,
+    /// Bytes in buffers of dirty blocks.
+    dirty_bytes: AtomicUsize,
+    /// Bytes that may be dirty and cached together.
+    budget_bytes: usize,
+}
+
+/// A shared handle to the pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pool(Arc<PoolState>);
+
+impl Pool {
+    /// Returns an empty pool that caches what dirty blocks leave of `budget_bytes`.
+    pub(crate) fn new(budget_bytes: usize) -> Self {
+        Self(Arc::new(PoolState { budget_bytes, ..PoolState::default() }))
+    }
+
+    /// Unmaps the cached regions that were not taken since the last call.
+    pub(crate) fn release_idle(&self) {
+        for (number, class) in self.0.classes.iter().enumerate() {
+            let idle = class.lock().idle;
+            (0..idle).for_each(|_| drop(self.take_cached(number)));
+            let mut class = class.lock();
+            class.idle = class.pieces.len();
+        }
+    }
+
+    /// Returns the number of cached blocks.
+    #[cfg(test)]
+    pub(crate) fn cached_blocks(&self) -> usize {
+        self.0.cached_blocks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of cached regions of a class.
+    #[cfg(test)]
+    pub(super) fn cached_pieces(&self, class: usize) -> usize {
+        self.0.classes[class].lock().pieces.len()
+    }
+
+    /// Returns the bytes in buffers of dirty blocks.
+    pub(crate) fn dirty_bytes(&self) -> usize {
+        self.0.dirty_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts a buffer of `blocks` as dirty.
+    pub(super) fn note_dirty(&self, blocks: usize) {
+        self.0.dirty_bytes.fetch_add(blocks * BLOCK_SIZE, Ordering::Relaxed);
+        self.trim(blocks);
+    }
+
+    /// Takes a buffer of `blocks` out of the count of dirty bytes.
+    pub(super) fn forget_dirty(&self, blocks: usize) {
+        self.0.dirty_bytes.fetch_sub(blocks * BLOCK_SIZE, Ordering::Relaxed);
+    }
+
+    /// Returns a region of at least `count` blocks with any content.
+    fn take(&self, count: usize) -> Piece {
+        let class = class_of(count);
+        if class >= CLASSES {
+            return self.map(count);
+        }
+        let cached = (class..CLASSES).find_map(|class| self.take_cached(class));
+        let mut piece = cached.unwrap_or_else(|| self.map(1 << (CLASSES - 1)));
+        while piece.len() > 1 << class {
+            let (lower, upper) = piece.halve();
+            self.put(upper);
+            piece = lower;
+        }
+        piece
+    }
+
+    /// Maps a new region. Panics if the system has no memory even after the whole cache was unmapped, as the
+    /// allocator would abort.
+    fn map(&self, count: usize) -> Piece {
+        let piece = Piece::new(count).or_else(|_| {
+            self.shrink_to(0, usize::MAX);
+            Piece::new(count)
+        });
+        piece.expect("memory for blocks")
+    }
+
+    fn take_cached(&self, class: usize) -> Option<Piece> {
+        let piece = {
+            let mut class = self.0.classes.get(class)?.lock();
+            let piece = class.pieces.pop()?;
+            class.idle = class.idle.min(class.pieces.len());
+            piece
+        };
+        self.0.cached_blocks.fetch_sub(piece.len(), Ordering::Relaxed);
+        Some(piece)
+    }
+
+    fn put(&self, piece: Piece) {
+        self.0.cached_blocks.fetch_add(piece.len(), Ordering::Relaxed);
+        self.0.classes[class_of(piece.len())].lock().pieces.push(piece);
+    }
+
+    fn give_back(&self, piece: Piece) {
+        let count = piece.len();
+        if class_of(count) < CLASSES {
+            self.put(piece);
+            self.trim(count);
+        }
+    }
+
+    /// Unmaps cached regions beyond the budget, but little more than twice `count` blocks: a caller that
+    /// returns one block does not wait for thousands to be unmapped.
+    fn trim(&self, count: usize) {
+        let free = self.0.budget_bytes.saturating_sub(self.dirty_bytes()) / BLOCK_SIZE;
+        self.shrink_to(CACHED_BLOCKS_MIN.max(free), 2 * count);
+    }
+
+    /// Unmaps cached regions until at most `most` blocks are cached or `enough` blocks are unmapped. The class
+    /// with the most blocks shrinks first: sizes that come back now are likely to be asked for next.
+    fn shrink_to(&self, most: usize, mut enough: usize) {
+        while enough > 0 && self.0.cached_blocks.load(Ordering::Relaxed) > most {
+            let blocks = |class: &usize| self.0.classes[*class].lock().pieces.len() << class;
+            let fullest = (0..CLASSES).max_by_key(blocks);
+            let Some(gone) = fullest.and_then(|class| self.take_cached(class)) else { return };
+            enough = enough.saturating_sub(gone.len());
+        }
+    }
+}
+
+/// Returns the smallest class of at least `count` blocks; `count` is at least one.
+fn class_of(count: usize) -> usize {
+    count.next_power_of_two().trailing_zeros() as usize
+}
+
+/// A buffer of whole blocks from the pool. Its initial content is undefined.
+#[derive(Debug)]
+pub(crate) struct BlockBuf {
+    blocks: Piece,
+    count: usize,
+    pool: Pool,
+}
+
+impl BlockBuf {
+    pub(crate) fn new(count: usize, pool: &Pool) -> Self {
+        Self { blocks: pool.take(count), count, pool: pool.clone() }
+    }
+
+    pub(crate) fn blocks(&self) -> &[Block] {
+        &self.blocks[..self.count]
+    }
+
+    pub(crate) fn blocks_mut(&mut self) -> &mut [Block] {
+        &mut self.blocks[..self.count]
+    }
+
+    /// Returns the blocks of the region behind the buffer: `count` rounded up to a size class.
+    pub(super) fn capacity_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Drop for BlockBuf {
+    fn drop(&mut self) {
+        self.pool.give_back(std::mem::take(&mut self.blocks));
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_bounded_and_serves_the_size_used_last() {
+        let pool = Pool::default();
+        let cached = || pool.cached_blocks();
+        for count in [1, 100, 3, 256, 1] {
+            let used: Vec<BlockBuf> =
+                (0..3 * CACHED_BLOCKS_MIN / count).map(|_| BlockBuf::new(count, &pool)).collect();
+            drop(used);
+            assert!(
+                cached() <= CACHED_BLOCKS_MIN && cached() > CACHED_BLOCKS_MIN / 2,
+                "{} after {count}",
+                cached()
+            );
+            assert!(pool.take_cached(class_of(count)).is_some(), "{count} blocks");
+        }
+        let classes = pool
+            .0
+            .classes
+            .iter()
+            .map(|class| class.lock().pieces.iter().map(|piece| piece.len()).sum::<usize>());
+        assert_eq!(classes.sum::<usize>(), cached());
+    }
+
+    #[test]
+    fn fragments_of_regions_do_not_exhaust_the_mappings() {
+        let mappings =
+            || std::fs::read_to_string("/proc/self/maps").map_or(0, |s| s.lines().count());
+        let pool = Pool::default();
+        let before = mappings();
+        let mut all: Vec<Option<BlockBuf>> =
+            (0..64 * 256).map(|_| Some(BlockBuf::new(1, &pool))).collect();
+        all.iter_mut().step_by(2).for_each(|memory| drop(memory.take()));
+        pool.release_idle();
+        pool.release_idle();
+        assert_eq!(pool.cached_blocks(), 0);
+        assert!(mappings() < before + 1000, "{} were {before}", mappings());
+    }
+
+    #[test]
+    fn a_small_region_is_cached_beside_large_ones() {
+        let pool = Pool::default();
+        drop((0..CACHED_BLOCKS_MIN / 256).map(|_| BlockBuf::new(256, &pool)).collect::<Vec<_>>());
+        assert_eq!(pool.cached_blocks(), CACHED_BLOCKS_MIN);
+        drop(BlockBuf::new(1, &pool));
+        assert!(pool.take_cached(0).is_some(), "the next buffer needs no mapping");
+    }
+}

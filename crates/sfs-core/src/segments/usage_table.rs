@@ -1,0 +1,397 @@
+//! The usage table: the state of each segment, its live blocks and sums, and the order of allocation.
+//!
+//! The table is in memory; a checkpoint stores its changed items in the tree. Its methods are the only way
+//! from one state to another while the volume is mounted:
+//!
+//! ```text
+//!            open             seal               drain_if_empty
+//!   Clean ----------> Open ----------> Sealed ------------------> Drained
+//!     |  \                                                          ^  |
+//!     |   \  convert_to_in_place             drain_if_empty         |  |
+//!     |    +----------------------> InPlace ------------------------+  |
+//!     |                                                                |
+//!     +<---------------------------------------------------------------+
+//!        release, replay_release; from_entries for a durable checkpoint
+//! ```
+//!
+//! A Drained segment has no live block. It is *releasable* once a flush has covered the deltas that drained it.
+//! It is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::release`]
+//! makes either kind Clean; the caller knows that nothing on the device depends on the segment. Clean segments
+//! are opened least recently freed first.
+//!
+//! `Bad` has no arrow: nothing sets it, and a segment that a device says is Bad stays so and is never opened.
+
+mod in_place_data;
+
+use std::collections::BTreeSet;
+
+use crate::format::{
+    Corruption, CorruptionKind, Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM,
+    UsageEntry,
+};
+use crate::segments::{InPlaceAllocator, WriteClock};
+
+pub(crate) use in_place_data::{Extent, SegmentBudget};
+
+/// Stamp and number of a Clean or Drained segment: the order of allocation.
+type Freed = (u64, u32);
+
+/// The usage of all segments of a volume.
+pub(crate) struct UsageTable {
+    layout: Layout,
+    pub(crate) clock: WriteClock,
+    entries: Vec<UsageEntry>,
+    clean: BTreeSet<Freed>,
+    /// Drained segments that are free once a flush has covered the deltas that drained them.
+    releasable: BTreeSet<Freed>,
+    /// Drained segments that hold nodes of the last checkpoint or deltas since then.
+    pinned: BTreeSet<Freed>,
+    /// Segments that were Open at the last checkpoint or since then: they may hold deltas since then.
+    recent: BTreeSet<u32>,
+    /// Items of the table that differ from those in the tree.
+    dirty_items: BTreeSet<u32>,
+    live_blocks: u64,
+    /// Tree nodes among the live blocks.
+    live_nodes: u64,
+    /// Segments sealed since the last [`UsageTable::settle_sealed`].
+    unsettled: Vec<u32>,
+    /// Number of InPlace segments.
+    in_place_segments: u32,
+    /// Allocator of the blocks of InPlace segments; `None` until their live blocks are known.
+    allocator: Option<InPlaceAllocator>,
+}
+
+impl UsageTable {
+    /// Returns the table of an empty volume.
+    pub(crate) fn new(layout: Layout, tick_shift: u32) -> Self {
+        let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
+        Self::from_entries(layout, entries, tick_shift, 0)
+    }
+
+    /// Returns the table of a durable checkpoint, one entry a segment, when users have written
+    /// `blocks_written` blocks. Its Drained segments become Clean: no older checkpoint can need them.
+    pub(crate) fn from_entries(
+        layout: Layout,
+        mut entries: Vec<UsageEntry>,
+        tick_shift: u32,
+        blocks_written: u64,
+    ) -> Self {
+        for entry in &mut entries {
+            if entry.state == SegmentState::Drained {
+                entry.state = SegmentState::Clean;
+            }
+        }
+        let in_state = |state: SegmentState| {
+            let numbered = (0..).zip(&entries);
+            numbered.filter(move |(_, entry)| entry.state == state)
+        };
+        let clean = in_state(SegmentState::Clean).map(|(no, entry)| (entry.stamp, no)).collect();
+        let recent = in_state(SegmentState::Open).map(|(no, _)| no).collect();
+        let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
+        let live_blocks = entries.iter().map(live).sum();
+        let in_place_segments = in_state(SegmentState::InPlace).count() as u32;
+        let live_nodes = entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
+        Self {
+            layout,
+            clock: WriteClock::new(tick_shift, blocks_written),
+            entries,
+            clean,
+            releasable: BTreeSet::new(),
+            pinned: BTreeSet::new(),
+            recent,
+            dirty_items: BTreeSet::new(),
+            live_blocks,
+            live_nodes,
+            unsettled: Vec::new(),
+            in_place_segments,
+            allocator: None,
+        }
+    }
+
+    /// Checks that the entries read from a device are consistent: their number, live blocks and sums.
+    pub(crate) fn check(layout: &Layout, entries: &[UsageEntry]) -> Result<(), Corruption> {
+        let wrong = |at| Corruption::in_usage_entry(at, CorruptionKind::Count);
+        if entries.len() != layout.segment_count as usize {
+            return Err(wrong(entries.len() as u32));
+        }
+        let sums = |entry: &UsageEntry| {
+            let live = u64::from(entry.live_blocks);
+            entry.write_count_sum <= live * u64::from(History::WRITE_COUNT_MAX)
+                && entry.modified_sum <= live * u64::from(u32::MAX)
+        };
+        let sound = |entry: &UsageEntry| {
+            sums(entry)
+                && match entry.state {
+                    SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace => {
+                        entry.live_blocks <= layout.segment_blocks
+                    }
+                    SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
+                        entry.live_blocks == 0
+                    }
+                }
+        };
+        match entries.iter().position(|entry| !sound(entry)) {
+            Some(segment) => Err(wrong(segment as u32)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn segment_of(&self, address: u64) -> Option<u32> {
+        self.layout.segment_of(address)
+    }
+
+    pub(crate) fn entry(&self, segment: u32) -> &UsageEntry {
+        &self.entries[segment as usize]
+    }
+
+    pub(crate) fn entries(&self) -> &[UsageEntry] {
+        &self.entries
+    }
+
+    /// Returns whether totals, sets and allocator agree with the entries.
+    pub(crate) fn is_coherent(&self) -> bool {
+        let mut stamps = vec![None; self.entries.len()];
+        let freed = self.releasable.iter().chain(&self.pinned);
+        let clean = self.clean.iter().map(|freed| (freed, SegmentState::Clean));
+        for ((stamp, no), state) in clean.chain(freed.map(|freed| (freed, SegmentState::Drained))) {
+            if stamps[*no as usize].replace((*stamp, state)).is_some() {
+                return false;
+            }
+        }
+        let queued = |entry: &UsageEntry| match entry.state {
+            SegmentState::Clean | SegmentState::Drained => Some((entry.stamp, entry.state)),
+            SegmentState::Open
+            | SegmentState::Sealed
+            | SegmentState::Bad
+            | SegmentState::InPlace => None,
+        };
+        let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
+        let nodes = self.entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
+        let (live_blocks, live_nodes): (u64, u64) = (self.entries.iter().map(live).sum(), nodes);
+        self.entries.iter().map(queued).eq(stamps)
+            && (self.live_blocks, self.live_nodes) == (live_blocks, live_nodes)
+            && self.is_allocator_coherent()
+    }
+
+    /// Returns the number of live blocks, tree nodes included.
+    pub(crate) fn live_blocks(&self) -> u64 {
+        self.live_blocks
+    }
+
+    /// Returns the number of live tree nodes.
+    pub(crate) fn live_nodes(&self) -> u64 {
+        self.live_nodes
+    }
+
+    pub(crate) fn clean_count(&self) -> usize {
+        self.clean.len()
+    }
+
+    /// Returns the number of Drained segments that can become Clean without a checkpoint.
+    pub(crate) fn releasable_count(&self) -> usize {
+        self.releasable.len()
+    }
+
+    /// Returns the number of Drained segments that become Clean only with a checkpoint.
+    pub(crate) fn pinned_count(&self) -> usize {
+        self.pinned.len()
+    }
+
+    /// Returns the Clean segments in the order in which they will be opened.
+    pub(crate) fn clean(&self) -> impl Iterator<Item = u32> {
+        self.clean.iter().map(|(_, segment)| *segment)
+    }
+
+    fn edit(&mut self, segment: u32) -> &mut UsageEntry {
+        self.dirty_items.insert(segment / USAGE_PER_ITEM);
+        &mut self.entries[segment as usize]
+    }
+
+    /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
+    pub(crate) fn open(&mut self, head: u8, sequence: u64) -> Option<u32> {
+        let (_, segment) = self.clean.pop_first()?;
+        self.recent.insert(segment);
+        let opened = self.clock.now();
+        let entry = self.edit(segment);
+        assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
+        let state = SegmentState::Open;
+        *entry = UsageEntry { state, head: Head(head), opened, stamp: sequence, ..UsageEntry::NEW };
+        Some(segment)
+    }
+
+    /// Ends the appends to `segment`. Blocks of the last batch may not be counted yet, so the segment is not
+    /// drained before [`UsageTable::settle_sealed`].
+    pub(crate) fn seal(&mut self, segment: u32) {
+        let sealed = self.clock.now();
+        let entry = self.edit(segment);
+        assert_eq!(entry.state, SegmentState::Open);
+        entry.state = SegmentState::Sealed;
+        entry.sealed = sealed;
+        self.unsettled.push(segment);
+    }
+
+    /// Drains the segments sealed since the last call that have no live block. The caller has counted every
+    /// appended block.
+    pub(crate) fn settle_sealed(&mut self, sequence: u64) {
+        for segment in std::mem::take(&mut self.unsettled) {
+            self.drain_if_empty(segment, sequence);
+        }
+    }
+
+    fn drain_if_empty(&mut self, segment: u32, sequence: u64) {
+        let entry = &mut self.entries[segment as usize];
+        let was_in_place = entry.state == SegmentState::InPlace;
+        if (was_in_place || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
+            entry.state = SegmentState::Drained;
+            entry.stamp = sequence;
+            let pinned = holds_nodes(entry) || self.recent.contains(&segment);
+            let set = if pinned { &mut self.pinned } else { &mut self.releasable };
+            set.insert((sequence, segment));
+            if was_in_place {
+                self.note_emptied(segment);
+            }
+        }
+    }
+
+    /// Drains every Sealed or InPlace segment without a live block. The caller has counted all live blocks.
+    pub(crate) fn drain_empty(&mut self, sequence: u64) {
+        for segment in 0..self.layout.segment_count {
+            self.drain_if_empty(segment, sequence);
+        }
+    }
+
+    /// Counts a data block as live.
+    pub(crate) fn add(&mut self, mapping: &Mapping) {
+        let segment = self.layout.segment_of(mapping.address).expect("a new block is in a segment");
+        self.add_live(segment);
+        let entry = self.edit(segment);
+        entry.write_count_sum += u64::from(mapping.history.write_count());
+        entry.modified_sum += u64::from(mapping.history.modified);
+    }
+
+    /// Counts a data block as dead. On a forged image the table may not have counted it; then only the counts
+    /// are wrong. The chunk with number `sequence`, or a later one, records the death.
+    pub(crate) fn remove(&mut self, mapping: &Mapping, sequence: u64) {
+        let Some(segment) = self.layout.segment_of(mapping.address) else { return };
+        let entry = self.edit(segment);
+        let History { modified, .. } = mapping.history;
+        let write_count = u64::from(mapping.history.write_count());
+        entry.write_count_sum = entry.write_count_sum.saturating_sub(write_count);
+        entry.modified_sum = entry.modified_sum.saturating_sub(modified.into());
+        self.free_later(segment, mapping.address, sequence);
+        self.drop_live(segment, sequence);
+    }
+
+    /// Counts a tree node as live.
+    pub(crate) fn add_node(&mut self, address: u64) {
+        let segment = self.layout.segment_of(address).expect("a new block is in a segment");
+        self.add_live(segment);
+    }
+
+    /// Counts a tree node as dead, as [`UsageTable::remove`] does for a data block.
+    pub(crate) fn remove_node(&mut self, address: u64, sequence: u64) {
+        let Some(segment) = self.layout.segment_of(address) else { return };
+        self.drop_live(segment, sequence);
+    }
+
+    fn add_live(&mut self, segment: u32) {
+        let entry = self.edit(segment);
+        entry.live_blocks += 1;
+        let of_nodes = holds_nodes(entry);
+        self.live_blocks += 1;
+        self.live_nodes += u64::from(of_nodes);
+    }
+
+    fn drop_live(&mut self, segment: u32, sequence: u64) {
+        let entry = self.edit(segment);
+        if entry.live_blocks > 0 {
+            entry.live_blocks -= 1;
+            let of_nodes = holds_nodes(entry);
+            self.live_blocks -= 1;
+            self.live_nodes -= u64::from(of_nodes);
+        }
+        if !self.unsettled.contains(&segment) {
+            self.drain_if_empty(segment, sequence);
+        }
+    }
+
+    /// Returns all Drained segments in the order in which they were freed.
+    pub(crate) fn all_drained(&self) -> Vec<u32> {
+        self.releasable.union(&self.pinned).map(|(_, segment)| *segment).collect()
+    }
+
+    /// Returns the first `most` releasable segments when all chunks before number `flushed` are durable. A flush
+    /// has covered the deltas that drained them, and roll-forward does not read them.
+    pub(crate) fn releasable(&self, flushed: u64, most: usize) -> Vec<u32> {
+        self.releasable.range(..(flushed, 0)).map(|(_, segment)| *segment).take(most).collect()
+    }
+
+    /// Makes the Drained `segments` Clean. The caller knows that nothing on the device depends on them.
+    pub(crate) fn release(&mut self, segments: &[u32]) {
+        for &segment in segments {
+            let entry = &mut self.entries[segment as usize];
+            assert_eq!(entry.state, SegmentState::Drained);
+            entry.state = SegmentState::Clean;
+            let freed = (entry.stamp, segment);
+            assert!(self.releasable.remove(&freed) || self.pinned.remove(&freed));
+            self.clean.insert(freed);
+        }
+    }
+
+    /// Applies a release that roll-forward found in a delta. Returns `false` if `segment` is not releasable.
+    pub(crate) fn replay_release(&mut self, segment: u32, stamp: u64) -> bool {
+        let Some(entry) = self.entries.get(segment as usize) else { return false };
+        if !self.releasable.remove(&(entry.stamp, segment)) {
+            return false;
+        }
+        let entry = self.edit(segment);
+        entry.state = SegmentState::Clean;
+        entry.stamp = stamp;
+        self.clean.insert((stamp, segment));
+        true
+    }
+
+    /// Notes that a checkpoint is durable. Deltas before it are no longer needed, so pinned segments without
+    /// tree nodes become releasable.
+    pub(crate) fn note_checkpoint(&mut self) {
+        let open = (0..).zip(&self.entries).filter(|(_, entry)| entry.state == SegmentState::Open);
+        self.recent = open.map(|(segment, _)| segment).collect();
+        let (pinned, releasable) = std::mem::take(&mut self.pinned)
+            .into_iter()
+            .partition(|(_, segment)| holds_nodes(&self.entries[*segment as usize]));
+        self.pinned = pinned;
+        self.releasable.append(&mut { releasable });
+    }
+
+    /// Marks the item of `segment` as different from the one in the tree.
+    pub(crate) fn mark_dirty(&mut self, segment: u32) {
+        self.dirty_items.insert(segment / USAGE_PER_ITEM);
+    }
+
+    /// Returns the items that differ from those in the tree, ascending.
+    pub(crate) fn dirty_items(&self) -> impl Iterator<Item = u32> {
+        self.dirty_items.iter().copied()
+    }
+
+    /// Notes that the tree holds the current table.
+    pub(crate) fn clear_dirty(&mut self) {
+        self.dirty_items.clear();
+    }
+
+    /// Returns the first segment of item `item`, and the item's value.
+    pub(crate) fn encode_item(&self, item: u32) -> (u32, Vec<u8>) {
+        let first = item * USAGE_PER_ITEM;
+        let last = (first + USAGE_PER_ITEM).min(self.layout.segment_count);
+        (first, UsageEntry::encode_item(&self.entries[first as usize..last as usize]))
+    }
+
+    /// Returns the number of items.
+    pub(crate) fn item_count(&self) -> u32 {
+        self.layout.segment_count.div_ceil(USAGE_PER_ITEM)
+    }
+}
+
+/// Returns whether the segment was written by the metadata head.
+fn holds_nodes(entry: &UsageEntry) -> bool {
+    entry.head == Head::METADATA
+}
