@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use sfs_device::{BLOCK_SIZE, Block, Piece};
+use sfs_device::{BLOCK_SIZE, Block, MmapRegion};
 
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger memory is not kept.
 const CLASSES: usize = 9;
@@ -21,7 +21,7 @@ const KEPT_BLOCKS: usize = 2048;
 /// The pieces of memory of one class.
 #[derive(Debug, Default)]
 struct Shelf {
-    pieces: Vec<Piece>,
+    pieces: Vec<MmapRegion>,
     /// So many have not been taken since [`Pool::rest`].
     idle: usize,
 }
@@ -70,7 +70,7 @@ impl Pool {
 
     /// At least `count` blocks of memory with any content: of what is kept the smallest that will do,
     /// halved as often as can be, or new.
-    fn take(&self, count: usize) -> Piece {
+    fn take(&self, count: usize) -> MmapRegion {
         let class = class_of(count);
         if class >= CLASSES {
             return self.map(count);
@@ -86,15 +86,15 @@ impl Pool {
     }
 
     /// Memory of the system's. Without any the process ends, as with the allocator.
-    fn map(&self, count: usize) -> Piece {
-        let piece = Piece::new(count).or_else(|_| {
+    fn map(&self, count: usize) -> MmapRegion {
+        let piece = MmapRegion::new(count).or_else(|_| {
             self.keep(0, usize::MAX);
-            Piece::new(count)
+            MmapRegion::new(count)
         });
         piece.expect("memory for blocks")
     }
 
-    fn take_kept(&self, class: usize) -> Option<Piece> {
+    fn take_kept(&self, class: usize) -> Option<MmapRegion> {
         let piece = {
             let mut shelf = self.0.free.get(class)?.lock();
             let piece = shelf.pieces.pop()?;
@@ -105,12 +105,12 @@ impl Pool {
         Some(piece)
     }
 
-    fn put(&self, piece: Piece) {
+    fn put(&self, piece: MmapRegion) {
         self.0.kept.fetch_add(piece.len(), Ordering::Relaxed);
         self.0.free[class_of(piece.len())].lock().pieces.push(piece);
     }
 
-    fn give_back(&self, piece: Piece) {
+    fn give_back(&self, piece: MmapRegion) {
         let count = piece.len();
         if class_of(count) < CLASSES {
             self.put(piece);
@@ -145,7 +145,7 @@ fn class_of(count: usize) -> usize {
 /// Blocks of memory for one use. What is in them at first is undefined.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    blocks: Piece,
+    blocks: MmapRegion,
     count: usize,
     pool: Pool,
 }

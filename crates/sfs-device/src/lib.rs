@@ -1,8 +1,9 @@
-//! Block devices under SFS.
+//! Block devices under SFS: the [`Device`] contract, its implementations, and aligned memory.
 //!
-//! Owns: the [`Device`] contract, aligned memory ([`Block`], [`Piece`]), and the devices behind it.
-//! Promises: an acknowledged [`Device::flush`] means that every earlier write is durable.
-//! Never: knows what the blocks mean.
+//! [`FileDevice`] is the production device, on an image file or a block device. [`RamDevice`] holds
+//! its blocks in memory. [`RecordingDevice`], [`FaultyDevice`] and [`GatedDevice`] wrap another device for
+//! tests and the simulator. After a [`Device::flush`] succeeds, every write that was acknowledged before
+//! the flush is durable. Nothing in this crate interprets the content of blocks.
 
 #![deny(unsafe_code)]
 
@@ -11,12 +12,12 @@ mod faulty;
 mod file;
 mod gated;
 mod geometry;
-#[expect(unsafe_code, reason = "memory that the allocator does not know")]
-mod piece;
+#[expect(unsafe_code, reason = "memory mapped without the allocator")]
+mod mmap_region;
 mod pointer;
 mod ram;
 mod recording;
-#[expect(unsafe_code, reason = "calls to the system")]
+#[expect(unsafe_code, reason = "system calls that std does not offer")]
 mod sys;
 mod transfer;
 
@@ -29,11 +30,11 @@ pub use faulty::FaultyDevice;
 pub use file::{Access, FileDevice, OpenError, OpenErrorKind};
 pub use gated::GatedDevice;
 pub use geometry::DeviceNumber;
-pub use piece::Piece;
+pub use mmap_region::MmapRegion;
 pub use ram::RamDevice;
-pub use recording::{Counts, Event, Extent, Keep, RecordingDevice, image_after};
+pub use recording::{BlockRange, Event, Keep, RecordingDevice, RequestCounts, image_after};
 
-/// Bytes in a block, the unit of every address in SFS.
+/// Bytes in a block; every address in SFS counts blocks.
 pub const BLOCK_SIZE: usize = 4096;
 
 /// One block of memory, aligned for direct I/O.
@@ -41,54 +42,56 @@ pub const BLOCK_SIZE: usize = 4096;
 #[repr(C, align(4096))]
 pub struct Block(pub [u8; BLOCK_SIZE]);
 
-/// A device: an array of blocks that can be read, written, made durable and let go.
+/// Array of blocks that can be read, written, flushed and discarded.
 ///
 /// Addresses and lengths are in blocks of [`BLOCK_SIZE`]. All methods may be called from many
 /// threads at once; each call is one request to the medium.
 pub trait Device: Send + Sync {
-    /// What is known of the medium. Constant for the life of the value.
+    /// Returns the geometry of the medium, which never changes while the device is open.
     fn geometry(&self) -> &Geometry;
 
-    /// Fills `buffer` from `address` on.
+    /// Fills `buffer` with the blocks from `address` on.
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError>;
 
     /// Writes `parts`, one after the other without a gap, from `address` on, as one request.
-    /// Durable only after the next [`Device::flush`]. `stream` says which group of blocks the
-    /// data belongs to; devices that separate streams may use it.
+    ///
+    /// The data is durable only after the next [`Device::flush`]. `stream` names the group of blocks that
+    /// the data belongs to; devices that separate streams may use it.
     fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError>;
 
-    /// Returns when every write that was acknowledged before the call is durable.
+    /// Makes every write durable that was acknowledged before the call.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Lets go of `count` blocks from `address` on: their content is undefined afterwards.
+    /// Discards `count` blocks from `address` on, whose content is undefined afterwards.
+    ///
     /// A device that cannot discard does nothing.
     fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError>;
 }
 
-/// The group of blocks a write belongs to, as a hint to the medium.
+/// Group of blocks that a write belongs to, as a hint to the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stream(pub u8);
 
-/// What a device says of itself. Sizes are in bytes; zero where it does not say.
+/// Properties that a device reports. Sizes are in bytes; zero means that the device does not report one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Geometry {
-    /// Whole blocks on the device.
+    /// Number of whole blocks on the device.
     pub block_count: u64,
     /// Smallest addressable unit.
     pub logical_block_size: u32,
-    /// Smallest unit that is written without read-modify-write.
+    /// Smallest unit that the device writes without read-modify-write.
     pub physical_block_size: u32,
     /// Unit of discard; zero if the device cannot discard.
     pub discard_granularity: u64,
     /// Preferred request size.
     pub optimal_io_size: u64,
-    /// Where the partition starts on the whole device.
+    /// Offset of the partition on the whole disk; zero for a whole disk.
     pub partition_start: u64,
-    /// Erase size that an MMC or SD card prefers.
+    /// Erase size that an MMC or SD card recommends.
     pub preferred_erase_size: u64,
 }
 
-/// What a device was asked to do.
+/// Kind of a request to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Open the device.
@@ -99,25 +102,25 @@ pub enum Operation {
     Write,
     /// Make writes durable.
     Flush,
-    /// Let go of blocks.
+    /// Discard blocks.
     Discard,
 }
 
-/// A request that the device did not carry out.
+/// Error of a request that the device did not complete.
 #[derive(Debug)]
 pub struct DeviceError {
-    /// What was asked.
+    /// Kind of the request.
     pub operation: Operation,
-    /// First byte of the request (zero for open and flush).
+    /// Offset of the request in bytes; zero for open and flush.
     pub offset: u64,
-    /// Bytes of the request.
+    /// Length of the request in bytes; zero for open and flush.
     pub length: u64,
-    /// What the system said.
+    /// Error that the system returned.
     pub source: io::Error,
 }
 
 impl DeviceError {
-    /// The error of a request for `block_count` blocks from block `address` on.
+    /// Makes the error of a request for `block_count` blocks from block `address` on.
     pub fn of_blocks(
         operation: Operation,
         address: u64,

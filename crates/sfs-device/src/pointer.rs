@@ -1,8 +1,4 @@
-//! Devices behind pointers.
-//!
-//! Owns: the [`Device`] contract for `Arc` and `Box`.
-//! Promises: each call is the same call on the device pointed to.
-//! Never: adds anything.
+//! Implementations of [`Device`] for `Arc` and `Box`, which forward each call to the device they point to.
 
 use std::sync::Arc;
 
@@ -48,7 +44,7 @@ mod tests {
     use crate::RamDevice;
 
     #[test]
-    fn pointers_forward() {
+    fn requests_to_a_pointer_reach_the_device() {
         let shared = Arc::new(RamDevice::new(4));
         let erased: Box<dyn Device> = Box::new(Arc::clone(&shared));
         let block = Block([7; 4096]);

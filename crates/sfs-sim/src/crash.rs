@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use sfs_device::{BLOCK_SIZE, Event, Extent};
+use sfs_device::{BLOCK_SIZE, BlockRange, Event};
 
 use crate::image::Image;
 use crate::model::random::Random;
@@ -101,31 +101,31 @@ impl Tear {
 pub fn apply(image: &Image, event: &Event, fate: Fate) {
     match (event, fate) {
         (_, Fate::Lost) | (Event::Flush, _) => {}
-        (Event::Write { extent, content, .. }, Fate::Done) => {
-            image.put(extent.address, content.as_ref().expect("contents are recorded"));
+        (Event::Write { range, content, .. }, Fate::Done) => {
+            image.put(range.address, content.as_ref().expect("contents are recorded"));
         }
-        (Event::Write { extent, content, .. }, Fate::Torn(tear)) => {
+        (Event::Write { range, content, .. }, Fate::Torn(tear)) => {
             let content = content.as_ref().expect("contents are recorded");
-            tear_extent(image, extent, tear, |index| Some(&content[index].0));
+            tear_range(image, range, tear, |index| Some(&content[index].0));
         }
-        (Event::Discard { extent }, Fate::Done) => image.clear(extent.address, extent.block_count),
-        (Event::Discard { extent }, Fate::Torn(tear)) => tear_extent(image, extent, tear, |_| None),
+        (Event::Discard { range }, Fate::Done) => image.clear(range.address, range.block_count),
+        (Event::Discard { range }, Fate::Torn(tear)) => tear_range(image, range, tear, |_| None),
     }
 }
 
 /// Writes part of `extent`. Where there is nothing new, as for a discard, what was let go is gone
 /// in some units, and is whatever the filler says.
-fn tear_extent<'a>(
+fn tear_range<'a>(
     image: &Image,
-    extent: &Extent,
+    range: &BlockRange,
     tear: Tear,
     new: impl Fn(usize) -> Option<&'a [u8; BLOCK_SIZE]>,
 ) {
     let mut random = Random::new(tear.seed);
     // All, nearly all, half, or hardly any of the units arrive.
     let odds = random.pick(&[1, 2, 8, 16]);
-    for index in 0..extent.block_count as usize {
-        image.edit(extent.address + index as u64, |bytes| {
+    for index in 0..range.block_count as usize {
+        image.edit(range.address + index as u64, |bytes| {
             for (unit_no, unit) in bytes.chunks_exact_mut(tear.unit).enumerate() {
                 let arrives = random.below(16) < odds;
                 match new(index) {

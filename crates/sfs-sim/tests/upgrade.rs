@@ -219,9 +219,9 @@ fn an_upgrade_writes_the_documented_bytes_in_the_documented_order() {
         let mut writes = Vec::new();
         for event in &events {
             match event {
-                Event::Write { extent, content, .. } => {
+                Event::Write { range, content, .. } => {
                     let content = content.as_ref().expect("contents are recorded");
-                    writes.push(Some((extent.address, content[0].0)));
+                    writes.push(Some((range.address, content[0].0)));
                 }
                 Event::Flush => writes.push(None),
                 Event::Discard { .. } => panic!("nothing is let go of"),

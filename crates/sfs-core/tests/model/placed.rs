@@ -78,7 +78,7 @@ fn an_overwritten_block_stays_where_it_is() {
         volume.sync_all().expect("a sync");
         let written = |events: Vec<Event>| {
             let data = events.into_iter().filter_map(|event| match event {
-                Event::Write { extent, stream, .. } if stream.0 > 0 => Some(extent),
+                Event::Write { range, stream, .. } if stream.0 > 0 => Some(range),
                 _ => None,
             });
             data.flat_map(|e| e.address..e.address + e.block_count).collect::<Vec<u64>>()
