@@ -7,8 +7,8 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{Counters, VolumeOptions, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::random::Random;
-use crate::rig::{FILE, after, caller, open, ram, settle};
+use crate::fixture::{FILE, after, caller, open, ram, settle};
+use crate::random::SplitMix64;
 
 fn overhead(before: &Counters, now: &Counters) -> f64 {
     let beside = |c: &Counters| c.metadata_bytes + c.summary_bytes;
@@ -43,7 +43,7 @@ fn metadata_is_little_beside_the_data() {
     let share = overhead(&before, &written);
     assert!(share <= 0.02, "sequential writing: {:.2}%", 100.0 * share);
 
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     millis += 60_000;
     for _ in 0..40_000 {
         let block = random.below(LEN / 4096);

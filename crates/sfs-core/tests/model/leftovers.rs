@@ -6,7 +6,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{WriteMode, XattrMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 /// The first chunk of a batch arrived, the last one did not. The chunk that takes its number after
 /// the mount may be in another head: the next roll-forward must not take the leftover for it.
