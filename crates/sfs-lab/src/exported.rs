@@ -10,7 +10,7 @@ mod shell;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
-use sfs_ssd::{HostRequest, Pace, RequestKind, Ssd, SsdCounters, SsdDevice};
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdCounters, SsdDevice, TimeMode};
 
 use crate::block_trace::{BlockTrace, Record};
 
@@ -47,7 +47,7 @@ pub struct Status {
 
 impl Exported {
     /// The model as a disk. `filled` writes every page once before, and counts from then on.
-    pub fn new(mut ssd: Ssd, name: String, pace: Pace, filled: bool, record: bool) -> Exported {
+    pub fn new(mut ssd: Ssd, name: String, pace: TimeMode, filled: bool, record: bool) -> Exported {
         if filled {
             let capacity = ssd.capacity();
             for offset in (0..capacity).step_by(FILL_SIZE as usize) {
@@ -153,7 +153,7 @@ mod tests {
         let config =
             SsdProfile::by_name("fast12").expect("a profile").with_capacity(16 << 20).config();
         let ssd = Ssd::new(&config).expect("a device");
-        Exported::new(ssd, "fast12".into(), Pace::Virtual, filled, true)
+        Exported::new(ssd, "fast12".into(), TimeMode::Virtual, filled, true)
     }
 
     #[test]

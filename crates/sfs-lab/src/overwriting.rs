@@ -15,7 +15,7 @@ use serde::Serialize;
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{Caller, VolumeOptions, Work, WriteMode};
 use sfs_core::{Volume, root_directory};
-use sfs_ssd::{Pace, RequestQueue, Ssd, SsdConfig, SsdCounters, SsdDevice};
+use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdDevice, TimeMode};
 
 use crate::block_trace::BlockTrace;
 
@@ -127,7 +127,7 @@ pub fn sfs(
     pages: &[u32],
 ) -> Result<Overwriting> {
     let ssd = Ssd::new(config).context("too few spare blocks")?;
-    let device = Arc::new(SsdDevice::new(ssd, Pace::Virtual, false));
+    let device = Arc::new(SsdDevice::new(ssd, TimeMode::Virtual, false));
     let layout = Layout::new(PARTITION / WRITE as u64, segment_blocks, 0)?;
     let superblock = Superblock {
         uuid: *b"the peers' job..",

@@ -189,7 +189,7 @@ fn last_step(index: u64) -> SequenceStep {
 
 /// Returns the operations that make the initial files of every sequence. Inode numbers are assigned in order,
 /// from 16 on.
-pub fn beginning() -> Vec<VolumeOperation> {
+pub fn initial_files() -> Vec<VolumeOperation> {
     let bytes = |len| SplitMix64::new(len as u64).bytes(len);
     let make = |parent, name: &str, mode| VolumeOperation::Make {
         parent,

@@ -58,21 +58,21 @@ const UPGRADE_SHARE: u64 = 8;
 const MILLIS: u64 = 1000;
 
 /// Closed volumes that sequences begin with, and their content, in the order of [`DataLayout::ALL`].
-static BEGINNINGS: LazyLock<[(CowImage, Reference); DataLayout::ALL.len()]> =
-    LazyLock::new(|| DataLayout::ALL.map(begin));
+static INITIAL_VOLUMES: LazyLock<[(CowImage, Reference); DataLayout::ALL.len()]> =
+    LazyLock::new(|| DataLayout::ALL.map(initial_volume));
 
-fn begin(data_layout: DataLayout) -> (CowImage, Reference) {
+fn initial_volume(data_layout: DataLayout) -> (CowImage, Reference) {
     let options = tight_with(0);
-    let image = fresh(data_layout, SEQUENCE_SEGMENTS);
+    let image = empty_volume(data_layout, SEQUENCE_SEGMENTS);
     let mut recorder = RunRecorder::begin(image, options, Reference::new(), 0);
-    ace::beginning().iter().for_each(|operation| recorder.step(operation));
+    ace::initial_files().iter().for_each(|operation| recorder.step(operation));
     recorder.pair.volume().close().expect("the volume closes");
     let reference = recorder.pair.reference.clone();
     (recorder.image(), reference)
 }
 
 /// Makes an empty volume of `segments` segments.
-pub fn fresh(data_layout: DataLayout, segments: u64) -> CowImage {
+pub fn empty_volume(data_layout: DataLayout, segments: u64) -> CowImage {
     let image = CowImage::new(block_count(segments));
     let device = std::sync::Arc::new(image);
     format_as(device.clone(), SEGMENT_BLOCKS, data_layout);
@@ -150,7 +150,7 @@ impl Case {
 
 fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> RecordedRun {
     let index_of_layout = DataLayout::ALL.iter().position(|other| *other == data_layout);
-    let (image, reference) = &BEGINNINGS[index_of_layout.expect("ALL has every layout")];
+    let (image, reference) = &INITIAL_VOLUMES[index_of_layout.expect("ALL has every layout")];
     let seed = seed ^ index;
     let image = image.clone();
     let is_upgraded = index.is_multiple_of(UPGRADE_SHARE);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use sfs_core::format::{DataLayout, FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{VolumeOptions, WriteMode};
 
-use crate::case::fresh;
+use crate::case::empty_volume;
 use crate::crash::Crash;
 use crate::model::fixture::{FILE, tight_with};
 use crate::model::operation::{Limits, VolumeOperation, choose};
@@ -54,8 +54,8 @@ fn options(random: &mut SplitMix64) -> VolumeOptions {
 
 /// Runs the given steps of the scenario of `seed`, and returns the recorded run.
 pub(crate) fn record(data_layout: DataLayout, seed: u64, steps: &[u32]) -> RecordedRun {
-    let (mut recorder, limits) = begin(data_layout, seed);
-    steps.iter().for_each(|step| take(&mut recorder, &limits, seed, *step, |_| {}));
+    let (mut recorder, limits) = filled_volume(data_layout, seed);
+    steps.iter().for_each(|step| take_step(&mut recorder, &limits, seed, *step, |_| {}));
     recorder.end()
 }
 
@@ -63,9 +63,9 @@ pub(crate) fn record(data_layout: DataLayout, seed: u64, steps: &[u32]) -> Recor
 pub(crate) fn describe(data_layout: DataLayout, seed: u64, steps: &[u32]) -> Vec<String> {
     let mut lines = Vec::new();
     let outcome = catch(|| {
-        let (mut recorder, limits) = begin(data_layout, seed);
+        let (mut recorder, limits) = filled_volume(data_layout, seed);
         for step in steps {
-            take(&mut recorder, &limits, seed, *step, |operation| {
+            take_step(&mut recorder, &limits, seed, *step, |operation| {
                 lines.push(format!("{step}: {:.160}", format!("{operation:?}")));
             });
         }
@@ -75,9 +75,9 @@ pub(crate) fn describe(data_layout: DataLayout, seed: u64, steps: &[u32]) -> Vec
 }
 
 /// Makes and fills a new volume.
-fn begin(data_layout: DataLayout, seed: u64) -> (RunRecorder, Limits) {
+fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, Limits) {
     let mut random = SplitMix64::new(seed);
-    let image = fresh(data_layout, 32 + random.below(6));
+    let image = empty_volume(data_layout, 32 + random.below(6));
     if seed.is_multiple_of(UPGRADE_SHARE) {
         version_1::downgrade(&image);
     }
@@ -100,7 +100,7 @@ fn begin(data_layout: DataLayout, seed: u64) -> (RunRecorder, Limits) {
     (recorder, Limits { bytes: bytes(FULL_PERCENT), files: 60, reopens: true })
 }
 
-/// Chooses an append to some file if the files take less than [`FILL_PERCENT`] of the volume.
+/// Chooses an append to some file if the files take less than [`FILL_PERCENT`] of the initially free blocks.
 fn refill(
     random: &mut SplitMix64,
     reference: &Reference,
@@ -128,7 +128,7 @@ fn regular_files(reference: &Reference) -> Vec<u64> {
 ///
 /// Calls `before` with each operation before it is performed. Each operation is chosen after the previous one
 /// was performed, so that no deleted file is written.
-fn take(
+fn take_step(
     recorder: &mut RunRecorder,
     limits: &Limits,
     seed: u64,
@@ -179,10 +179,10 @@ mod tests {
     fn scenarios_are_nearly_full_and_cleaned_all_the_time() {
         let data_layout = DataLayout::Log;
         for seed in 0..8 {
-            let (mut recorder, limits) = begin(data_layout, seed);
+            let (mut recorder, limits) = filled_volume(data_layout, seed);
             let mut full: Vec<u64> = Vec::new();
             for step in 0..STEPS {
-                take(&mut recorder, &limits, seed, step, |_| {});
+                take_step(&mut recorder, &limits, seed, step, |_| {});
                 let space = recorder.pair.volume().space();
                 full.push(100 - 100 * space.free_blocks / space.total_blocks);
             }

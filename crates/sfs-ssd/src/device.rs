@@ -1,8 +1,8 @@
 //! A block device over a model.
 //!
 //! The data is in a memory device by logical address; the model is served the same requests for its counts
-//! and times. With [`Pace::Virtual`], the requests of a single thread give the same counts and times in
-//! every run. With [`Pace::RealTime`], requests also take the time that the model computes.
+//! and times. With [`TimeMode::Virtual`], the requests of a single thread give the same counts and times in
+//! every run. With [`TimeMode::RealTime`], requests also take the time that the model computes.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::ssd::Ssd;
 
 /// Relation of the model's time to real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum TimeMode {
     /// Each request arrives, in virtual time, when the request before has ended. Calls do not wait.
     Virtual,
     /// A request arrives at the real time of the call, and the call returns when the request ends in the
@@ -26,7 +26,7 @@ pub enum Pace {
 pub struct SsdDevice {
     bytes: RamDevice,
     model: Mutex<ClockedSsd>,
-    pace: Pace,
+    time_mode: TimeMode,
     began: Instant,
 }
 
@@ -39,7 +39,7 @@ impl SsdDevice {
     /// Wraps a model.
     ///
     /// The device reports its erase size only if `erase_size_known` is set, as MMC and SD cards do.
-    pub fn new(ssd: Ssd, pace: Pace, erase_size_known: bool) -> SsdDevice {
+    pub fn new(ssd: Ssd, time_mode: TimeMode, erase_size_known: bool) -> SsdDevice {
         let page_size = ssd.geometry().page_size();
         let geometry = Geometry {
             block_count: ssd.capacity() / BLOCK_SIZE as u64,
@@ -55,7 +55,7 @@ impl SsdDevice {
         SsdDevice {
             bytes: RamDevice::with_geometry(geometry),
             model: Mutex::new(ClockedSsd { ssd, now_ns: 0 }),
-            pace,
+            time_mode,
             began: Instant::now(),
         }
     }
@@ -78,15 +78,15 @@ impl SsdDevice {
         };
         let real_ns = || self.began.elapsed().as_nanos() as u64;
         let mut model = self.model.lock();
-        let arrival_ns = match self.pace {
-            Pace::Virtual => model.now_ns,
-            Pace::RealTime => real_ns(),
+        let arrival_ns = match self.time_mode {
+            TimeMode::Virtual => model.now_ns,
+            TimeMode::RealTime => real_ns(),
         };
         let ended_ns = model.ssd.serve(&HostRequest { arrival_ns, ..request }, arrival_ns).ended_ns;
         model.ssd.clean(false, ended_ns);
         model.now_ns = model.now_ns.max(ended_ns);
         drop(model);
-        if self.pace == Pace::RealTime {
+        if self.time_mode == TimeMode::RealTime {
             std::thread::sleep(Duration::from_nanos(ended_ns.saturating_sub(real_ns())));
         }
     }

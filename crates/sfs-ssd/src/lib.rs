@@ -3,7 +3,7 @@
 //! [`Ssd`] is the controller: it splits requests into pages, which a translation layer ([`ftl`]) places on
 //! the array ([`Flash`]). [`RequestQueue`] schedules requests, [`SsdProfile`] describes the devices of the
 //! papers, and [`SsdDevice`] is a block device over a model. Times are virtual. The same requests give the
-//! same counts and times on every machine, because only [`Pace::RealTime`] reads a clock and nothing is
+//! same counts and times on every machine, because only [`TimeMode::RealTime`] reads a clock and nothing is
 //! random.
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ pub mod theory;
 mod timing;
 
 pub use counters::SsdCounters;
-pub use device::{Pace, SsdDevice};
+pub use device::{SsdDevice, TimeMode};
 pub use flash::{Flash, Spare};
 pub use geometry::FlashGeometry;
 pub use objects::{ObjectAttributes, ObjectError, ObjectId, ObjectStore};

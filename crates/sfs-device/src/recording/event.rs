@@ -71,7 +71,7 @@ impl Event {
     ///
     /// # Panics
     ///
-    /// As [`Event::apply`].
+    /// In the same cases as [`Event::apply`].
     pub fn apply_torn(&self, image: &RamDevice, mut survives: impl FnMut(u64) -> bool) {
         let Event::Write { range, stream, .. } = self else {
             return self.apply(image);
@@ -111,7 +111,7 @@ impl Event {
 ///
 /// # Panics
 ///
-/// As [`Event::apply`].
+/// In the same cases as [`Event::apply`].
 pub fn image_after<'a>(base: &RamDevice, events: impl IntoIterator<Item = &'a Event>) -> RamDevice {
     let image = base.snapshot();
     for event in events {

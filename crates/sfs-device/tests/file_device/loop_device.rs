@@ -9,18 +9,18 @@ use std::process::Command;
 
 use sfs_device::{Access, Block, Device, FileDevice, OpenErrorKind};
 
-use super::{Image, numbered, open_error, read, round_trip};
+use super::{ImageFile, numbered, open_error, read, round_trip};
 
 /// Loop device over a temporary image, detached on drop.
 struct LoopDevice {
-    image: Image,
+    image: ImageFile,
     path: PathBuf,
 }
 
 impl LoopDevice {
     /// Makes a loop device; returns `None` and prints the reason where none can be made.
     fn new(block_count: u64, options: &[&str]) -> Option<LoopDevice> {
-        let image = Image::new(block_count);
+        let image = ImageFile::new(block_count);
         let output = Command::new("losetup")
             .args(["--find", "--show"])
             .args(options)

@@ -35,21 +35,21 @@ fn read(device: &dyn Device, address: u64, count: usize) -> Vec<Block> {
 }
 
 /// Image file in a temporary directory, which is removed on drop.
-struct Image {
+struct ImageFile {
     _directory: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Image {
-    fn new(block_count: u64) -> Image {
-        Image::within(&std::env::temp_dir(), block_count)
+impl ImageFile {
+    fn new(block_count: u64) -> ImageFile {
+        ImageFile::within(&std::env::temp_dir(), block_count)
     }
 
-    fn within(parent: &Path, block_count: u64) -> Image {
+    fn within(parent: &Path, block_count: u64) -> ImageFile {
         let directory = tempfile::tempdir_in(parent).unwrap();
         let path = directory.path().join("image");
         drop(FileDevice::create(&path, block_count * BLOCK_SIZE as u64).unwrap());
-        Image { _directory: directory, path }
+        ImageFile { _directory: directory, path }
     }
 
     fn open(&self) -> FileDevice {
@@ -75,7 +75,7 @@ fn round_trip(device: &dyn Device) {
 
 #[test]
 fn written_blocks_are_read_back_also_after_a_reopen() {
-    let image = Image::new(128);
+    let image = ImageFile::new(128);
     round_trip(&image.open());
     let device = FileDevice::open(&image.path, Access::ReadOnly).unwrap();
     assert_eq!(read(&device, 4, 1), numbered(64)[32..33]);
@@ -89,7 +89,7 @@ fn written_blocks_are_read_back_also_after_a_reopen() {
 
 #[test]
 fn a_write_may_have_more_parts_than_one_system_call_takes() {
-    let image = Image::new(4096);
+    let image = ImageFile::new(4096);
     let device = image.open();
     // In reverse order no two parts are adjacent in memory.
     let blocks = numbered(3000);
@@ -105,7 +105,7 @@ fn a_write_may_have_more_parts_than_one_system_call_takes() {
 
 #[test]
 fn a_request_past_the_end_is_refused_and_changes_nothing() {
-    let image = Image::new(8);
+    let image = ImageFile::new(8);
     let device = image.open();
     let refused = |result: Result<(), DeviceError>, operation| {
         let error = result.unwrap_err();
@@ -121,7 +121,7 @@ fn a_request_past_the_end_is_refused_and_changes_nothing() {
 
 #[test]
 fn an_incomplete_last_block_is_not_accessible() {
-    let image = Image::new(8);
+    let image = ImageFile::new(8);
     File::options().write(true).open(&image.path).unwrap().set_len(8 * 4096 - 1).unwrap();
     let device = image.open();
     assert_eq!(device.geometry().block_count, 7);
@@ -130,7 +130,7 @@ fn an_incomplete_last_block_is_not_accessible() {
 
 #[test]
 fn an_empty_image_opens_with_zero_blocks() {
-    let image = Image::new(0);
+    let image = ImageFile::new(0);
     let device = image.open();
     assert_eq!(device.geometry().block_count, 0);
     device.flush().unwrap();
@@ -139,7 +139,7 @@ fn an_empty_image_opens_with_zero_blocks() {
 #[test]
 fn a_truncated_image_is_an_error_not_zeros() {
     for length in [4 * 4096, 4 * 4096 + 100] {
-        let image = Image::new(8);
+        let image = ImageFile::new(8);
         let device = image.open();
         File::options().write(true).open(&image.path).unwrap().set_len(length).unwrap();
         assert_eq!(read(&device, 3, 1), [Block::ZERO]);
@@ -151,7 +151,7 @@ fn a_truncated_image_is_an_error_not_zeros() {
 
 #[test]
 fn a_device_opened_for_reading_refuses_changes() {
-    let image = Image::new(8);
+    let image = ImageFile::new(8);
     let device = FileDevice::open(&image.path, Access::ReadOnly).unwrap();
     let refused = |result: Result<(), DeviceError>, operation| {
         let error = result.unwrap_err();
@@ -166,7 +166,7 @@ fn a_device_opened_for_reading_refuses_changes() {
 #[test]
 fn a_second_exclusive_open_is_busy() {
     use Access::{ReadOnly, ReadWrite};
-    let image = Image::new(8);
+    let image = ImageFile::new(8);
     let writer = image.open();
     assert!(matches!(open_error(&image.path, ReadWrite), OpenErrorKind::Busy));
     assert!(matches!(open_error(&image.path, ReadOnly), OpenErrorKind::Busy));
@@ -181,7 +181,7 @@ fn a_second_exclusive_open_is_busy() {
 
 #[test]
 fn each_open_error_has_its_kind_and_prints_one_line() {
-    let image = Image::new(1);
+    let image = ImageFile::new(1);
     let directory = image.path.parent().unwrap();
     let cases: [(PathBuf, &str); 4] = [
         (directory.join("none"), "no such file or device"),
@@ -208,7 +208,7 @@ fn each_open_error_has_its_kind_and_prints_one_line() {
 
 #[test]
 fn create_makes_a_sparse_file_and_refuses_an_existing_path() {
-    let image = Image::new(1 << 18);
+    let image = ImageFile::new(1 << 18);
     let metadata = fs::metadata(&image.path).unwrap();
     assert_eq!(metadata.len(), 1 << 30);
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
@@ -223,7 +223,7 @@ fn create_makes_a_sparse_file_and_refuses_an_existing_path() {
 
 #[test]
 fn discard_deallocates_space_of_the_image_file() {
-    let image = Image::new(1024);
+    let image = ImageFile::new(1024);
     let device = image.open();
     device.write(0, &[&numbered(1024)], Stream(0)).unwrap();
     device.flush().unwrap();
@@ -249,7 +249,7 @@ fn memory_filesystems_work_with_or_without_direct_io() {
         println!("skip: no /dev/shm");
         return;
     }
-    let image = Image::within(shm, 128);
+    let image = ImageFile::within(shm, 128);
     let device = image.open();
     println!("direct I/O on {}: {}", image.path.display(), device.direct_io());
     round_trip(&device);
@@ -272,7 +272,7 @@ fn a_file_that_refuses_direct_io_is_read_through_the_cache() {
 
 #[test]
 fn concurrent_threads_read_back_their_own_writes() {
-    let image = Image::new(8 * 64);
+    let image = ImageFile::new(8 * 64);
     let device = image.open();
     std::thread::scope(|scope| {
         for thread_no in 0..8_u64 {

@@ -20,7 +20,7 @@ use sfs_device::BLOCK_SIZE;
 use sfs_lab::exported::{CONTROL, DISK, Exported, Status, serve};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Pace, Ssd, SsdConfig, SsdProfile, profiles};
+use sfs_ssd::{Ssd, SsdConfig, SsdProfile, TimeMode, profiles};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Between two looks whether the end has come.
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (name, config) = arguments.config()?;
     let dir = arguments.check_dir()?;
     let ssd = Ssd::new(&config).context("too few spare blocks; try a larger --size")?;
-    let pace = if arguments.real_time { Pace::RealTime } else { Pace::Virtual };
+    let pace = if arguments.real_time { TimeMode::RealTime } else { TimeMode::Virtual };
     let is_recorded = arguments.record.is_some();
     let disk = Arc::new(Exported::new(ssd, name, pace, arguments.filled, is_recorded));
     let end = Arc::new(AtomicBool::new(false));

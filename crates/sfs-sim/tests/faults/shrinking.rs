@@ -7,7 +7,7 @@ use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
-use sfs_sim::case::fresh;
+use sfs_sim::case::empty_volume;
 use sfs_sim::image::CowImage;
 use sfs_sim::model::fixture::{FILE, NOW, caller, open, tight};
 use sfs_sim::silent_faults::SilentFaultDevice;
@@ -16,7 +16,7 @@ static SYNCED: [u8; 20_000] = [1; 20_000];
 
 /// Makes a volume with a synced file.
 fn begin() -> (Arc<SilentFaultDevice>, Volume, u64) {
-    let device = Arc::new(SilentFaultDevice::new(fresh(DataLayout::Log, 34)));
+    let device = Arc::new(SilentFaultDevice::new(empty_volume(DataLayout::Log, 34)));
     let volume = open(device.clone(), tight());
     let ino = volume.make_node(ROOT_INO, b"synced", FILE, 0, &caller()).expect("a file").ino;
     volume.write(ino, 0, &SYNCED, WriteMode::default(), &caller()).expect("a write");

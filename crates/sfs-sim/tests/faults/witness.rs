@@ -6,7 +6,7 @@ use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO};
 use sfs_core::request::VolumeOptions;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
-use sfs_sim::case::fresh;
+use sfs_sim::case::empty_volume;
 use sfs_sim::image::CowImage;
 use sfs_sim::model::fixture::{after, tight};
 use sfs_sim::model::operation::{Limits, VolumeOperation, choose};
@@ -27,7 +27,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(seed: u64) -> Self {
-        let base = fresh(DataLayout::Log, 34);
+        let base = empty_volume(DataLayout::Log, 34);
         let limits = Limits { bytes: 600 << 10, files: 20, reopens: false };
         let mut recorder = RunRecorder::begin(base.clone(), tight(), Reference::new(), 0);
         let mut random = SplitMix64::new(seed);

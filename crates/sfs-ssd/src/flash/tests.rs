@@ -1,3 +1,5 @@
+//! Tests of the flash array: times, counters, and the rules of NAND.
+
 use super::*;
 
 const GEOMETRY: FlashGeometry = FlashGeometry {

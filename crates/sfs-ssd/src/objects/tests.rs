@@ -1,3 +1,5 @@
+//! Tests of the object interface.
+
 use super::*;
 use crate::ftl::{Collection, Isolation, Layer, WearLevelling};
 use crate::{FlashGeometry, SsdConfig, Timing};

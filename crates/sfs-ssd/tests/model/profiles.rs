@@ -4,8 +4,8 @@ use crate::fixture::XorShift64;
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{
-    Arrivals, HostRequest, Pace, RequestKind, RequestQueue, Scheduling, Ssd, SsdDevice, SsdProfile,
-    profiles,
+    Arrivals, HostRequest, RequestKind, RequestQueue, Scheduling, Ssd, SsdDevice, SsdProfile,
+    TimeMode, profiles,
 };
 
 const MIB: u64 = 1 << 20;
@@ -86,7 +86,7 @@ fn blocks(content: u8, count: usize) -> Vec<Block> {
 fn the_block_device_stores_data_and_counts_requests() {
     let profile = SsdProfile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
     let ssd = Ssd::new(&profile.config()).expect("a device");
-    let device = SsdDevice::new(ssd, Pace::Virtual, profile.erase_size_known);
+    let device = SsdDevice::new(ssd, TimeMode::Virtual, profile.erase_size_known);
     assert_eq!(device.geometry().preferred_erase_size, 4 * MIB);
     device.write(10, &[&blocks(1, 2), &blocks(2, 1)], Stream(0)).expect("written");
     device.flush().expect("flushed");
@@ -109,7 +109,7 @@ fn real_time_requests_take_at_least_the_modelled_time() {
     let profile = SsdProfile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
     let ssd = Ssd::new(&profile.config()).expect("a device");
     let began = std::time::Instant::now();
-    let device = SsdDevice::new(ssd, Pace::RealTime, false);
+    let device = SsdDevice::new(ssd, TimeMode::RealTime, false);
     for address in 0..20 {
         device.write(address, &[&blocks(1, 1)], Stream(0)).expect("written");
     }
