@@ -1,7 +1,7 @@
 //! Cases of the exploration: deterministic runs of a volume, each with a name that replays it.
 //!
 //! The same name gives the same run, the same crash states and the same violation. A case is either a short
-//! sequence of [`ace`] operations on a prepared volume, or a random [`scenario`](crate::scenario).
+//! sequence of [`ace`] operations on a prepared volume, or a random [`scenario`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +11,9 @@ use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::crash::{Crash, epochs, states_of};
+use crate::empty_volume::empty_volume;
 use crate::image::CowImage;
-use crate::model::fixture::{SEGMENT_BLOCKS, format_as, tight_with};
+use crate::model::fixture::tight_with;
 use crate::model::operation::VolumeOperation;
 use crate::model::random::SplitMix64;
 use crate::model::reference::Reference;
@@ -69,20 +70,6 @@ fn initial_volume(data_layout: DataLayout) -> (CowImage, Reference) {
     recorder.pair.volume().close().expect("the volume closes");
     let reference = recorder.pair.reference.clone();
     (recorder.image(), reference)
-}
-
-/// Makes an empty volume of `segments` segments.
-pub fn empty_volume(data_layout: DataLayout, segments: u64) -> CowImage {
-    let image = CowImage::new(block_count(segments));
-    let device = std::sync::Arc::new(image);
-    format_as(device.clone(), SEGMENT_BLOCKS, data_layout);
-    std::sync::Arc::into_inner(device).expect("formatting drops its reference to the device")
-}
-
-/// Returns the blocks of the smallest device for `segments` segments: superblock, checkpoint slots and backup
-/// included.
-fn block_count(segments: u64) -> u64 {
-    32 + segments * SEGMENT_BLOCKS + 16 + 1
 }
 
 impl Case {

@@ -1,6 +1,6 @@
 //! The reference model: a simple filesystem in memory, and the comparison of a volume with it.
 //!
-//! [`operation`] draws operations, [`pair`] performs each on the volume and on the [`reference`], and
+//! [`operation`] draws operations, [`pair`] performs each on the volume and on the [`mod@reference`], and
 //! [`compare`] compares results and content. A difference is a panic with its position. The volume is used
 //! through its public operations only.
 
@@ -13,3 +13,4 @@ pub mod operation;
 pub mod pair;
 pub mod random;
 pub mod reference;
+mod xattrs;

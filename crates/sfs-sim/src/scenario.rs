@@ -10,8 +10,8 @@ use std::ops::Range;
 use sfs_core::format::{DataLayout, FIRST_INO, FileKind, ROOT_INO};
 use sfs_core::request::{VolumeOptions, WriteMode};
 
-use crate::case::empty_volume;
 use crate::crash::Crash;
+use crate::empty_volume::empty_volume;
 use crate::model::fixture::{FILE, tight_with};
 use crate::model::operation::{Limits, VolumeOperation, choose};
 use crate::model::random::SplitMix64;

@@ -4,10 +4,9 @@
 //! restores the times of the directory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use sfs_core::format::{FileKind, Inode, ROOT_INO, Timestamp, XATTR_LEN_MAX};
-use sfs_core::request::{Caller, Seek, XattrMode};
+use sfs_core::format::{FileKind, Inode, ROOT_INO, Timestamp};
+use sfs_core::request::{Caller, Seek};
 use sfs_core::{Error, Volume};
 
 use super::content::BLOCK;
@@ -143,54 +142,6 @@ fn restore_times(volume: &Volume, reference: &Reference, ino: u64, caller: &Call
         ..Default::default()
     };
     volume.set_attributes(ino, &changes, caller).expect("the times are restored");
-}
-
-/// Sets an extended attribute in the reference.
-///
-/// # Errors
-///
-/// The error that the volume has to return.
-pub fn set_xattr(
-    reference: &mut Reference,
-    ino: u64,
-    name: &[u8],
-    value: &[u8],
-    mode: XattrMode,
-    caller: &Caller,
-) -> Result<(), Error> {
-    if value.len() > XATTR_LEN_MAX {
-        return Err(Error::ValueTooLong);
-    }
-    let exists = reference.node(ino)?.xattrs.contains_key(name);
-    match (exists, mode) {
-        (true, XattrMode::Create) => return Err(Error::Exists),
-        (false, XattrMode::Replace) => return Err(Error::NoAttribute),
-        _ => {}
-    }
-    let node = reference.edit(ino);
-    node.xattrs.insert(name.to_vec(), Arc::new(value.to_vec()));
-    node.ctime = caller.now;
-    Ok(())
-}
-
-/// Removes an extended attribute from the reference.
-///
-/// # Errors
-///
-/// The error that the volume has to return.
-pub fn remove_xattr(
-    reference: &mut Reference,
-    ino: u64,
-    name: &[u8],
-    caller: &Caller,
-) -> Result<(), Error> {
-    if !reference.node(ino)?.xattrs.contains_key(name) {
-        return Err(Error::NoAttribute);
-    }
-    let node = reference.edit(ino);
-    node.xattrs.remove(name);
-    node.ctime = caller.now;
-    Ok(())
 }
 
 /// Asserts that the volume has exactly the files, attributes, entries and bytes of the reference.

@@ -7,7 +7,7 @@ use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
-use sfs_sim::case::empty_volume;
+use sfs_sim::empty_volume::empty_volume;
 use sfs_sim::image::CowImage;
 use sfs_sim::model::fixture::{FILE, NOW, caller, open, tight};
 use sfs_sim::silent_faults::SilentFaultDevice;

@@ -6,7 +6,7 @@ use sfs_core::format::{DataLayout, FileKind, Inode, ROOT_INO};
 use sfs_core::request::VolumeOptions;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
-use sfs_sim::case::empty_volume;
+use sfs_sim::empty_volume::empty_volume;
 use sfs_sim::image::CowImage;
 use sfs_sim::model::fixture::{after, tight};
 use sfs_sim::model::operation::{Limits, VolumeOperation, choose};
