@@ -1,12 +1,18 @@
-//! Allocation, comparison and formatting of [`Block`]s.
+//! Blocks of memory: definition, allocation, comparison and formatting.
 //!
 //! Every block is aligned to its size, as direct I/O demands. Allocated blocks are zero.
 
 use std::fmt;
 
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::{BLOCK_SIZE, Block};
+/// Bytes in a block; every address in SFS counts blocks.
+pub const BLOCK_SIZE: usize = 4096;
+
+/// One block of memory, aligned for direct I/O.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+pub struct Block(pub [u8; BLOCK_SIZE]);
 
 impl Block {
     /// A block of zeros.

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{Block, Device, DeviceError, Geometry, Operation, Stream};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 
 /// Bit that corruption inverts in the last byte of a block. A check of the block's first bytes alone
 /// does not detect it.
@@ -136,7 +139,7 @@ impl<D: Device> Device for FaultyDevice<D> {
         let corrupt = self.corrupt.lock();
         for (address, block) in (address..).zip(buffer) {
             if corrupt.iter().any(|range| range.contains(&address)) {
-                block.0[crate::BLOCK_SIZE - 1] ^= FLIPPED_BIT;
+                block.0[BLOCK_SIZE - 1] ^= FLIPPED_BIT;
             }
         }
         Ok(())

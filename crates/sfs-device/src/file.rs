@@ -16,9 +16,12 @@ pub use self::open::{Access, OpenError, OpenErrorKind};
 use self::open::{OpenedDevice, Sharing};
 use parking_lot::Mutex;
 
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 use crate::sys::{self, Gather};
 use crate::transfer::{drain, fill};
-use crate::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream};
 
 /// A regular file or a block device, as a [`Device`].
 ///

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Block, Device, DeviceError, Geometry, Operation, Stream};
+use crate::block::Block;
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 
 /// Device that forwards requests, some of them later.
 pub struct GatedDevice<D> {

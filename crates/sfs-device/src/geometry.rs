@@ -6,10 +6,30 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{BLOCK_SIZE, DeviceError, Geometry, Operation};
+use crate::block::BLOCK_SIZE;
+use crate::error::{DeviceError, Operation};
 
 /// Unit in bytes of a partition's `start` attribute; the kernel uses this unit for every device.
 const SYSFS_SECTOR_SIZE: u64 = 512;
+
+/// Properties that a device reports. Sizes are in bytes; zero means that the device does not report one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of whole blocks on the device.
+    pub block_count: u64,
+    /// Smallest addressable unit.
+    pub logical_block_size: u32,
+    /// Smallest unit that the device writes without read-modify-write.
+    pub physical_block_size: u32,
+    /// Unit of discard; zero if the device cannot discard.
+    pub discard_granularity: u64,
+    /// Preferred request size.
+    pub optimal_io_size: u64,
+    /// Offset of the partition on the whole disk; zero for a whole disk.
+    pub partition_start: u64,
+    /// Erase size that an MMC or SD card recommends.
+    pub preferred_erase_size: u64,
+}
 
 /// Number of a block device in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crate::{BLOCK_SIZE, Block};
+use crate::block::{BLOCK_SIZE, Block};
 
 /// Adjacent blocks of mapped memory with one owner. The default region is empty.
 #[derive(Debug)]

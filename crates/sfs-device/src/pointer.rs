@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{Block, Device, DeviceError, Geometry, Stream};
+use crate::block::Block;
+use crate::device::{Device, Stream};
+use crate::error::DeviceError;
+use crate::geometry::Geometry;
 
 macro_rules! forward_to_pointee {
     ($pointer:ident) => {

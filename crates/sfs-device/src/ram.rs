@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 
 /// Blocks in a chunk: large enough to copy fast, small enough for sparse images.
 const CHUNK_BLOCKS: usize = 16;

@@ -9,7 +9,10 @@ use parking_lot::Mutex;
 
 pub use self::event::{BlockRange, Event, image_after};
 
-use crate::{Block, Device, DeviceError, Geometry, Stream};
+use crate::block::Block;
+use crate::device::{Device, Stream};
+use crate::error::DeviceError;
+use crate::geometry::Geometry;
 
 /// Details that a recording stores of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 
 use libc::{c_int, c_void, iovec, off_t};
 
-use crate::{BLOCK_SIZE, Block};
+use crate::block::{BLOCK_SIZE, Block};
 
 /// Maximum number of parts in one call (`IOV_MAX` of Linux).
 pub(crate) const GATHER_PARTS_MAX: usize = 1024;

@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::geometry::DeviceNumber;
-use crate::{BLOCK_SIZE, Block, DeviceError, Geometry, Operation, sys};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::{DeviceNumber, Geometry};
+use crate::sys;
 
 /// Attempts to lock a block device. The kernel's claim is already held, so the holder of the lock only
 /// inspects the device, and will soon unlock it.

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::ram::RamDevice;
 
 /// Unit of a torn write in bytes: a device writes each sector wholly or not at all.
 const SECTOR_SIZE: usize = 512;
