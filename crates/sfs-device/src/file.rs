@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
 
-use self::open::{OpenedDevice, Sharing};
+use self::open::{OpenedFile, Sharing};
 use parking_lot::Mutex;
 
 use crate::block::{BLOCK_SIZE, Block};
@@ -73,7 +73,7 @@ impl FileDevice {
     fn open_with(path: &Path, access: Access, sharing: Sharing) -> Result<FileDevice, OpenError> {
         let opened = open::open(path, access, sharing)
             .map_err(|kind| OpenError { path: path.to_owned(), kind })?;
-        let OpenedDevice { file, claim, geometry, is_block_device, direct_io } = opened;
+        let OpenedFile { file, claim, geometry, is_block_device, direct_io } = opened;
         Ok(FileDevice {
             file,
             claim: Mutex::new(claim),

@@ -48,11 +48,11 @@ pub struct RequestCounts {
 pub struct RecordingDevice<D> {
     inner: D,
     keep: Keep,
-    recording: Mutex<Recording>,
+    recording: Mutex<RequestLog>,
 }
 
 #[derive(Default)]
-struct Recording {
+struct RequestLog {
     counts: RequestCounts,
     reads: Vec<BlockRange>,
     /// Events with a unique number, by which a failed flush is removed.
@@ -106,7 +106,7 @@ impl<D: Device> RecordingDevice<D> {
     /// Clears the recording, its counts included.
     pub fn reset(&self) {
         let mut recording = self.recording.lock();
-        *recording = Recording { event_no_next: recording.event_no_next, ..Recording::default() };
+        *recording = RequestLog { event_no_next: recording.event_no_next, ..RequestLog::default() };
     }
 
     /// Appends `event`, updates the counts by `count`, and returns the number of the event.

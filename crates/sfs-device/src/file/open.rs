@@ -119,7 +119,7 @@ impl From<io::Error> for OpenErrorKind {
 }
 
 /// Result of an open.
-pub(super) struct OpenedDevice {
+pub(super) struct OpenedFile {
     pub(super) file: File,
     /// Exclusive descriptor of a block device; while it is open, every other claim fails.
     pub(super) claim: Option<File>,
@@ -132,7 +132,7 @@ pub(super) fn open(
     path: &Path,
     access: Access,
     sharing: Sharing,
-) -> Result<OpenedDevice, OpenErrorKind> {
+) -> Result<OpenedFile, OpenErrorKind> {
     // The type is checked first, because an open would block on a pipe, rewind a tape or take a terminal.
     let is_block_device = storage_kind(fs::metadata(path)?.file_type())?;
     let needs_claim = is_block_device && sharing == Sharing::Exclusive;
@@ -161,7 +161,7 @@ pub(super) fn open(
     };
     let direct_io = accepts_direct_io && probe_direct_io(&file, &geometry)?;
     let claim = claim.map(|(file, _)| file);
-    Ok(OpenedDevice { file, claim, geometry, is_block_device, direct_io })
+    Ok(OpenedFile { file, claim, geometry, is_block_device, direct_io })
 }
 
 pub(super) fn create(path: &Path, length: u64) -> Result<(), OpenError> {
