@@ -176,9 +176,9 @@ fn options(random: &mut SplitMix64) -> VolumeOptions {
 }
 
 fn check_volume(image: &CowImage, data: bool) -> Result<(), Violation> {
-    let mut go_on = |_| ControlFlow::Continue(());
+    let mut proceed = |_| ControlFlow::Continue(());
     let options = sfs_fsck::Options { data };
-    let report = sfs_fsck::check(image, &options, &mut go_on).map_err(Violation::NoVolume)?;
+    let report = sfs_fsck::check(image, &options, &mut proceed).map_err(Violation::NoVolume)?;
     match report.errors() {
         0 => Ok(()),
         _ => Err(Violation::Findings(report.findings.kept().to_vec())),

@@ -206,11 +206,11 @@ pub fn explore(
         while seen.load(Ordering::Relaxed) < plan.states && !failed.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = plan.case(number) else { break };
-            let go_on = |checked| {
+            let proceed = |checked| {
                 tick(checked);
                 seen.fetch_add(checked, Ordering::Relaxed) + checked < plan.states
             };
-            match explore_case(&case, None, go_on) {
+            match explore_case(&case, None, proceed) {
                 Ok(counts) => totals.lock().of(&case).add(counts),
                 Err(failure) => {
                     failed.store(true, Ordering::Relaxed);

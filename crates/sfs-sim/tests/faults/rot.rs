@@ -94,8 +94,8 @@ fn image_of(witness: &Witness) -> CowImage {
 
 /// Returns whether the check reports anything, notes included.
 fn has_findings(image: &CowImage) -> bool {
-    let mut go_on = |_| ControlFlow::Continue(());
-    match sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut go_on) {
+    let mut proceed = |_| ControlFlow::Continue(());
+    match sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut proceed) {
         Ok(report) => report.errors() > 0 || !report.findings.kept().is_empty(),
         Err(_) => true,
     }
