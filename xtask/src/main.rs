@@ -103,7 +103,7 @@ enum Command {
         #[arg(long, default_value_t = test::RECOVERY_LOG_MIB)]
         log: u64,
     },
-    /// Crash states in deterministic worlds: `--states N --seed S`, or `--replay CASE --state N`;
+    /// Crash states in the deterministic simulator: `--states N --seed S`, or `--replay CASE --state N`;
     /// `-- --help` lists everything.
     Crash {
         /// What the simulator is told.

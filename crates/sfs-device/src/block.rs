@@ -1,40 +1,46 @@
-//! Memory for blocks.
+//! Blocks of memory: definition, allocation, comparison and formatting.
 //!
-//! Owns: how blocks are allocated, compared and shown.
-//! Promises: every block is aligned to its size and starts as zeros.
-//! Never: touches a device.
+//! Every block is aligned to its size, as direct I/O demands. Allocated blocks are zero.
 
 use std::fmt;
 
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::{BLOCK_SIZE, Block};
+/// Bytes in a block; every address in SFS counts blocks.
+pub const BLOCK_SIZE: usize = 4096;
+
+/// One block of memory, aligned for direct I/O.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+pub struct Block(pub [u8; BLOCK_SIZE]);
 
 impl Block {
     /// A block of zeros.
     pub const ZERO: Block = Block([0; BLOCK_SIZE]);
 
-    /// `count` blocks of zeros, next to each other on the heap.
+    /// Allocates `count` adjacent blocks of zeros on the heap.
     ///
     /// # Panics
     ///
-    /// When there is no memory left.
+    /// If the allocation fails.
     pub fn zeroed(count: usize) -> Box<[Block]> {
         <[Block]>::new_box_zeroed_with_elems(count).expect("memory for blocks")
     }
 
-    /// The bytes of `blocks`, one after the other.
+    /// Views `blocks` as one slice of bytes.
     pub fn bytes_of(blocks: &[Block]) -> &[u8] {
         blocks.as_bytes()
     }
 
-    /// The bytes of `blocks`, one after the other, to be changed.
+    /// Views `blocks` as one mutable slice of bytes.
     pub fn bytes_of_mut(blocks: &mut [Block]) -> &mut [u8] {
         blocks.as_mut_bytes()
     }
 
-    /// The blocks at the beginning of `memory` that `len` bytes from `offset` of a file on go to as they are;
-    /// `None` if no block begins there, or the memory is too short or not aligned.
+    /// Views the beginning of `memory` as the whole blocks that hold `len` bytes of a file from byte `offset` on.
+    ///
+    /// Returns `None` if `offset` is not a multiple of the block size, or if `memory` is too short
+    /// or not aligned. A reader then has to copy.
     pub fn room_for(offset: u64, len: usize, memory: &mut [u8]) -> Option<&mut [Block]> {
         if !offset.is_multiple_of(BLOCK_SIZE as u64) {
             return None;
@@ -58,7 +64,7 @@ impl PartialEq for Block {
 
 impl Eq for Block {}
 
-/// Shows the first bytes only: a block is too long for a line.
+/// Prints the first eight bytes only, because a whole block would fill pages.
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Block({:02x?}..)", &self.0[..8])
@@ -79,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_whole_blocks_at_its_beginning() {
+    fn room_for_views_whole_blocks_at_the_beginning_of_memory() {
         let mut memory = Block::zeroed(3);
         let memory = Block::bytes_of_mut(&mut memory);
         let room = |offset, len, memory: &mut [u8]| {
@@ -93,11 +99,11 @@ mod tests {
 
         assert_eq!(room(1, 1, memory), None, "no block begins at 1");
         assert_eq!(room(0, 3 * BLOCK_SIZE + 1, memory), None, "the memory is too short");
-        assert_eq!(room(0, usize::MAX, memory), None, "the length has no whole number of blocks");
+        assert_eq!(room(0, usize::MAX, memory), None, "the rounded length overflows");
         assert_eq!(
             room(0, 1, &mut memory[..BLOCK_SIZE - 1]),
             None,
-            "the block does not end in the memory"
+            "the memory is shorter than a block"
         );
         assert_eq!(room(0, 1, &mut memory[8..]), None, "the memory is not aligned");
 
@@ -106,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_is_short() {
+    fn debug_output_is_one_short_line() {
         assert_eq!(format!("{:?}", Block::ZERO), "Block([00, 00, 00, 00, 00, 00, 00, 00]..)");
     }
 }

@@ -1,8 +1,7 @@
-//! A device that fails on command.
+//! Fault injection: a device that fails the requests that a test selects.
 //!
-//! Owns: the faults to come.
-//! Promises: a request that fails does not reach the device inside; the error is `EIO`.
-//! Never: fails what it was not told to.
+//! A failed request returns `EIO` and never reaches the inner device. Corruption of reads flips one
+//! bit in the returned copy; the inner device keeps the correct data.
 
 use std::io;
 use std::ops::Range;
@@ -10,34 +9,38 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::{Block, Device, DeviceError, Geometry, Operation, Stream};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 
-/// The bit of a corrupted block's last byte that comes back inverted. The last, so that a check
-/// of the block's head alone does not find it.
+/// Bit that corruption inverts in the last byte of a block. A check of the block's first bytes alone
+/// does not detect it.
 const FLIPPED_BIT: u8 = 0x01;
 
-/// A device that passes requests on until it is told to fail.
+/// Device that forwards requests, except those that a test made fail.
 pub struct FaultyDevice<D> {
     inner: D,
-    reads: Fault,
-    writes: Fault,
-    flushes: Fault,
-    discards: Fault,
+    reads: FaultTrigger,
+    writes: FaultTrigger,
+    flushes: FaultTrigger,
+    discards: FaultTrigger,
     corrupt: Mutex<Vec<Range<u64>>>,
     unreadable: Mutex<Vec<Range<u64>>>,
 }
 
-/// What will become of the requests of one kind.
+/// Decides which requests of one kind fail.
 #[derive(Default)]
-struct Fault {
-    /// Fails when it counts down to zero; zero is off.
+struct FaultTrigger {
+    /// Requests until the one that fails, that one included; zero if none will.
     countdown: AtomicU64,
+    /// `true` while every request fails.
     always: AtomicBool,
 }
 
-impl Fault {
-    /// Counts one request; whether it must fail.
-    fn strikes(&self) -> bool {
+impl FaultTrigger {
+    /// Counts one request and returns whether this request fails.
+    fn fires(&self) -> bool {
         let before = self
             .countdown
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -46,63 +49,63 @@ impl Fault {
 }
 
 impl<D: Device> FaultyDevice<D> {
-    /// A device without faults.
+    /// Wraps `inner` without any fault.
     pub fn new(inner: D) -> FaultyDevice<D> {
         FaultyDevice {
             inner,
-            reads: Fault::default(),
-            writes: Fault::default(),
-            flushes: Fault::default(),
-            discards: Fault::default(),
+            reads: FaultTrigger::default(),
+            writes: FaultTrigger::default(),
+            flushes: FaultTrigger::default(),
+            discards: FaultTrigger::default(),
             corrupt: Mutex::default(),
             unreadable: Mutex::default(),
         }
     }
 
-    /// The device inside, which has no faults.
+    /// Returns the inner device, which has no faults.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Fails one request: the `nth` of its kind from now on. One is the next; zero is none.
+    /// Fails one request: the `nth` of its kind after this call. One is the next request; zero disarms.
     ///
     /// # Panics
     ///
-    /// For [`Operation::Open`], which is no request.
+    /// For [`Operation::Open`], which is not a request to an open device.
     pub fn fail_nth(&self, operation: Operation, nth: u64) {
-        self.fault(operation).countdown.store(nth, Ordering::SeqCst);
+        self.trigger(operation).countdown.store(nth, Ordering::SeqCst);
     }
 
-    /// Fails every request of this kind from now on, or no longer.
+    /// Fails every request of this kind while `fail` is `true`.
     ///
     /// # Panics
     ///
-    /// For [`Operation::Open`], which is no request.
+    /// For [`Operation::Open`], which is not a request to an open device.
     pub fn fail_all(&self, operation: Operation, fail: bool) {
-        self.fault(operation).always.store(fail, Ordering::SeqCst);
+        self.trigger(operation).always.store(fail, Ordering::SeqCst);
     }
 
-    /// Flips a bit in every block of `addresses` each time it is read; the medium is unharmed.
+    /// Flips one bit in every block of `addresses` that is read; the stored data is not changed.
     pub fn corrupt_reads(&self, addresses: Range<u64>) {
         self.corrupt.lock().push(addresses);
     }
 
-    /// Fails every read of a block of `addresses`, as a card does that cannot correct it.
+    /// Fails every read of a block of `addresses`, as a card does after an uncorrectable error.
     pub fn fail_reads(&self, addresses: Range<u64>) {
         self.unreadable.lock().push(addresses);
     }
 
-    /// Takes all faults away.
+    /// Removes all faults.
     pub fn heal(&self) {
-        for fault in [&self.reads, &self.writes, &self.flushes, &self.discards] {
-            fault.countdown.store(0, Ordering::SeqCst);
-            fault.always.store(false, Ordering::SeqCst);
+        for trigger in [&self.reads, &self.writes, &self.flushes, &self.discards] {
+            trigger.countdown.store(0, Ordering::SeqCst);
+            trigger.always.store(false, Ordering::SeqCst);
         }
         self.corrupt.lock().clear();
         self.unreadable.lock().clear();
     }
 
-    fn fault(&self, operation: Operation) -> &Fault {
+    fn trigger(&self, operation: Operation) -> &FaultTrigger {
         match operation {
             Operation::Read => &self.reads,
             Operation::Write => &self.writes,
@@ -112,11 +115,12 @@ impl<D: Device> FaultyDevice<D> {
         }
     }
 
-    fn strike(&self, operation: Operation, address: u64, count: u64) -> Result<(), DeviceError> {
+    /// Counts the request, and returns the injected error if the request has to fail.
+    fn admit(&self, operation: Operation, address: u64, count: u64) -> Result<(), DeviceError> {
         let is_bad = |range: &Range<u64>| range.start < address + count && address < range.end;
         let is_unreadable =
             operation == Operation::Read && self.unreadable.lock().iter().any(is_bad);
-        if self.fault(operation).strikes() || is_unreadable {
+        if self.trigger(operation).fires() || is_unreadable {
             let source = io::Error::from_raw_os_error(libc::EIO);
             return Err(DeviceError::of_blocks(operation, address, count, source));
         }
@@ -130,12 +134,12 @@ impl<D: Device> Device for FaultyDevice<D> {
     }
 
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
-        self.strike(Operation::Read, address, buffer.len() as u64)?;
+        self.admit(Operation::Read, address, buffer.len() as u64)?;
         self.inner.read(address, buffer)?;
         let corrupt = self.corrupt.lock();
         for (address, block) in (address..).zip(buffer) {
             if corrupt.iter().any(|range| range.contains(&address)) {
-                block.0[crate::BLOCK_SIZE - 1] ^= FLIPPED_BIT;
+                block.0[BLOCK_SIZE - 1] ^= FLIPPED_BIT;
             }
         }
         Ok(())
@@ -143,17 +147,17 @@ impl<D: Device> Device for FaultyDevice<D> {
 
     fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
         let block_count = parts.iter().map(|part| part.len() as u64).sum();
-        self.strike(Operation::Write, address, block_count)?;
+        self.admit(Operation::Write, address, block_count)?;
         self.inner.write(address, parts, stream)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.strike(Operation::Flush, 0, 0)?;
+        self.admit(Operation::Flush, 0, 0)?;
         self.inner.flush()
     }
 
     fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
-        self.strike(Operation::Discard, address, count)?;
+        self.admit(Operation::Discard, address, count)?;
         self.inner.discard(address, count)
     }
 }

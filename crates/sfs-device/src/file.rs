@@ -1,8 +1,7 @@
-//! An image file or a block device.
+//! The device of production: an image file or a block device.
 //!
-//! Owns: the open file, and the requests to it.
-//! Promises: no lock around I/O; no request reaches beyond the length found at open.
-//! Never: writes when it was opened for reading.
+//! Each request becomes positioned system calls on one descriptor, without a lock. Requests beyond the
+//! length found at open are refused, as are writes and discards on a device opened for reading.
 
 mod open;
 
@@ -14,48 +13,58 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use self::open::{Access, OpenError, OpenErrorKind};
 
-use self::open::{Opened, Sharing};
+use self::open::{OpenedFile, Sharing};
 use parking_lot::Mutex;
 
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 use crate::sys::{self, Gather};
 use crate::transfer::{drain, fill};
-use crate::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream};
 
 /// A regular file or a block device, as a [`Device`].
 ///
-/// Whole blocks only: what is left of the file after the last one is out of reach. Streams are
-/// not passed on.
+/// The device has the whole blocks of the file; bytes after the last whole block are not accessible.
+/// Streams are ignored.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    /// Exclusive descriptor of a block device, until [`FileDevice::yield_claim`].
     claim: Mutex<Option<File>>,
     path: PathBuf,
     access: Access,
     geometry: Geometry,
     is_block_device: bool,
     direct_io: bool,
-    /// Set when the medium says that it cannot discard.
+    /// Set once the medium refused a discard as unsupported.
     discard_refused: AtomicBool,
 }
 
 impl FileDevice {
-    /// Opens `path` for itself: no other open with this function succeeds as long as the device
-    /// lives, except that several may read one image file.
+    /// Opens `path` exclusively: until the device is dropped, no other call of this function succeeds on
+    /// `path`. Several readers of one image file are allowed.
     ///
-    /// A block device that is mounted, or that anyone claimed, is [`OpenErrorKind::Busy`]. Other
-    /// programs may hold a device locked for a moment to look at it (udev does, after each
-    /// writer); that is waited for, two seconds at most, and a fifth of a second for an image.
+    /// Other programs lock a device briefly to inspect it (udev does, after each writer). The open waits
+    /// for such a lock: at most two seconds for a block device, a fifth of a second for an image.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenErrorKind::Busy`] if a block device is mounted or claimed, or the lock was not released.
     pub fn open(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
         FileDevice::open_with(path, access, Sharing::Exclusive)
     }
 
-    /// Opens `path` whoever else uses it: to look at a volume that may be mounted.
+    /// Opens `path` without a claim or a lock, to inspect a volume that may be mounted.
     pub fn open_shared(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
         FileDevice::open_with(path, access, Sharing::Shared)
     }
 
-    /// Makes a sparse image file of `length` bytes, and opens it for itself. A file that is
-    /// already there is [`OpenErrorKind::Exists`].
+    /// Creates a sparse image file of `length` bytes and opens it exclusively.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenErrorKind::Exists`] if the path exists.
     pub fn create(path: &Path, length: u64) -> Result<FileDevice, OpenError> {
         open::create(path, length)?;
         FileDevice::open(path, Access::ReadWrite)
@@ -64,7 +73,7 @@ impl FileDevice {
     fn open_with(path: &Path, access: Access, sharing: Sharing) -> Result<FileDevice, OpenError> {
         let opened = open::open(path, access, sharing)
             .map_err(|kind| OpenError { path: path.to_owned(), kind })?;
-        let Opened { file, claim, geometry, is_block_device, direct_io } = opened;
+        let OpenedFile { file, claim, geometry, is_block_device, direct_io } = opened;
         Ok(FileDevice {
             file,
             claim: Mutex::new(claim),
@@ -77,29 +86,31 @@ impl FileDevice {
         })
     }
 
-    /// Where it was opened.
+    /// Returns the path that the device was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a block device and not an image file.
+    /// Returns whether this is a block device and not an image file.
     pub fn is_block_device(&self) -> bool {
         self.is_block_device
     }
 
-    /// Gives up the claim on a block device, so that the kernel can make its own: mounting does.
-    /// The lock that keeps other programs of ours away stays.
+    /// Drops the exclusive claim on a block device, so that the kernel can claim the device for a mount.
+    /// The lock that excludes other SFS programs stays.
     pub fn yield_claim(&self) {
         drop(self.claim.lock().take());
     }
 
-    /// Whether requests go past the page cache. If not, the file's filesystem refused it:
-    /// everything works, with another copy in memory.
+    /// Returns whether requests bypass the page cache.
+    ///
+    /// If the file's filesystem refuses direct I/O, requests go through the page cache, with one more copy.
     pub fn direct_io(&self) -> bool {
         self.direct_io
     }
 
-    /// What a short transfer is rounded down to, in bytes: direct I/O must go on aligned.
+    /// Returns the unit in bytes that a short transfer is rounded down to, so that the next call of direct
+    /// I/O is aligned.
     fn transfer_unit(&self) -> usize {
         if self.direct_io { BLOCK_SIZE } else { 1 }
     }
@@ -131,8 +142,7 @@ impl Device for FileDevice {
         &self.geometry
     }
 
-    /// An image file that became shorter than it was at open is
-    /// [`io::ErrorKind::UnexpectedEof`].
+    /// Fails with [`io::ErrorKind::UnexpectedEof`] if the image file became shorter than it was at open.
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         let block_count = buffer.len() as u64;
         self.check(Operation::Read, address, block_count)?;

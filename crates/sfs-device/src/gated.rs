@@ -1,16 +1,18 @@
-//! A device whose requests can be held up, for tests of what happens meanwhile.
+//! A device whose requests a test can block or delay, to observe other threads meanwhile.
 //!
-//! Owns: the gate that requests of one kind stand at, and how long they take besides.
-//! Promises: a request that is held up reaches the medium only when the gate has been opened.
-//! Never: changes a request or its outcome.
+//! While the gate is closed for one kind of request, requests of this kind block before they reach the
+//! inner device. A request itself and its result are never changed.
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Block, Device, DeviceError, Geometry, Operation, Stream};
+use crate::block::Block;
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 
-/// A device that passes requests on, some of them later.
+/// Device that forwards requests, some of them later.
 pub struct GatedDevice<D> {
     inner: D,
     gate: Mutex<Gate>,
@@ -19,43 +21,43 @@ pub struct GatedDevice<D> {
 
 #[derive(Default)]
 struct Gate {
-    /// Requests of this kind wait.
+    /// Kind of the requests that are blocked.
     closed: Option<Operation>,
-    /// So many do.
+    /// Number of requests that are blocked now.
     waiting: usize,
-    /// Requests of this kind take so long.
+    /// Kind of the requests that are delayed, and the delay.
     slow: Option<(Operation, Duration)>,
 }
 
 impl<D: Device> GatedDevice<D> {
-    /// A device that holds nothing up.
+    /// Wraps `inner` with an open gate and without a delay.
     pub fn new(inner: D) -> GatedDevice<D> {
         GatedDevice { inner, gate: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// The device inside, which holds nothing up.
+    /// Returns the inner device, which neither blocks nor delays.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Requests of this kind wait from now on.
+    /// Blocks requests of this kind from now on; requests of all other kinds pass.
     pub fn close(&self, operation: Operation) {
         self.gate.lock().closed = Some(operation);
     }
 
-    /// Whatever waits goes on.
+    /// Opens the gate and releases all blocked requests.
     pub fn open(&self) {
         self.gate.lock().closed = None;
         self.changed.notify_all();
     }
 
-    /// Returns when a request waits at the gate, or the gate is open.
+    /// Waits until a request is blocked at the gate, or the gate is open.
     pub fn wait_until_reached(&self) {
         let mut gate = self.gate.lock();
         self.changed.wait_while(&mut gate, |gate| gate.closed.is_some() && gate.waiting == 0);
     }
 
-    /// Requests of this kind take so much longer from now on, those of others no longer.
+    /// Delays requests of this kind by `by` from now on; a delay of another kind ends.
     pub fn slow_down(&self, operation: Operation, by: Duration) {
         self.gate.lock().slow = Some((operation, by));
     }
@@ -111,7 +113,7 @@ mod tests {
     use crate::{Keep, RamDevice, RecordingDevice};
 
     #[test]
-    fn a_closed_gate_holds_up_one_kind() {
+    fn a_closed_gate_blocks_requests_of_one_kind() {
         let inner = RecordingDevice::new(RamDevice::new(4), Keep::Counts);
         let device = Arc::new(GatedDevice::new(inner));
         device.close(Operation::Flush);
@@ -120,7 +122,7 @@ mod tests {
             move || device.flush()
         });
         device.wait_until_reached();
-        device.write(0, &[&[Block([1; 4096])]], Stream::default()).expect("it is not held up");
+        device.write(0, &[&[Block([1; 4096])]], Stream::default()).expect("writes pass the gate");
         assert_eq!(device.inner().counts().flushes, 0);
         assert!(!flushing.is_finished());
         device.open();
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_device_takes_its_time() {
+    fn a_delayed_request_takes_at_least_the_delay() {
         let device = GatedDevice::new(RamDevice::new(4));
         let by = Duration::from_millis(20);
         device.slow_down(Operation::Flush, by);

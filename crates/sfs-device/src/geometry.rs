@@ -1,35 +1,53 @@
-//! What a medium says of itself.
+//! The geometry of a device, read from sysfs, and the bounds check of requests.
 //!
-//! Owns: the reader of the kernel's block device attributes, and the bounds of requests.
-//! Promises: an attribute that is missing or not a number is zero, never an error.
-//! Never: opens the device itself.
+//! An attribute that is missing, or is not a number, counts as zero; reading a geometry never fails.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{BLOCK_SIZE, DeviceError, Geometry, Operation};
+use crate::block::BLOCK_SIZE;
+use crate::error::{DeviceError, Operation};
 
-/// The kernel counts the start of a partition in these, whatever the device's own sector is.
+/// Unit in bytes of a partition's `start` attribute; the kernel uses this unit for every device.
 const SYSFS_SECTOR_SIZE: u64 = 512;
 
-/// The kernel's number of a block device.
+/// Properties that a device reports. Sizes are in bytes; zero means that the device does not report one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of whole blocks on the device.
+    pub block_count: u64,
+    /// Smallest addressable unit.
+    pub logical_block_size: u32,
+    /// Smallest unit that the device writes without read-modify-write.
+    pub physical_block_size: u32,
+    /// Unit of discard; zero if the device cannot discard.
+    pub discard_granularity: u64,
+    /// Preferred request size.
+    pub optimal_io_size: u64,
+    /// Offset of the partition on the whole disk; zero for a whole disk.
+    pub partition_start: u64,
+    /// Erase size that an MMC or SD card recommends.
+    pub preferred_erase_size: u64,
+}
+
+/// Number of a block device in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNumber {
-    /// Which driver.
+    /// Number of the driver.
     pub major: u32,
-    /// Which of its devices or partitions.
+    /// Number of the disk or partition within the driver.
     pub minor: u32,
 }
 
 impl Geometry {
-    /// The geometry of block device `number` of `length` bytes, by the attributes below
-    /// `sysfs_root` (`/sys`). Attributes: the kernel's `Documentation/ABI/stable/sysfs-block`.
+    /// Reads the geometry of block device `number`, of `length` bytes, from the attributes below
+    /// `sysfs_root` (`/sys`). The kernel's `Documentation/ABI/stable/sysfs-block` defines the attributes.
     pub fn from_sysfs(sysfs_root: &Path, number: DeviceNumber, length: u64) -> Geometry {
         let DeviceNumber { major, minor } = number;
         let device = sysfs_root.join(format!("dev/block/{major}:{minor}"));
         let is_partition = device.join("partition").exists();
-        let disk = Directory(match is_partition {
+        let disk = AttributeDirectory(match is_partition {
             true => device.join(".."),
             false => device.clone(),
         });
@@ -43,13 +61,14 @@ impl Geometry {
                 false => disk.size("queue/discard_granularity"),
             },
             optimal_io_size: disk.size("queue/optimal_io_size"),
-            partition_start: Directory(device).size("start").saturating_mul(SYSFS_SECTOR_SIZE),
+            partition_start: AttributeDirectory(device)
+                .size("start")
+                .saturating_mul(SYSFS_SECTOR_SIZE),
             preferred_erase_size: disk.size("device/preferred_erase_size"),
         }
     }
 
-    /// The geometry of an image file of `length` bytes: what is common to the disks that a
-    /// filesystem may keep it on.
+    /// Returns the geometry of an image file of `length` bytes, with the units that most disks have.
     pub(crate) fn of_image(length: u64) -> Geometry {
         Geometry {
             block_count: length / BLOCK_SIZE as u64,
@@ -60,8 +79,11 @@ impl Geometry {
         }
     }
 
-    /// Refuses a request that does not lie wholly on the device, with an error of kind
-    /// [`io::ErrorKind::InvalidInput`].
+    /// Checks that a request lies wholly on the device.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::InvalidInput`] if any block of the request is past the end.
     pub fn check_range(
         &self,
         operation: Operation,
@@ -80,10 +102,10 @@ impl Geometry {
     }
 }
 
-/// A directory of attributes, one number a file.
-struct Directory(PathBuf);
+/// Directory of sysfs attributes: files that hold one number each.
+struct AttributeDirectory(PathBuf);
 
-impl Directory {
+impl AttributeDirectory {
     fn number(&self, attribute: &str) -> Option<u64> {
         let text = fs::read_to_string(self.0.join(attribute)).ok()?;
         text.trim().parse().ok()

@@ -1,12 +1,11 @@
-//! Devices behind pointers.
-//!
-//! Owns: the [`Device`] contract for `Arc` and `Box`.
-//! Promises: each call is the same call on the device pointed to.
-//! Never: adds anything.
+//! Implementations of [`Device`] for `Arc` and `Box`, which forward each call to the device they point to.
 
 use std::sync::Arc;
 
-use crate::{Block, Device, DeviceError, Geometry, Stream};
+use crate::block::Block;
+use crate::device::{Device, Stream};
+use crate::error::DeviceError;
+use crate::geometry::Geometry;
 
 macro_rules! forward_to_pointee {
     ($pointer:ident) => {
@@ -48,7 +47,7 @@ mod tests {
     use crate::RamDevice;
 
     #[test]
-    fn pointers_forward() {
+    fn requests_to_a_pointer_reach_the_device() {
         let shared = Arc::new(RamDevice::new(4));
         let erased: Box<dyn Device> = Box::new(Arc::clone(&shared));
         let block = Block([7; 4096]);

@@ -1,8 +1,8 @@
-//! A device in memory.
+//! A sparse device in memory, with cheap snapshots.
 //!
-//! Owns: the blocks that were written, in chunks that exist from their first write on.
-//! Promises: what was never written, or was discarded, reads as zeros; reading allocates nothing.
-//! Never: makes two requests to different chunks wait for each other for longer than a copy.
+//! Blocks are stored in chunks of 64 KiB, each allocated by the first write to the chunk. Blocks that
+//! were never written, or were discarded, read as zeros. Snapshots share chunks until either side writes.
+//! Chunks are spread over shards with a lock each, so that threads rarely contend.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,34 +10,37 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::Geometry;
 
-/// Blocks in a chunk: large enough to copy well, small enough for sparse images.
+/// Blocks in a chunk: large enough to copy fast, small enough for sparse images.
 const CHUNK_BLOCKS: usize = 16;
 
-/// What a chunk is before its first write.
+/// Content of a chunk before its first write.
 static ZERO_CHUNK: [Block; CHUNK_BLOCKS] = [Block::ZERO; CHUNK_BLOCKS];
 
-/// Locks; consecutive chunks have different ones.
+/// Number of shards; consecutive chunks are in different shards.
 const SHARD_COUNT: u64 = 64;
 
-/// From this many whole chunks on, a discard looks at the chunks that exist, and not at those
-/// that may: letting go of a terabyte takes no time.
+/// Number of whole chunks from which on a discard visits all allocated chunks, and not every chunk number
+/// of the request: a discard of a terabyte stays fast.
 const SWEEP_CHUNKS_MIN: u64 = 4096;
 
-/// Chunks by their number. Shared with snapshots until one of them writes.
-type Shard = HashMap<u64, Arc<[Block]>>;
+/// Allocated chunks by their number, shared with snapshots until one side writes.
+type ChunkShard = HashMap<u64, Arc<[Block]>>;
 
-/// A device in memory. It takes what is written to it, not its size.
+/// Device in memory, which allocates only the chunks that were written.
 ///
-/// A request that spans chunks of 64 KiB is not atomic for others that run at the same time.
+/// A request that spans several chunks of 64 KiB is not atomic for concurrent requests.
 pub struct RamDevice {
     geometry: Geometry,
-    shards: Vec<RwLock<Shard>>,
+    shards: Vec<RwLock<ChunkShard>>,
 }
 
 impl RamDevice {
-    /// A device of `block_count` blocks of zeros, whose every unit is one block.
+    /// Makes a device of `block_count` blocks of zeros; each of its reported units is one block.
     pub fn new(block_count: u64) -> RamDevice {
         RamDevice::with_geometry(Geometry {
             block_count,
@@ -48,55 +51,56 @@ impl RamDevice {
         })
     }
 
-    /// A device of zeros that says `geometry` of itself.
+    /// Makes a device of zeros that reports `geometry`.
     pub fn with_geometry(geometry: Geometry) -> RamDevice {
         RamDevice { geometry, shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect() }
     }
 
-    /// Another device with the same content. Cheap: the two share memory until one is written.
-    /// Writes that are under way may be in it or not, or in part.
+    /// Returns a device with the same content, which shares memory with this one until either is written.
+    ///
+    /// The snapshot may contain a concurrent write wholly, in part or not at all.
     pub fn snapshot(&self) -> RamDevice {
-        let copy = |shard: &RwLock<Shard>| RwLock::new(shard.read().clone());
+        let copy = |shard: &RwLock<ChunkShard>| RwLock::new(shard.read().clone());
         RamDevice {
             geometry: self.geometry.clone(),
             shards: self.shards.iter().map(copy).collect(),
         }
     }
 
-    /// Bytes of memory that the content takes, whether shared with a snapshot or not.
+    /// Returns the bytes of all allocated chunks, shared with a snapshot or not.
     pub fn allocated_bytes(&self) -> u64 {
         let chunk_count: usize = self.shards.iter().map(|shard| shard.read().len()).sum();
         (chunk_count * CHUNK_BLOCKS * BLOCK_SIZE) as u64
     }
 
-    fn shard(&self, chunk_no: u64) -> &RwLock<Shard> {
+    fn shard(&self, chunk_no: u64) -> &RwLock<ChunkShard> {
         &self.shards[(chunk_no % SHARD_COUNT) as usize]
     }
 
     fn write_part(&self, address: u64, part: &[Block]) {
         let mut rest = part;
-        for piece in pieces(address, part.len() as u64) {
-            let (source, after) = rest.split_at(piece.blocks.len());
+        for ChunkRange { chunk_no, blocks } in chunk_ranges(address, part.len() as u64) {
+            let (source, after) = rest.split_at(blocks.len());
             rest = after;
-            let mut shard = self.shard(piece.chunk_no).write();
-            if let Some(chunk) = shard.get_mut(&piece.chunk_no).and_then(Arc::get_mut) {
-                copy(source, &mut chunk[piece.blocks]);
+            let mut shard = self.shard(chunk_no).write();
+            if let Some(chunk) = shard.get_mut(&chunk_no).and_then(Arc::get_mut) {
+                copy(source, &mut chunk[blocks]);
             } else if source.len() == CHUNK_BLOCKS {
-                shard.insert(piece.chunk_no, source.into());
+                shard.insert(chunk_no, source.into());
             } else {
-                let chunk = shard.entry(piece.chunk_no).or_insert_with(|| ZERO_CHUNK[..].into());
-                copy(source, &mut Arc::make_mut(chunk)[piece.blocks]);
+                let chunk = shard.entry(chunk_no).or_insert_with(|| ZERO_CHUNK[..].into());
+                copy(source, &mut Arc::make_mut(chunk)[blocks]);
             }
         }
     }
 
-    fn discard_pieces(&self, address: u64, block_count: u64) {
-        for piece in pieces(address, block_count) {
-            let mut shard = self.shard(piece.chunk_no).write();
-            if piece.blocks.len() == CHUNK_BLOCKS {
-                shard.remove(&piece.chunk_no);
-            } else if let Some(chunk) = shard.get_mut(&piece.chunk_no) {
-                Block::bytes_of_mut(&mut Arc::make_mut(chunk)[piece.blocks]).fill(0);
+    fn discard_chunk_by_chunk(&self, address: u64, block_count: u64) {
+        for ChunkRange { chunk_no, blocks } in chunk_ranges(address, block_count) {
+            let mut shard = self.shard(chunk_no).write();
+            if blocks.len() == CHUNK_BLOCKS {
+                shard.remove(&chunk_no);
+            } else if let Some(chunk) = shard.get_mut(&chunk_no) {
+                Block::bytes_of_mut(&mut Arc::make_mut(chunk)[blocks]).fill(0);
             }
         }
     }
@@ -111,11 +115,11 @@ impl Device for RamDevice {
         let block_count = buffer.len() as u64;
         self.geometry.check_range(Operation::Read, address, block_count)?;
         let mut rest = buffer;
-        for piece in pieces(address, block_count) {
-            let (target, after) = rest.split_at_mut(piece.blocks.len());
+        for ChunkRange { chunk_no, blocks } in chunk_ranges(address, block_count) {
+            let (target, after) = rest.split_at_mut(blocks.len());
             rest = after;
-            match self.shard(piece.chunk_no).read().get(&piece.chunk_no) {
-                Some(chunk) => copy(&chunk[piece.blocks], target),
+            match self.shard(chunk_no).read().get(&chunk_no) {
+                Some(chunk) => copy(&chunk[blocks], target),
                 None => Block::bytes_of_mut(target).fill(0),
             }
         }
@@ -143,25 +147,27 @@ impl Device for RamDevice {
         let chunk_blocks = CHUNK_BLOCKS as u64;
         let whole = address.div_ceil(chunk_blocks)..end / chunk_blocks;
         if whole.end.saturating_sub(whole.start) < SWEEP_CHUNKS_MIN {
-            self.discard_pieces(address, count);
+            self.discard_chunk_by_chunk(address, count);
             return Ok(());
         }
         for shard in &self.shards {
             shard.write().retain(|chunk_no, _| !whole.contains(chunk_no));
         }
-        self.discard_pieces(address, whole.start * chunk_blocks - address);
-        self.discard_pieces(whole.end * chunk_blocks, end - whole.end * chunk_blocks);
+        self.discard_chunk_by_chunk(address, whole.start * chunk_blocks - address);
+        self.discard_chunk_by_chunk(whole.end * chunk_blocks, end - whole.end * chunk_blocks);
         Ok(())
     }
 }
 
-/// The part of a request that lies in one chunk.
-struct Piece {
+/// Part of a request that lies in one chunk.
+struct ChunkRange {
     chunk_no: u64,
+    /// Blocks within the chunk.
     blocks: Range<usize>,
 }
 
-fn pieces(address: u64, block_count: u64) -> impl Iterator<Item = Piece> {
+/// Splits a request at the boundaries of chunks.
+fn chunk_ranges(address: u64, block_count: u64) -> impl Iterator<Item = ChunkRange> {
     let chunk_blocks = CHUNK_BLOCKS as u64;
     let end = address + block_count;
     let chunks = match block_count {
@@ -172,7 +178,7 @@ fn pieces(address: u64, block_count: u64) -> impl Iterator<Item = Piece> {
         let start = chunk_no * chunk_blocks;
         let first = address.max(start) - start;
         let last = end.min(start + chunk_blocks) - start;
-        Piece { chunk_no, blocks: first as usize..last as usize }
+        ChunkRange { chunk_no, blocks: first as usize..last as usize }
     })
 }
 

@@ -1,31 +1,33 @@
-//! A device that remembers what it was asked.
+//! A device that records the requests to another device.
 //!
-//! Owns: the log of requests to the device inside.
-//! Promises: what stands before a flush in the log was acknowledged before the flush began.
-//! Never: changes a request; lists or counts one that failed.
+//! Requests that fail are neither listed nor counted. A flush is listed at the position where it began:
+//! every write listed before a flush was acknowledged before the flush began, and is covered by it.
 
 mod event;
 
 use parking_lot::Mutex;
 
-pub use self::event::{Event, Extent, image_after};
+pub use self::event::{BlockRange, Event, image_after};
 
-use crate::{Block, Device, DeviceError, Geometry, Stream};
+use crate::block::Block;
+use crate::device::{Device, Stream};
+use crate::error::DeviceError;
+use crate::geometry::Geometry;
 
-/// How much a recording keeps of each request.
+/// Details that a recording stores of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Only [`Counts`]: for runs without end.
+    /// [`RequestCounts`] only; a recording of any length takes constant memory.
     Counts,
     /// Addresses and lengths.
     Requests,
-    /// What was written, too; images can be made from it.
+    /// Addresses, lengths and the written blocks, from which images can be made.
     Contents,
 }
 
-/// How many requests succeeded, and how many blocks they moved.
+/// Number of requests that succeeded, and of the blocks they transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Read requests.
     pub reads: u64,
     /// Blocks that were read.
@@ -38,83 +40,83 @@ pub struct Counts {
     pub flushes: u64,
     /// Discard requests.
     pub discards: u64,
-    /// Blocks that were let go.
+    /// Blocks that were discarded.
     pub discarded_blocks: u64,
 }
 
-/// A device that passes every request on, and remembers it.
+/// Device that forwards every request and records it.
 pub struct RecordingDevice<D> {
     inner: D,
     keep: Keep,
-    log: Mutex<Log>,
+    recording: Mutex<RequestLog>,
 }
 
 #[derive(Default)]
-struct Log {
-    counts: Counts,
-    reads: Vec<Extent>,
-    /// Each with a number by which a flush that fails is taken out again.
+struct RequestLog {
+    counts: RequestCounts,
+    reads: Vec<BlockRange>,
+    /// Events with a unique number, by which a failed flush is removed.
     events: Vec<(u64, Event)>,
     event_no_next: u64,
 }
 
 impl<D: Device> RecordingDevice<D> {
-    /// Records the requests to `inner` from now on.
+    /// Wraps `inner`, and records the requests to it from now on.
     pub fn new(inner: D, keep: Keep) -> RecordingDevice<D> {
-        RecordingDevice { inner, keep, log: Mutex::default() }
+        RecordingDevice { inner, keep, recording: Mutex::default() }
     }
 
-    /// The device inside. What is asked of it directly is not recorded.
+    /// Returns the inner device. Requests to the inner device itself are not recorded.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device inside; the recording is dropped.
+    /// Returns the inner device and drops the recording.
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// Requests since the beginning, or the last [`RecordingDevice::reset`].
-    pub fn counts(&self) -> Counts {
-        self.log.lock().counts
+    /// Returns the counts since this device was made, or since the last [`RecordingDevice::reset`].
+    pub fn counts(&self) -> RequestCounts {
+        self.recording.lock().counts
     }
 
-    /// The events so far, in order.
+    /// Returns the recorded events, in order.
     pub fn events(&self) -> Vec<Event> {
-        let log = self.log.lock();
-        log.events.iter().map(|(_, event)| event.clone()).collect()
+        let recording = self.recording.lock();
+        recording.events.iter().map(|(_, event)| event.clone()).collect()
     }
 
-    /// How many events there are so far.
+    /// Returns the number of recorded events.
     pub fn event_count(&self) -> usize {
-        self.log.lock().events.len()
+        self.recording.lock().events.len()
     }
 
-    /// Takes the events so far out of the recording.
+    /// Removes the events from the recording and returns them, in order.
     pub fn take_events(&self) -> Vec<Event> {
-        let events = std::mem::take(&mut self.log.lock().events);
+        let events = std::mem::take(&mut self.recording.lock().events);
         events.into_iter().map(|(_, event)| event).collect()
     }
 
-    /// Takes the reads so far out of the recording, in order.
-    pub fn take_reads(&self) -> Vec<Extent> {
-        std::mem::take(&mut self.log.lock().reads)
+    /// Removes the reads from the recording and returns them, in order.
+    pub fn take_reads(&self) -> Vec<BlockRange> {
+        std::mem::take(&mut self.recording.lock().reads)
     }
 
-    /// Forgets everything, counts too.
+    /// Clears the recording, its counts included.
     pub fn reset(&self) {
-        let mut log = self.log.lock();
-        *log = Log { event_no_next: log.event_no_next, ..Log::default() };
+        let mut recording = self.recording.lock();
+        *recording = RequestLog { event_no_next: recording.event_no_next, ..RequestLog::default() };
     }
 
-    /// Puts `event` into the log and does `count`; returns the event's number.
-    fn record(&self, event: Event, count: impl FnOnce(&mut Counts)) -> u64 {
-        let mut log = self.log.lock();
-        count(&mut log.counts);
-        let event_no = log.event_no_next;
-        log.event_no_next += 1;
+    /// Appends `event`, updates the counts by `count`, and returns the number of the event.
+    fn record(&self, event: Event, count: impl FnOnce(&mut RequestCounts)) -> u64 {
+        let mut recording = self.recording.lock();
+        count(&mut recording.counts);
+        let event_no = recording.event_no_next;
+        recording.event_no_next += 1;
         if self.keep != Keep::Counts {
-            log.events.push((event_no, event));
+            recording.events.push((event_no, event));
         }
         event_no
     }
@@ -127,48 +129,48 @@ impl<D: Device> Device for RecordingDevice<D> {
 
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
         self.inner.read(address, buffer)?;
-        let extent = Extent::new(address, buffer.len());
-        let mut log = self.log.lock();
-        log.counts.reads += 1;
-        log.counts.read_blocks += extent.block_count;
+        let range = BlockRange::new(address, buffer.len());
+        let mut recording = self.recording.lock();
+        recording.counts.reads += 1;
+        recording.counts.read_blocks += range.block_count;
         if self.keep != Keep::Counts {
-            log.reads.push(extent);
+            recording.reads.push(range);
         }
         Ok(())
     }
 
     fn write(&self, address: u64, parts: &[&[Block]], stream: Stream) -> Result<(), DeviceError> {
         self.inner.write(address, parts, stream)?;
-        let extent = Extent::new(address, parts.iter().map(|part| part.len()).sum());
+        let range = BlockRange::new(address, parts.iter().map(|part| part.len()).sum());
         let event = Event::Write {
-            extent,
+            range,
             stream,
             content: (self.keep == Keep::Contents).then(|| parts.concat().into()),
         };
         self.record(event, |counts| {
             counts.writes += 1;
-            counts.written_blocks += extent.block_count;
+            counts.written_blocks += range.block_count;
         });
         Ok(())
     }
 
-    /// Stands in the log where it began: a write that was acknowledged meanwhile comes after it,
-    /// as the flush may have missed it.
+    /// Records the flush at the position where it began. A write that is acknowledged during the flush is
+    /// listed after it, because the flush may not cover this write.
     fn flush(&self) -> Result<(), DeviceError> {
         let event_no = self.record(Event::Flush, |_| {});
         let result = self.inner.flush();
-        let mut log = self.log.lock();
+        let mut recording = self.recording.lock();
         match result {
-            Ok(()) => log.counts.flushes += 1,
-            Err(_) => log.events.retain(|(no, _)| *no != event_no),
+            Ok(()) => recording.counts.flushes += 1,
+            Err(_) => recording.events.retain(|(no, _)| *no != event_no),
         }
         result
     }
 
     fn discard(&self, address: u64, count: u64) -> Result<(), DeviceError> {
         self.inner.discard(address, count)?;
-        let extent = Extent { address, block_count: count };
-        self.record(Event::Discard { extent }, |counts| {
+        let range = BlockRange { address, block_count: count };
+        self.record(Event::Discard { range }, |counts| {
             counts.discards += 1;
             counts.discarded_blocks += count;
         });

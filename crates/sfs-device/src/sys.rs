@@ -1,8 +1,7 @@
-//! Calls to the system that the standard library does not make.
+//! Safe wrappers of the system calls that the standard library lacks.
 //!
-//! Owns: all unsafe code of this crate, but for memory (`piece`).
-//! Promises: safe functions, whose errors are the system's own.
-//! Never: retries, or decides what an error means.
+//! All unsafe code of this crate is here and in `mmap_region`. The wrappers return the system's error as it
+//! is; callers retry and interpret.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -13,9 +12,9 @@ use std::os::fd::AsRawFd;
 
 use libc::{c_int, c_void, iovec, off_t};
 
-use crate::{BLOCK_SIZE, Block};
+use crate::block::{BLOCK_SIZE, Block};
 
-/// Most parts that one call may gather (`IOV_MAX` of Linux).
+/// Maximum number of parts in one call (`IOV_MAX` of Linux).
 pub(crate) const GATHER_PARTS_MAX: usize = 1024;
 
 // From <linux/fs.h>.
@@ -23,16 +22,16 @@ const BLKROGET: libc::Ioctl = libc::_IO(0x12, 94);
 const BLKGETSIZE64: libc::Ioctl = libc::_IOR::<usize>(0x12, 114);
 const BLKDISCARD: libc::Ioctl = libc::_IO(0x12, 119);
 
-/// Parts in memory that are yet to be written, one after the other.
+/// List of memory parts that remain to be written, one after the other.
 pub(crate) struct Gather<'a> {
     vectors: Vec<iovec>,
-    /// Vectors before this one are written.
+    /// Index of the first vector that is not yet written.
     first: usize,
     parts: PhantomData<&'a [Block]>,
 }
 
 impl<'a> Gather<'a> {
-    /// Parts that follow one another in memory become one.
+    /// Lists `parts`; parts that are adjacent in memory are merged.
     pub(crate) fn new(parts: &[&'a [Block]]) -> Gather<'a> {
         let mut vectors: Vec<iovec> = Vec::with_capacity(parts.len());
         for part in parts.iter().filter(|part| !part.is_empty()) {
@@ -51,11 +50,11 @@ impl<'a> Gather<'a> {
         self.first == self.vectors.len()
     }
 
-    /// Forgets the first `count` bytes, which are written.
+    /// Removes the first `count` bytes, which are written.
     ///
     /// # Panics
     ///
-    /// When there are fewer.
+    /// If fewer than `count` bytes remain.
     pub(crate) fn advance(&mut self, mut count: usize) {
         while count > 0 {
             let vector = &mut self.vectors[self.first];
@@ -69,8 +68,8 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// One `pwritev` at `offset` bytes, of at most [`GATHER_PARTS_MAX`] parts. Returns how many
-    /// bytes were written.
+    /// Calls `pwritev` once, at byte `offset`, with at most [`GATHER_PARTS_MAX`] parts.
+    /// Returns the number of bytes written.
     pub(crate) fn write_at(&self, file: &File, offset: u64) -> io::Result<usize> {
         let pending = &self.vectors[self.first..];
         let count = pending.len().min(GATHER_PARTS_MAX);
@@ -82,14 +81,14 @@ impl<'a> Gather<'a> {
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 
-    /// What is yet to be written: bytes of each part.
+    /// Returns the length in bytes of each remaining part.
     #[cfg(test)]
     pub(crate) fn lengths(&self) -> Vec<usize> {
         self.vectors[self.first..].iter().map(|vector| vector.iov_len).collect()
     }
 }
 
-/// Length of a block device in bytes.
+/// Returns the length of a block device in bytes.
 pub(crate) fn block_device_length(file: &File) -> io::Result<u64> {
     let mut length = 0_u64;
     // SAFETY: BLKGETSIZE64 writes one u64, to `length`, which outlives the call.
@@ -97,7 +96,7 @@ pub(crate) fn block_device_length(file: &File) -> io::Result<u64> {
     Ok(length)
 }
 
-/// Whether a block device is write-protected.
+/// Returns whether a block device is write-protected.
 pub(crate) fn block_device_is_read_only(file: &File) -> io::Result<bool> {
     let mut flag: c_int = 0;
     // SAFETY: BLKROGET writes one int, to `flag`, which outlives the call.
@@ -112,7 +111,7 @@ pub(crate) fn block_device_discard(file: &File, offset: u64, length: u64) -> io:
     check(unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) })
 }
 
-/// Lets go of `length` bytes of a file from byte `offset` on; its length stays.
+/// Deallocates `length` bytes of a file from byte `offset` on; the length of the file stays.
 pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let (offset, length) = (signed(offset)?, signed(length)?);
@@ -120,12 +119,12 @@ pub(crate) fn punch_hole(file: &File, offset: u64, length: u64) -> io::Result<()
     check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) })
 }
 
-/// Makes I/O on `file` go through the page cache from now on.
-pub(crate) fn leave_direct_io(file: &File) -> io::Result<()> {
+/// Clears `O_DIRECT` on `file`: I/O goes through the page cache from now on.
+pub(crate) fn disable_direct_io(file: &File) -> io::Result<()> {
     // SAFETY: no memory is passed; the descriptor is open as long as `file` is borrowed.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     check(flags)?;
-    // SAFETY: as above.
+    // SAFETY: as for the call before.
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) })
 }
 

@@ -1,15 +1,15 @@
-//! Transfers that the system cuts short.
+//! Loops that complete a request although single system calls transfer less than requested.
 //!
-//! Owns: the loops that carry a request to its end.
-//! Promises: all bytes or an error; an interrupted call is made again.
-//! Never: knows what is read or written.
+//! A request transfers all its bytes or returns an error. An interrupted call is repeated.
 
 use std::io::{self, ErrorKind};
 
 use crate::sys::Gather;
 
-/// Fills `buffer` from byte `offset` on with calls of `read`. What a call returns is taken in
-/// whole `unit`s of bytes, so that direct I/O stays aligned.
+/// Fills `buffer` from byte `offset` on with calls of `read`.
+///
+/// The count that a call returns is rounded down to a multiple of `unit` bytes, so that the next call of
+/// direct I/O is aligned.
 pub(crate) fn fill(
     mut buffer: &mut [u8],
     mut offset: u64,
@@ -18,9 +18,9 @@ pub(crate) fn fill(
 ) -> io::Result<()> {
     while !buffer.is_empty() {
         match whole_units(read(buffer, offset), unit)? {
-            Progress::Again => {}
-            Progress::None => return Err(ErrorKind::UnexpectedEof.into()),
-            Progress::Bytes(count) => {
+            CallResult::Interrupted => {}
+            CallResult::NoProgress => return Err(ErrorKind::UnexpectedEof.into()),
+            CallResult::Transferred(count) => {
                 buffer = &mut buffer[count..];
                 offset += count as u64;
             }
@@ -29,7 +29,7 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Writes all of `parts` from byte `offset` on with calls of `write`. `unit` as in [`fill`].
+/// Writes all of `parts` from byte `offset` on with calls of `write`. `unit` is used as in [`fill`].
 pub(crate) fn drain(
     mut parts: Gather<'_>,
     mut offset: u64,
@@ -38,9 +38,9 @@ pub(crate) fn drain(
 ) -> io::Result<()> {
     while !parts.is_empty() {
         match whole_units(write(&parts, offset), unit)? {
-            Progress::Again => {}
-            Progress::None => return Err(ErrorKind::WriteZero.into()),
-            Progress::Bytes(count) => {
+            CallResult::Interrupted => {}
+            CallResult::NoProgress => return Err(ErrorKind::WriteZero.into()),
+            CallResult::Transferred(count) => {
                 parts.advance(count);
                 offset += count as u64;
             }
@@ -49,18 +49,20 @@ pub(crate) fn drain(
     Ok(())
 }
 
-/// How far one call came.
-enum Progress {
-    Again,
-    None,
-    Bytes(usize),
+/// Result of one system call that did not fail for good.
+enum CallResult {
+    Interrupted,
+    /// Less than one unit was transferred.
+    NoProgress,
+    /// Number of bytes transferred, a multiple of the unit.
+    Transferred(usize),
 }
 
-fn whole_units(result: io::Result<usize>, unit: usize) -> io::Result<Progress> {
+fn whole_units(result: io::Result<usize>, unit: usize) -> io::Result<CallResult> {
     match result {
-        Ok(count) if count < unit => Ok(Progress::None),
-        Ok(count) => Ok(Progress::Bytes(count - count % unit)),
-        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Progress::Again),
+        Ok(count) if count < unit => Ok(CallResult::NoProgress),
+        Ok(count) => Ok(CallResult::Transferred(count - count % unit)),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(CallResult::Interrupted),
         Err(error) => Err(error),
     }
 }
@@ -71,7 +73,7 @@ mod tests {
     use crate::{BLOCK_SIZE, Block};
 
     #[test]
-    fn short_reads_and_interruptions_still_fill() {
+    fn short_and_interrupted_reads_are_continued() {
         let source: Vec<u8> = (0..100).collect();
         let mut buffer = [0; 90];
         let mut calls = 0;
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_unit_is_read_again() {
+    fn an_incomplete_unit_is_read_again() {
         let mut offsets = vec![];
         fill(&mut [0; 1024], 0, 512, |buffer, offset| {
             offsets.push(offset);
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_medium_is_an_error_and_ends() {
+    fn a_call_without_progress_is_an_error() {
         for (count, unit) in [(0, 1), (100, 512)] {
             let error = fill(&mut [0; 1024], 0, unit, |_, _| Ok(count)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
@@ -111,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn short_writes_go_on_where_they_stopped() {
+    fn short_and_interrupted_writes_are_continued() {
         let (one, two) = (Block::zeroed(1), Block::zeroed(2));
-        // A gap between the parts, whatever the allocator did.
+        // These parts are not adjacent in memory, wherever the allocator put them.
         let parts: [&[Block]; 3] = [&two[1..], &[], &one];
         let mut seen = vec![];
         drain(Gather::new(&parts), 0, 1, |parts, offset| {
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_memory_are_one_part() {
+    fn parts_adjacent_in_memory_are_merged() {
         let blocks = Block::zeroed(8);
         let parts: [&[Block]; 4] = [&blocks[0..2], &blocks[2..3], &blocks[4..6], &blocks[3..4]];
         assert_eq!(Gather::new(&parts).lengths(), [3 * 4096, 2 * 4096, 4096]);

@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use sfs_ssd::{Request, RequestKind};
+use sfs_ssd::{HostRequest, RequestKind};
 
 /// First bytes of a zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
@@ -49,9 +49,9 @@ impl Record {
     }
 
     /// The request, at its time.
-    pub fn request(&self) -> Request {
-        let request = Request::new(self.kind, self.offset, self.len);
-        Request { arrival_ns: self.at_us * 1000, stream: self.stream, ..request }
+    pub fn request(&self) -> HostRequest {
+        let request = HostRequest::new(self.kind, self.offset, self.len);
+        HostRequest { arrival_ns: self.at_us * 1000, stream: self.stream, ..request }
     }
 }
 

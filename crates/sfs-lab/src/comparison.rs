@@ -10,7 +10,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use sfs_ssd::{Completion, Config, Counters, Profile, Queue, Request, RequestKind, Ssd};
+use sfs_ssd::{
+    Completion, HostRequest, RequestKind, RequestQueue, Ssd, SsdConfig, SsdCounters, SsdProfile,
+};
 
 use crate::block_trace::{BlockTrace, Record};
 use crate::host::{Disk, DiskRequest, Filesystem, Phases, Utilization, overwrite};
@@ -48,7 +50,7 @@ pub struct OnModel {
     /// Bytes that the user wrote.
     pub user_bytes: u64,
     /// What was counted.
-    pub counters: Counters,
+    pub counters: SsdCounters,
     /// Bytes programmed over bytes that came to the device.
     pub flash_amplification: f64,
     /// Virtual time, in nanoseconds.
@@ -139,7 +141,7 @@ impl Recording {
     /// # Errors
     ///
     /// If the model cannot be built.
-    pub fn on(&self, config: &Config) -> Result<OnModel> {
+    pub fn on(&self, config: &SsdConfig) -> Result<OnModel> {
         self.on_each(config, |_, _| ())
     }
 
@@ -150,18 +152,19 @@ impl Recording {
     /// If the model cannot be built.
     pub fn on_each(
         &self,
-        config: &Config,
-        mut each: impl FnMut(&Request, Completion),
+        config: &SsdConfig,
+        mut each: impl FnMut(&HostRequest, Completion),
     ) -> Result<OnModel> {
         let mut ssd = Ssd::new(config).context("too few spare blocks")?;
         let capacity = ssd.capacity();
         let fill = (0..capacity.div_ceil(1 << 20)).map(|no| {
             let offset = no << 20;
-            Request::new(RequestKind::Write, offset, (capacity - offset).min(1 << 20))
+            HostRequest::new(RequestKind::Write, offset, (capacity - offset).min(1 << 20))
         });
-        let queue = Queue::SYNCHRONOUS;
-        let requests =
-            |records: &[Record]| -> Vec<Request> { records.iter().map(Record::request).collect() };
+        let queue = RequestQueue::SYNCHRONOUS;
+        let requests = |records: &[Record]| -> Vec<HostRequest> {
+            records.iter().map(Record::request).collect()
+        };
         let filled_ns = queue.run(&mut ssd, 0, fill, |_, _| {});
         let before = requests(&self.trace.records[..self.phases.from as usize]);
         let begun_ns = queue.run(&mut ssd, filled_ns, before, |_, _| {});
@@ -198,10 +201,10 @@ impl OnModel {
 
 /// A profile whose capacity and erase blocks are smaller: as many times the latter as its flash
 /// blocks have pages to spare for it.
-pub fn scaled(profile: Profile, capacity: u64, erase_block_divisor: u32) -> Profile {
+pub fn scaled(profile: SsdProfile, capacity: u64, erase_block_divisor: u32) -> SsdProfile {
     let flash_pages = (profile.geometry.flash_pages / erase_block_divisor).max(1);
-    let geometry = sfs_ssd::Geometry { flash_pages, ..profile.geometry };
-    Profile { geometry, ..profile }.with_capacity(capacity)
+    let geometry = sfs_ssd::FlashGeometry { flash_pages, ..profile.geometry };
+    SsdProfile { geometry, ..profile }.with_capacity(capacity)
 }
 
 #[cfg(test)]
@@ -223,7 +226,7 @@ mod tests {
     #[test]
     fn whole_erase_blocks_cost_nothing_more() {
         let config =
-            Profile::by_name("fast12").expect("a profile").with_capacity(16 << 20).config();
+            SsdProfile::by_name("fast12").expect("a profile").with_capacity(16 << 20).config();
         let outcome = recording().on(&config).expect("an outcome");
         assert_eq!(outcome.flash_amplification, 1.0);
         assert_eq!((outcome.counters.erases, outcome.log_amplification()), (16, 1.0));
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn scaling_keeps_the_proportions() {
-        let profile = Profile::by_name("ssd-m").expect("a profile");
+        let profile = SsdProfile::by_name("ssd-m").expect("a profile");
         let small = scaled(profile.clone(), 1 << 30, 16);
         assert_eq!(small.geometry.cluster_size(), 2 << 20);
         assert_eq!(small.timing, profile.timing);

@@ -10,7 +10,7 @@ mod shell;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
-use sfs_ssd::{Counters, Pace, Request, RequestKind, Ssd, SsdDevice};
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdCounters, SsdDevice, TimeMode};
 
 use crate::block_trace::{BlockTrace, Record};
 
@@ -29,7 +29,7 @@ pub struct Exported {
 /// What the control file says, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Profile and translation layer.
+    /// SsdProfile and translation layer.
     pub model: String,
     /// Bytes that the host sees.
     pub capacity: u64,
@@ -42,17 +42,17 @@ pub struct Status {
     /// Bytes programmed over bytes that the host wrote, since the last reset.
     pub write_amplification: f64,
     /// Since the last reset.
-    pub counters: Counters,
+    pub counters: SsdCounters,
 }
 
 impl Exported {
     /// The model as a disk. `filled` writes every page once before, and counts from then on.
-    pub fn new(mut ssd: Ssd, name: String, pace: Pace, filled: bool, record: bool) -> Exported {
+    pub fn new(mut ssd: Ssd, name: String, pace: TimeMode, filled: bool, record: bool) -> Exported {
         if filled {
             let capacity = ssd.capacity();
             for offset in (0..capacity).step_by(FILL_SIZE as usize) {
                 let len = FILL_SIZE.min(capacity - offset);
-                ssd.serve(&Request::new(RequestKind::Write, offset, len), 0);
+                ssd.serve(&HostRequest::new(RequestKind::Write, offset, len), 0);
             }
             ssd.reset_counters();
         }
@@ -147,13 +147,13 @@ impl Exported {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sfs_ssd::Profile;
+    use sfs_ssd::SsdProfile;
 
     fn disk(filled: bool) -> Exported {
         let config =
-            Profile::by_name("fast12").expect("a profile").with_capacity(16 << 20).config();
+            SsdProfile::by_name("fast12").expect("a profile").with_capacity(16 << 20).config();
         let ssd = Ssd::new(&config).expect("a device");
-        Exported::new(ssd, "fast12".into(), Pace::Virtual, filled, true)
+        Exported::new(ssd, "fast12".into(), TimeMode::Virtual, filled, true)
     }
 
     #[test]
@@ -178,13 +178,13 @@ mod tests {
         assert_eq!(kinds[5..], [(Trim, 8192), (Flush, 0)]);
         assert_eq!(status.recorded, 7);
         disk.reset();
-        assert_eq!(disk.status().counters, Counters::default());
+        assert_eq!(disk.status().counters, SsdCounters::default());
     }
 
     #[test]
     fn a_filled_device_starts_counting_full() {
         let disk = disk(true);
-        assert_eq!(disk.status().counters, Counters::default());
+        assert_eq!(disk.status().counters, SsdCounters::default());
         disk.discard(0, 1 << 20).expect("discarded");
         assert_eq!(disk.status().counters.host_pages_trimmed, 256);
     }

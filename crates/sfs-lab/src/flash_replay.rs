@@ -6,7 +6,7 @@
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use sfs_ssd::{Config, Counters, Queue, Request, RequestKind, Responses, Ssd};
+use sfs_ssd::{HostRequest, RequestKind, RequestQueue, Responses, Ssd, SsdConfig, SsdCounters};
 
 use crate::block_trace::BlockTrace;
 
@@ -17,9 +17,9 @@ const FILL_SIZE: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashReplay {
     /// The model.
-    pub config: Config,
+    pub config: SsdConfig,
     /// How requests queue.
-    pub queue: Queue,
+    pub queue: RequestQueue,
     /// Whether everything was written once, in order, before.
     pub filled: bool,
     /// How often the trace is replayed before counting.
@@ -34,7 +34,7 @@ pub struct FlashOutcome {
     /// Bytes that the host sees.
     pub capacity: u64,
     /// What was counted.
-    pub counters: Counters,
+    pub counters: SsdCounters,
     /// Bytes programmed over bytes that the host wrote.
     pub write_amplification: f64,
     /// How often the blocks were erased since the device was made: least, mean, most.
@@ -81,7 +81,7 @@ impl FlashReplay {
     fn replay(&self, ssd: &mut Ssd, trace: &BlockTrace, from_ns: u64, times: &mut Times) -> u64 {
         let requests = trace.records.iter().map(|record| {
             let request = record.request();
-            Request { arrival_ns: request.arrival_ns + from_ns, ..request }
+            HostRequest { arrival_ns: request.arrival_ns + from_ns, ..request }
         });
         self.queue.run(ssd, from_ns, requests, |request, completion| match request.kind {
             RequestKind::Read => times.reads.add(completion),
@@ -97,10 +97,10 @@ struct Times {
     writes: Responses,
 }
 
-fn fill(capacity: u64) -> impl Iterator<Item = Request> {
+fn fill(capacity: u64) -> impl Iterator<Item = HostRequest> {
     (0..capacity.div_ceil(FILL_SIZE)).map(move |no| {
         let offset = no * FILL_SIZE;
-        Request::new(RequestKind::Write, offset, FILL_SIZE.min(capacity - offset))
+        HostRequest::new(RequestKind::Write, offset, FILL_SIZE.min(capacity - offset))
     })
 }
 
@@ -133,14 +133,14 @@ impl FlashOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sfs_ssd::Profile;
+    use sfs_ssd::SsdProfile;
     use sfs_ssd::ftl::Layer;
 
     fn replay(layer: Layer) -> FlashReplay {
-        let profile = Profile::by_name("fast12").expect("a profile").with_layer(layer);
+        let profile = SsdProfile::by_name("fast12").expect("a profile").with_layer(layer);
         FlashReplay {
             config: profile.with_capacity(16 << 20).config(),
-            queue: Queue::SYNCHRONOUS,
+            queue: RequestQueue::SYNCHRONOUS,
             filled: true,
             warm_up: 1,
             rounds: 2,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{Caller, VolumeOptions, Work, WriteMode};
 use sfs_core::{Volume, root_directory};
-use sfs_ssd::{Config, Counters, Pace, Queue, Ssd, SsdDevice};
+use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdDevice, TimeMode};
 
 use crate::block_trace::BlockTrace;
 
@@ -37,7 +37,7 @@ pub struct Overwriting {
     /// Bytes that the user wrote.
     pub user_bytes: u64,
     /// What the model counted.
-    pub counters: Counters,
+    pub counters: SsdCounters,
     /// Bytes programmed over bytes that came to the device.
     pub flash_amplification: f64,
     /// Virtual time, one request after the other, in nanoseconds.
@@ -88,10 +88,10 @@ impl Peer {
     }
 
     /// Replays it.
-    pub fn replay(&self, config: &Config) -> Result<Overwriting> {
+    pub fn replay(&self, config: &SsdConfig) -> Result<Overwriting> {
         let mut ssd = Ssd::new(config).context("too few spare blocks")?;
         let requests = |trace: &BlockTrace| trace.records.clone().into_iter().map(|r| r.request());
-        let queue = Queue::SYNCHRONOUS;
+        let queue = RequestQueue::SYNCHRONOUS;
         let filled_ns = queue.run(&mut ssd, 0, requests(&self.fill), |_, _| {});
         ssd.reset_counters();
         let ended_ns = queue.run(&mut ssd, filled_ns, requests(&self.random), |_, _| {});
@@ -121,13 +121,13 @@ pub fn pages(folder: &Path) -> Result<Vec<u32>> {
 /// SFS doing the job on segments of so many blocks, with background work whenever it is wanted, and
 /// the time of the device.
 pub fn sfs(
-    config: &Config,
+    config: &SsdConfig,
     options: VolumeOptions,
     segment_blocks: u64,
     pages: &[u32],
 ) -> Result<Overwriting> {
     let ssd = Ssd::new(config).context("too few spare blocks")?;
-    let device = Arc::new(SsdDevice::new(ssd, Pace::Virtual, false));
+    let device = Arc::new(SsdDevice::new(ssd, TimeMode::Virtual, false));
     let layout = Layout::new(PARTITION / WRITE as u64, segment_blocks, 0)?;
     let superblock = Superblock {
         uuid: *b"the peers' job..",
@@ -208,7 +208,7 @@ impl Job {
 mod tests {
     use super::*;
     use crate::random::Random;
-    use sfs_ssd::Profile;
+    use sfs_ssd::SsdProfile;
 
     #[test]
     fn marks_say_how_far_the_user_came() {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_sfs_sends_is_not_amplified() {
-        let profile = Profile::by_name("fast12").expect("a profile").with_capacity(PARTITION);
+        let profile = SsdProfile::by_name("fast12").expect("a profile").with_capacity(PARTITION);
         let mut random = Random::new(1);
         // Twice as much as is free, so that segments come back.
         let pages: Vec<u32> = (0..120_000).map(|_| random.below(2_000)).collect();

@@ -3,7 +3,7 @@
 use sfs_device::DeviceError;
 use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, measure};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Config, Profile, Request, RequestKind, Ssd, profiles};
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile, profiles};
 
 const BLOCK: u64 = 4096;
 
@@ -16,7 +16,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(config: &Config, noise_percent: u64, seed: u64) -> Model {
+    fn new(config: &SsdConfig, noise_percent: u64, seed: u64) -> Model {
         let ssd = Ssd::new(config).expect("a device");
         Model { ssd, now_ns: 0, noise_percent, random: seed }
     }
@@ -24,7 +24,7 @@ impl Model {
 
 impl Probe for Model {
     fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError> {
-        let request = Request::new(RequestKind::Write, address * BLOCK, count * BLOCK);
+        let request = HostRequest::new(RequestKind::Write, address * BLOCK, count * BLOCK);
         let completion = self.ssd.serve(&request, self.now_ns);
         let took_ns = completion.ended_ns - self.now_ns;
         self.now_ns = completion.ended_ns;
@@ -39,7 +39,7 @@ impl Probe for Model {
 /// Virtual minutes cost nothing.
 const BUDGET: Budget = Budget { total_ns: 3_600_000_000_000, ..Budget::DEFAULT };
 
-fn found(config: &Config, noise_percent: u64, seed: u64) -> Measurement {
+fn found(config: &SsdConfig, noise_percent: u64, seed: u64) -> Measurement {
     let mut model = Model::new(config, noise_percent, seed);
     let block_count = model.ssd.capacity() / BLOCK;
     let region = Region { block_count, partition_start: 0 };
@@ -47,7 +47,7 @@ fn found(config: &Config, noise_percent: u64, seed: u64) -> Measurement {
 }
 
 /// A GiB of a profile's device.
-fn device(profile: Profile) -> Config {
+fn device(profile: SsdProfile) -> SsdConfig {
     profile.with_capacity(1 << 30).config()
 }
 
@@ -67,7 +67,7 @@ fn every_profile_is_found_with_and_without_noise() {
 
 #[test]
 fn every_layer_shows_its_erase_blocks() {
-    let profile = || Profile::by_name("mtron").expect("a profile");
+    let profile = || SsdProfile::by_name("mtron").expect("a profile");
     for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 8 }, Layer::Bast { log_blocks: 8 }] {
         let config = device(profile().with_layer(layer));
         let measurement = found(&config, 20, 1);

@@ -1,19 +1,18 @@
-//! All short sequences of operations: the bounded black-box set of CrashMonkey's ACE.
+//! All short sequences of operations, after the bounded black-box testing of CrashMonkey's ACE.
 //!
-//! Owns: the operations and their arguments, and the numbering of all sequences of one and two.
-//! Promises: two top files, two directories with two files each, depth two; overwriting at start,
-//! middle and end, appending; each operation followed by every kind of sync, or by none.
-//! Never: carries anything out.
+//! The operations act on top-level files and on two directories with files, to a depth of two. Writes
+//! overwrite the start, the middle and the end of files, and append. Each operation is followed by each kind
+//! of sync, or by none unless it is the last. Sequences of one and two operations are numbered.
 
 use sfs_core::format::{Label, ROOT_INO};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
-use crate::model::operation::Operation;
-use crate::model::random::Random;
+use crate::model::fixture::{DIRECTORY, FILE};
+use crate::model::operation::VolumeOperation;
+use crate::model::random::SplitMix64;
 use crate::model::reference::Reference;
-use crate::model::rig::{DIRECTORY, FILE};
 
-/// An operation on paths.
+/// Operation on paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipe {
     /// `creat`.
@@ -24,20 +23,20 @@ pub enum Recipe {
     Symlink(&'static str),
     /// `mknod` of a pipe.
     MakePipe(&'static str),
-    /// `write` of so many bytes at an offset.
+    /// `write` at an offset, with a length in bytes.
     Write(&'static str, u64, usize),
-    /// As the page cache writes back what was written through `mmap`: whole blocks, times apart.
+    /// Write-back of the page cache after changes through `mmap`: whole blocks, without changing times.
     WriteBack(&'static str, u64, usize),
-    /// `truncate`.
+    /// `truncate` to a size.
     Truncate(&'static str, u64),
-    /// `open(O_TRUNC)`, and `write` of so many bytes.
+    /// `open(O_TRUNC)` and `write` of a length in bytes.
     Rewrite(&'static str, usize),
-    /// What makes an editor's save safe: `creat` of `/new`, `write` of so many bytes, `close`, and
-    /// `rename` over the file.
+    /// Safe save of an editor: `creat` of `/new`, `write` of a length in bytes, `close`, and `rename` over the
+    /// file.
     Replace(&'static str, usize),
     /// `open(O_TMPFILE)`.
     MakeUnnamed,
-    /// What makes a file appear whole: `open(O_TMPFILE)`, `write` of so many bytes, and `linkat`.
+    /// Atomic creation of a file with content: `open(O_TMPFILE)`, `write` of a length in bytes, and `linkat`.
     Publish(&'static str, usize),
     /// `link`.
     Link(&'static str, &'static str),
@@ -53,13 +52,13 @@ pub enum Recipe {
     Exchange(&'static str, &'static str),
     /// `renameat2(RENAME_WHITEOUT)`.
     Whiteout(&'static str, &'static str),
-    /// `setxattr` of so many bytes.
+    /// `setxattr` with a value of a length in bytes.
     SetXattr(&'static str, usize),
     /// `removexattr`.
     RemoveXattr(&'static str),
     /// `chmod`.
     Chmod(&'static str),
-    /// A new name for the volume.
+    /// Change of the volume's label.
     SetLabel(&'static str),
 }
 
@@ -69,8 +68,10 @@ use Recipe::{
     UnlinkOpen, Whiteout, Write, WriteBack,
 };
 
-/// Every operation with every argument. `/foo` has four blocks and a tail, `/A/foo` 300 bytes,
-/// `/A/bar` a block and a half and an attribute; `/B` is empty.
+/// All operations with all their arguments.
+///
+/// At first `/foo` has four blocks and a tail, `/A/foo` has 300 bytes, `/A/bar` has one and a half blocks and
+/// an extended attribute, and `/B` is empty.
 pub const RECIPES: &[Recipe] = &[
     Create("/bar"),
     Create("/A/new"),
@@ -121,7 +122,7 @@ pub const RECIPES: &[Recipe] = &[
     SetXattr("/foo", 20),
     SetXattr("/A", 3000),
     SetXattr("/A/bar", 900),
-    // Deltas that take more than one chunk.
+    // These values make deltas that take more than one chunk.
     SetXattr("/foo", 60_000),
     SetXattr("/A", 60_000),
     RemoveXattr("/A/bar"),
@@ -135,14 +136,14 @@ pub const RECIPES: &[Recipe] = &[
     SetLabel("a name"),
 ];
 
-/// What follows an operation. The core makes no difference between `fsync` and `fdatasync`.
+/// Sync that follows an operation. The core makes no difference between `fsync` and `fdatasync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// Nothing.
+    /// No sync.
     None,
-    /// `fsync` of the file that it was about.
+    /// `fsync` of the file that the operation changed.
     Target,
-    /// `fsync` of the directory that holds it.
+    /// `fsync` of the directory of that file.
     Parent,
     /// `fsync` of another file.
     Other,
@@ -150,49 +151,53 @@ pub enum Persist {
     All,
 }
 
-/// All of them.
+/// All kinds of sync.
 pub const PERSISTS: [Persist; 5] =
     [Persist::None, Persist::Target, Persist::Parent, Persist::Other, Persist::All];
 
-/// An operation and what follows it.
-pub type Step = (Recipe, Persist);
+/// Operation and the sync that follows it.
+pub type SequenceStep = (Recipe, Persist);
 
 const STEPS: u64 = (RECIPES.len() * PERSISTS.len()) as u64;
 
-/// Steps that end with a sync.
+/// Number of steps that end with a sync.
 const LAST_STEPS: u64 = (RECIPES.len() * (PERSISTS.len() - 1)) as u64;
 
-/// Sequences of one operation.
+/// Number of sequences of one operation.
 pub const SINGLES: u64 = LAST_STEPS;
 
-/// Sequences of one and two operations.
+/// Number of sequences of one or two operations.
 pub const SEQUENCES: u64 = SINGLES + STEPS * LAST_STEPS;
 
-/// Sequence `index`, below [`SEQUENCES`]: those of one operation come first.
-pub fn sequence(index: u64) -> Vec<Step> {
+/// Returns sequence `index`, below [`SEQUENCES`]; sequences of one operation come first.
+pub fn sequence(index: u64) -> Vec<SequenceStep> {
     match index.checked_sub(SINGLES) {
         None => vec![last_step(index)],
         Some(pair) => vec![step(pair / LAST_STEPS), last_step(pair % LAST_STEPS)],
     }
 }
 
-fn step(index: u64) -> Step {
+fn step(index: u64) -> SequenceStep {
     let persists = PERSISTS.len() as u64;
     (RECIPES[(index / persists) as usize], PERSISTS[(index % persists) as usize])
 }
 
-fn last_step(index: u64) -> Step {
+fn last_step(index: u64) -> SequenceStep {
     let persists = PERSISTS.len() as u64 - 1;
     (RECIPES[(index / persists) as usize], PERSISTS[1 + (index % persists) as usize])
 }
 
-/// The operations that make the files that every sequence begins with. Inode numbers are given out
-/// in order, from 16 on.
-pub fn beginning() -> Vec<Operation> {
-    let bytes = |len| Random::new(len as u64).bytes(len);
-    let make =
-        |parent, name: &str, mode| Operation::Make { parent, name: name.into(), mode, rdev: 0 };
-    let write = |ino, len| Operation::Write {
+/// Returns the operations that make the initial files of every sequence. Inode numbers are assigned in order,
+/// from 16 on.
+pub fn initial_files() -> Vec<VolumeOperation> {
+    let bytes = |len| SplitMix64::new(len as u64).bytes(len);
+    let make = |parent, name: &str, mode| VolumeOperation::Make {
+        parent,
+        name: name.into(),
+        mode,
+        rdev: 0,
+    };
+    let write = |ino, len| VolumeOperation::Write {
         ino,
         offset: 0,
         bytes: bytes(len),
@@ -208,17 +213,17 @@ pub fn beginning() -> Vec<Operation> {
         write(top, 16_484),
         write(a_foo, 300),
         write(a_bar, 6144),
-        Operation::SetXattr {
+        VolumeOperation::SetXattr {
             ino: a_bar,
             name: b"user.x".into(),
             value: bytes(2000),
             mode: XattrMode::Any,
         },
-        Operation::Reopen { close: true },
+        VolumeOperation::Reopen { close: true },
     ]
 }
 
-/// The directory and the last name of `path`, as far as the directory exists.
+/// Returns the directory and the last name of `path`; `None` if the directory does not exist.
 fn resolve(reference: &Reference, path: &str) -> Option<(u64, Vec<u8>)> {
     let mut names: Vec<&str> = path.split('/').skip(1).collect();
     let last = names.pop()?.as_bytes().to_vec();
@@ -229,7 +234,7 @@ fn resolve(reference: &Reference, path: &str) -> Option<(u64, Vec<u8>)> {
     Some((parent, last))
 }
 
-/// Stands for the file that has no name yet.
+/// Placeholder path of the file that has no name yet.
 const UNNAMED: &str = "(unnamed)";
 
 fn find(reference: &Reference, path: &str) -> Option<u64> {
@@ -240,7 +245,7 @@ fn find(reference: &Reference, path: &str) -> Option<u64> {
     reference.find(parent, &name).ok()
 }
 
-/// The recipes, each without parts, that `recipe` stands for: files are closed after each.
+/// Splits `recipe` into its parts; files are closed after each part.
 pub fn parts(recipe: Recipe) -> Vec<Recipe> {
     const NEW: &str = "/new";
     match recipe {
@@ -250,30 +255,31 @@ pub fn parts(recipe: Recipe) -> Vec<Recipe> {
     }
 }
 
-/// What `recipe`, which has no parts, does now; nothing where one of its files is not there.
-pub fn operations(recipe: Recipe, reference: &Reference, seed: u64) -> Vec<Operation> {
+/// Returns the operations of `recipe`, which must be a single part; none if one of its files does not exist.
+pub fn operations(recipe: Recipe, reference: &Reference, seed: u64) -> Vec<VolumeOperation> {
     prepare(recipe, reference, seed).unwrap_or_default()
 }
 
-fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Operation>> {
+fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<VolumeOperation>> {
     let at = |path: &str| resolve(reference, path);
     let file = |path: &str| find(reference, path);
-    let bytes = |len| Random::new(seed).bytes(len);
-    let write = |ino, offset, len, keep_times| Operation::Write {
+    let bytes = |len| SplitMix64::new(seed).bytes(len);
+    let write = |ino, offset, len, keep_times| VolumeOperation::Write {
         ino,
         offset,
         bytes: bytes(len),
         mode: WriteMode { keep_times, ..WriteMode::default() },
     };
     let make = |path: &str, mode| {
-        at(path).map(|(parent, name)| Operation::Make { parent, name, mode, rdev: 0 })
+        at(path).map(|(parent, name)| VolumeOperation::Make { parent, name, mode, rdev: 0 })
     };
-    let cut = |ino, size| Operation::SetAttributes {
+    let truncate = |ino, size| VolumeOperation::SetAttributes {
         ino,
         changes: AttributeChanges { size: Some(size), ..Default::default() },
     };
-    let rename =
-        |from: &str, to: &str, mode| Some(Operation::Rename { from: at(from)?, to: at(to)?, mode });
+    let rename = |from: &str, to: &str, mode| {
+        Some(VolumeOperation::Rename { from: at(from)?, to: at(to)?, mode })
+    };
     let xattr = || b"user.x".to_vec();
     Some(match recipe {
         Create(path) => vec![make(path, FILE)?],
@@ -281,61 +287,61 @@ fn prepare(recipe: Recipe, reference: &Reference, seed: u64) -> Option<Vec<Opera
         MakePipe(path) => vec![make(path, 0o010_644)?],
         Symlink(path) => {
             let (parent, name) = at(path)?;
-            vec![Operation::Symlink { parent, name, target: b"../A/foo".into() }]
+            vec![VolumeOperation::Symlink { parent, name, target: b"../A/foo".into() }]
         }
         Write(path, offset, len) => vec![write(file(path)?, offset, len, false)],
         WriteBack(path, offset, len) => vec![write(file(path)?, offset, len, true)],
-        Truncate(path, size) => vec![cut(file(path)?, size)],
+        Truncate(path, size) => vec![truncate(file(path)?, size)],
         Rewrite(path, len) => {
             let ino = file(path)?;
-            vec![cut(ino, 0), write(ino, 0, len, false)]
+            vec![truncate(ino, 0), write(ino, 0, len, false)]
         }
         Replace(..) | Publish(..) => unreachable!("{recipe:?} has parts"),
         SetLabel(name) => {
-            vec![Operation::SetLabel { label: Label::new(name).expect("a label") }]
+            vec![VolumeOperation::SetLabel { label: Label::new(name).expect("a label") }]
         }
-        MakeUnnamed => vec![Operation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
+        MakeUnnamed => vec![VolumeOperation::MakeUnnamed { parent: ROOT_INO, mode: FILE }],
         Link(from, to) => {
             let (parent, name) = at(to)?;
-            vec![Operation::Link { ino: file(from)?, parent, name }]
+            vec![VolumeOperation::Link { ino: file(from)?, parent, name }]
         }
         Unlink(path) => {
             let (parent, name) = at(path)?;
-            vec![Operation::Unlink { parent, name }]
+            vec![VolumeOperation::Unlink { parent, name }]
         }
         UnlinkOpen(path) => {
             let (parent, name) = at(path)?;
-            let open = Operation::Lookup { parent, name: name.clone() };
-            vec![open, Operation::Unlink { parent, name }]
+            let open = VolumeOperation::Lookup { parent, name: name.clone() };
+            vec![open, VolumeOperation::Unlink { parent, name }]
         }
         RemoveDirectory(path) => {
             let (parent, name) = at(path)?;
-            vec![Operation::RemoveDirectory { parent, name }]
+            vec![VolumeOperation::RemoveDirectory { parent, name }]
         }
         Rename(from, to) => vec![rename(from, to, RenameMode::Replace)?],
         Exchange(from, to) => vec![rename(from, to, RenameMode::Exchange)?],
         Whiteout(from, to) => vec![rename(from, to, RenameMode::Whiteout)?],
-        SetXattr(path, len) => vec![Operation::SetXattr {
+        SetXattr(path, len) => vec![VolumeOperation::SetXattr {
             ino: file(path)?,
             name: xattr(),
             value: bytes(len),
             mode: XattrMode::Any,
         }],
-        RemoveXattr(path) => vec![Operation::RemoveXattr { ino: file(path)?, name: xattr() }],
-        Chmod(path) => vec![Operation::SetAttributes {
+        RemoveXattr(path) => vec![VolumeOperation::RemoveXattr { ino: file(path)?, name: xattr() }],
+        Chmod(path) => vec![VolumeOperation::SetAttributes {
             ino: file(path)?,
             changes: AttributeChanges { mode: Some(0o600), ..Default::default() },
         }],
     })
 }
 
-/// The sync that follows `recipe`, which has been done; `None` for none.
-pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<Operation> {
+/// Returns the sync that follows `recipe`, after `recipe` was performed; `None` for no sync.
+pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<VolumeOperation> {
     let path = target(recipe);
     let parent = resolve(reference, path).map_or(ROOT_INO, |(parent, _)| parent);
     let ino = match persist {
         Persist::None => return None,
-        Persist::All => return Some(Operation::SyncAll),
+        Persist::All => return Some(VolumeOperation::SyncAll),
         Persist::Target => find(reference, path).unwrap_or(parent),
         Persist::Parent => parent,
         Persist::Other => ["/A/bar", "/foo", "/A/foo"]
@@ -344,10 +350,10 @@ pub fn sync(recipe: Recipe, persist: Persist, reference: &Reference) -> Option<O
             .find_map(|other| find(reference, other))
             .unwrap_or(ROOT_INO),
     };
-    Some(Operation::SyncFile { ino })
+    Some(VolumeOperation::SyncFile { ino })
 }
 
-/// The path that is there afterwards, if one is.
+/// Returns the path that a recipe changes, or creates.
 fn target(recipe: Recipe) -> &'static str {
     match recipe {
         Create(path) | MakeDirectory(path) | Symlink(path) | MakePipe(path) => path,
@@ -367,7 +373,7 @@ mod tests {
 
     #[test]
     fn sequences_are_numbered_without_repetition() {
-        let all: Vec<Vec<Step>> = (0..SEQUENCES).map(sequence).collect();
+        let all: Vec<Vec<SequenceStep>> = (0..SEQUENCES).map(sequence).collect();
         let distinct: std::collections::HashSet<String> =
             all.iter().map(|steps| format!("{steps:?}")).collect();
         assert_eq!(distinct.len() as u64, SEQUENCES);

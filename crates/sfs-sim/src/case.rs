@@ -1,8 +1,7 @@
-//! Cases: what is explored, one deterministic life of a volume each.
+//! Cases of the exploration: deterministic runs of a volume, each with a name that replays it.
 //!
-//! Owns: the names by which cases are replayed, and the lives they stand for.
-//! Promises: the same name gives the same life, the same crash states and the same violation.
-//! Never: judges a state.
+//! The same name gives the same run, the same crash states and the same violation. A case is either a short
+//! sequence of [`ace`] operations on a prepared volume, or a random [`scenario`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,33 +11,34 @@ use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::crash::{Crash, epochs, states_of};
-use crate::history::{History, Life};
-use crate::image::Image;
-use crate::model::operation::Operation;
-use crate::model::random::Random;
+use crate::empty_volume::empty_volume;
+use crate::image::CowImage;
+use crate::model::fixture::tight_with;
+use crate::model::operation::VolumeOperation;
+use crate::model::random::SplitMix64;
 use crate::model::reference::Reference;
-use crate::model::rig::{SEGMENT_BLOCKS, format_as, tight_with};
-use crate::{version_1, world};
+use crate::recorded_run::{RecordedRun, RunRecorder};
+use crate::{scenario, version_1};
 
-/// One life of a volume.
+/// Deterministic run of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// A short sequence, by its number ([`ace::sequence`]).
+    /// Short sequence of operations, by its number ([`ace::sequence`]).
     Sequence {
-        /// Where data goes.
+        /// Data layout of the volume.
         data_layout: DataLayout,
-        /// What tears and policies are drawn from.
+        /// Seed of the tears and policies.
         seed: u64,
-        /// Which.
+        /// Number of the sequence, below [`ace::SEQUENCES`].
         index: u64,
     },
-    /// A long random one.
-    World {
-        /// Where data goes.
+    /// Long random scenario.
+    Scenario {
+        /// Data layout of the volume.
         data_layout: DataLayout,
-        /// What everything is drawn from.
+        /// Seed of all random choices.
         seed: u64,
-        /// The steps that are taken, by their numbers; shrinking leaves some out.
+        /// Numbers of the steps to take; shrinking leaves some out.
         steps: Vec<u32>,
     },
 }
@@ -46,143 +46,134 @@ pub enum Case {
 /// Torn states of each request in a sequence.
 const SEQUENCE_TEARS: usize = 2;
 
-/// Random states of an epoch that is too long for all its subsets.
+/// Random states of an epoch that has too many requests for all subsets.
 const SEQUENCE_SAMPLE: usize = 64;
 
-/// Segments of the volume that sequences run on, and its blocks.
+/// Segments of the volume that sequences run on.
 const SEQUENCE_SEGMENTS: u64 = 32;
 
-/// Of so many sequences one begins with a volume of version 1, and with the mount that upgrades it.
+/// One in this many sequences begins with a volume of version 1, which its mount upgrades.
 const UPGRADE_SHARE: u64 = 8;
 
-/// When a life begins, in milliseconds.
+/// Virtual time at the begin of a sequence, in milliseconds.
 const MILLIS: u64 = 1000;
 
-/// The volumes that sequences begin with, closed, and what is on them, in the order of
-/// [`DataLayout::ALL`].
-static BEGINNINGS: LazyLock<[(Image, Reference); DataLayout::ALL.len()]> =
-    LazyLock::new(|| DataLayout::ALL.map(begin));
+/// Closed volumes that sequences begin with, and their content, in the order of [`DataLayout::ALL`].
+static INITIAL_VOLUMES: LazyLock<[(CowImage, Reference); DataLayout::ALL.len()]> =
+    LazyLock::new(|| DataLayout::ALL.map(initial_volume));
 
-fn begin(data_layout: DataLayout) -> (Image, Reference) {
+fn initial_volume(data_layout: DataLayout) -> (CowImage, Reference) {
     let options = tight_with(0);
-    let image = fresh(data_layout, SEQUENCE_SEGMENTS);
-    let mut life = Life::begin(image, options, Reference::new(), 0);
-    ace::beginning().iter().for_each(|operation| life.step(operation));
-    life.pair.volume().close().expect("it closes");
-    let reference = life.pair.reference.clone();
-    (life.image(), reference)
-}
-
-/// An empty volume of so many segments.
-pub fn fresh(data_layout: DataLayout, segments: u64) -> Image {
-    let image = Image::new(block_count(segments));
-    let device = std::sync::Arc::new(image);
-    format_as(device.clone(), SEGMENT_BLOCKS, data_layout);
-    std::sync::Arc::into_inner(device).expect("making lets go of the device")
-}
-
-/// Blocks of the smallest device for so many segments: superblock, slots and the backup beside.
-fn block_count(segments: u64) -> u64 {
-    32 + segments * SEGMENT_BLOCKS + 16 + 1
+    let image = empty_volume(data_layout, SEQUENCE_SEGMENTS);
+    let mut recorder = RunRecorder::begin(image, options, Reference::new(), 0);
+    ace::initial_files().iter().for_each(|operation| recorder.step(operation));
+    recorder.pair.volume().close().expect("the volume closes");
+    let reference = recorder.pair.reference.clone();
+    (recorder.image(), reference)
 }
 
 impl Case {
-    /// The life, recorded.
+    /// Runs the case and returns the recorded run.
     ///
     /// # Panics
     ///
-    /// When the volume answers what the reference does not.
-    pub fn record(&self) -> History {
+    /// If a result of the volume differs from the reference.
+    pub fn record(&self) -> RecordedRun {
         match self {
             Self::Sequence { data_layout, seed, index } => {
                 record_sequence(*data_layout, *seed, *index)
             }
-            Self::World { data_layout, seed, steps } => world::record(*data_layout, *seed, steps),
+            Self::Scenario { data_layout, seed, steps } => {
+                scenario::record(*data_layout, *seed, steps)
+            }
         }
     }
 
-    /// The crash states that are looked at, in order.
-    pub fn states(&self, history: &History) -> Vec<Crash> {
-        let mut random = Random::new(self.seed() ^ 0x5eed);
-        let epochs = epochs(&history.events);
+    /// Returns the crash states to check, in order.
+    pub fn states(&self, recorded: &RecordedRun) -> Vec<Crash> {
+        let mut random = SplitMix64::new(self.seed() ^ 0x5eed);
+        let epochs = epochs(&recorded.events);
         let mut all = Vec::new();
         for epoch in epochs {
             match self {
                 Self::Sequence { .. } => {
                     all.extend(states_of(&epoch, SEQUENCE_SAMPLE, SEQUENCE_TEARS, &mut random))
                 }
-                Self::World { .. } => all.extend(world::states_of(&epoch, &mut random)),
+                Self::Scenario { .. } => all.extend(scenario::states_of(&epoch, &mut random)),
             }
         }
         all
     }
 
-    /// What the case is drawn from: unlike that of any other case.
+    /// Returns the seed of the case, which differs from case to case.
     pub fn seed(&self) -> u64 {
         match self {
-            Self::Sequence { seed, index, .. } => Random::new(seed ^ (index << 20)).draw(),
-            Self::World { seed, .. } => *seed,
+            Self::Sequence { seed, index, .. } => SplitMix64::new(seed ^ (index << 20)).draw(),
+            Self::Scenario { seed, .. } => *seed,
         }
     }
 
-    /// Where data goes.
+    /// Returns the data layout of the volume.
     pub fn data_layout(&self) -> DataLayout {
         match self {
-            Self::Sequence { data_layout, .. } | Self::World { data_layout, .. } => *data_layout,
+            Self::Sequence { data_layout, .. } | Self::Scenario { data_layout, .. } => *data_layout,
         }
     }
 
-    /// What is done, one line each.
+    /// Returns a line for each operation of the case.
     pub fn describe(&self) -> Vec<String> {
         match self {
             Self::Sequence { index, .. } => {
-                let line = |(recipe, persist): ace::Step| format!("{recipe:?}, then {persist:?}");
+                let line =
+                    |(recipe, persist): ace::SequenceStep| format!("{recipe:?}, then {persist:?}");
                 ace::sequence(*index).into_iter().map(line).collect()
             }
-            Self::World { data_layout, seed, steps } => world::describe(*data_layout, *seed, steps),
+            Self::Scenario { data_layout, seed, steps } => {
+                scenario::describe(*data_layout, *seed, steps)
+            }
         }
     }
 }
 
-fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> History {
-    let place = DataLayout::ALL.iter().position(|other| *other == data_layout);
-    let (image, reference) = &BEGINNINGS[place.expect("all are there")];
+fn record_sequence(data_layout: DataLayout, seed: u64, index: u64) -> RecordedRun {
+    let index_of_layout = DataLayout::ALL.iter().position(|other| *other == data_layout);
+    let (image, reference) = &INITIAL_VOLUMES[index_of_layout.expect("ALL has every layout")];
     let seed = seed ^ index;
     let image = image.clone();
     let is_upgraded = index.is_multiple_of(UPGRADE_SHARE);
     if is_upgraded {
         version_1::downgrade(&image);
     }
-    let mut life = Life::begin(image, tight_with(seed), reference.clone(), MILLIS);
+    let mut recorder = RunRecorder::begin(image, tight_with(seed), reference.clone(), MILLIS);
     if !is_upgraded {
-        life.skip_mount();
+        recorder.skip_mount();
     }
     for (recipe, persist) in ace::sequence(index) {
         for part in ace::parts(recipe) {
-            for operation in ace::operations(part, &life.pair.reference, seed) {
-                life.step(&operation);
+            for operation in ace::operations(part, &recorder.pair.reference, seed) {
+                recorder.step(&operation);
             }
-            close_files(&mut life);
+            close_files(&mut recorder);
         }
-        if let Some(operation) = ace::sync(recipe, persist, &life.pair.reference) {
-            life.step(&operation);
+        if let Some(operation) = ace::sync(recipe, persist, &recorder.pair.reference) {
+            recorder.step(&operation);
         }
     }
-    // What comes next: a checkpoint, by time or by an unmount.
+    // The run ends with a checkpoint, due to elapsed time or to the unmount.
     match seed % 2 {
-        0 => life.step(&Operation::Work { millis: 40_000 }),
-        _ => life.close(),
+        0 => recorder.step(&VolumeOperation::Work { millis: 40_000 }),
+        _ => recorder.close(),
     }
-    life.end()
+    recorder.end()
 }
 
-/// Every file is closed that has a name; others stay open.
-fn close_files(life: &mut Life) {
-    let reference = &life.pair.reference;
+/// Drops the references to all files that have a name; unlinked files stay open.
+fn close_files(recorder: &mut RunRecorder) {
+    let reference = &recorder.pair.reference;
     let named = |ino: &u64| reference.node(*ino).is_ok_and(|node| node.links > 0);
     let open: Vec<u64> = reference.references.keys().copied().filter(named).collect();
     for ino in open {
-        life.step(&Operation::Forget { ino });
+        recorder.step(&VolumeOperation::Forget { ino });
     }
 }
 
@@ -193,8 +184,8 @@ impl fmt::Display for Case {
         }
         match self {
             Self::Sequence { seed, index, .. } => write!(f, "sequence:{seed}:{index}"),
-            Self::World { seed, steps, .. } => {
-                write!(f, "world:{seed}:")?;
+            Self::Scenario { seed, steps, .. } => {
+                write!(f, "scenario:{seed}:")?;
                 let runs = steps.chunk_by(|a, b| a + 1 == *b);
                 for (no, run) in runs.enumerate() {
                     let comma = if no > 0 { "," } else { "" };
@@ -206,52 +197,46 @@ impl fmt::Display for Case {
     }
 }
 
-/// A name that is not one of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadName;
-
-impl fmt::Display for BadName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "not a case: [LAYOUT:]sequence:SEED:INDEX or [LAYOUT:]world:SEED:FIRST-LAST,...",
-        )
-    }
-}
-
-impl std::error::Error for BadName {}
+/// Error of parsing a text that names no case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a case: [LAYOUT:]sequence:SEED:INDEX or [LAYOUT:]scenario:SEED:FIRST-LAST,...")]
+pub struct CaseNameError;
 
 impl FromStr for Case {
-    type Err = BadName;
+    type Err = CaseNameError;
 
-    fn from_str(text: &str) -> Result<Self, BadName> {
-        let named = text.split_once(':').ok_or(BadName)?;
+    fn from_str(text: &str) -> Result<Self, CaseNameError> {
+        let named = text.split_once(':').ok_or(CaseNameError)?;
         let (data_layout, text) = match DataLayout::by_name(named.0) {
             Some(data_layout) => (data_layout, named.1),
             None => (DataLayout::Log, text),
         };
         let mut parts = text.split(':');
-        let mut part = || parts.next().ok_or(BadName);
+        let mut part = || parts.next().ok_or(CaseNameError);
         let (kind, seed, rest) = (part()?, number(part()?)?, part()?);
         match kind {
             "sequence" => match number(rest)? {
                 index if index < ace::SEQUENCES => Ok(Self::Sequence { data_layout, seed, index }),
-                _ => Err(BadName),
+                _ => Err(CaseNameError),
             },
-            "world" => Ok(Self::World { data_layout, seed, steps: parse_steps(rest)? }),
-            _ => Err(BadName),
+            // `world` is the former name, which older reports of failures have.
+            "scenario" | "world" => {
+                Ok(Self::Scenario { data_layout, seed, steps: parse_steps(rest)? })
+            }
+            _ => Err(CaseNameError),
         }
     }
 }
 
-fn number(text: &str) -> Result<u64, BadName> {
-    text.parse().map_err(|_| BadName)
+fn number(text: &str) -> Result<u64, CaseNameError> {
+    text.parse().map_err(|_| CaseNameError)
 }
 
-fn parse_steps(text: &str) -> Result<Vec<u32>, BadName> {
+fn parse_steps(text: &str) -> Result<Vec<u32>, CaseNameError> {
     let mut steps = Vec::new();
     for run in text.split(',').filter(|run| !run.is_empty()) {
-        let (first, last) = run.split_once('-').ok_or(BadName)?;
-        let step = |text: &str| text.parse::<u16>().map(u32::from).map_err(|_| BadName);
+        let (first, last) = run.split_once('-').ok_or(CaseNameError)?;
+        let step = |text: &str| text.parse::<u16>().map(u32::from).map_err(|_| CaseNameError);
         steps.extend(step(first)?..=step(last)?);
     }
     Ok(steps)
@@ -262,21 +247,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_gives_its_case() {
+    fn the_printed_name_of_a_case_parses_to_the_same_case() {
         let cases = [
             Case::Sequence { data_layout: DataLayout::Log, seed: 7, index: 12 },
-            Case::World {
+            Case::Scenario {
                 data_layout: DataLayout::GreedySpace,
                 seed: 1 << 60,
                 steps: vec![0, 1, 2, 9, 11, 12],
             },
-            Case::World { data_layout: DataLayout::Log, seed: 3, steps: vec![] },
+            Case::Scenario { data_layout: DataLayout::Log, seed: 3, steps: vec![] },
         ];
         for case in cases {
             assert_eq!(case.to_string().parse(), Ok(case));
         }
-        for name in ["", "sequence:1", "sequence:1:99999999", "world:1:3", "word:1:0-1"] {
-            assert_eq!(name.parse::<Case>(), Err(BadName), "{name}");
+        for name in ["", "sequence:1", "sequence:1:99999999", "scenario:1:3", "word:1:0-1"] {
+            assert_eq!(name.parse::<Case>(), Err(CaseNameError), "{name}");
         }
+    }
+
+    #[test]
+    fn the_former_name_of_scenarios_still_parses() {
+        let case = |name: &str| name.parse::<Case>().expect("a case");
+        assert_eq!(case("world:7:0-60"), case("scenario:7:0-60"));
+        assert_eq!(case("greedy-space:world:7:1-2"), case("greedy-space:scenario:7:1-2"));
     }
 }

@@ -1,12 +1,10 @@
-//! What must be true of every crash state.
+//! The check of one crash state against the durability contract.
 //!
-//! Owns: the judgement of one state: by `sfs-fsck`, by mounting it, against the reference, by
-//! writing to it and mounting it again; and the crashes of all that.
-//! Promises: whatever the durability contract forbids is a [`Violation`].
-//! Never: decides which states there are.
+//! The state is checked by `sfs-fsck`, mounted, and compared with the states of the reference that the contract
+//! allows. Then it is written to, remounted and compared again. A random crash of this second run is checked
+//! as well. Everything that the contract forbids is a [`Violation`].
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::ControlFlow;
 
 use sfs_core::Error;
@@ -15,117 +13,104 @@ use sfs_core::request::{VolumeOptions, WriteMode};
 use sfs_device::Event;
 use sfs_fsck::{Finding, FsckError};
 
-use crate::crash::{Crash, Fate, epochs};
-use crate::history::{History, Life, State};
-use crate::image::Image;
+use crate::crash::{Crash, RequestEffect, epochs};
+use crate::image::CowImage;
 use crate::model::digest::{Digest, of_reference};
-use crate::model::operation::Operation;
-use crate::model::random::Random;
-use crate::model::reference::Node;
-use crate::model::rig::{FILE, tight_with};
-use crate::version_1::{self, Choice};
+use crate::model::fixture::{FILE, tight_with};
+use crate::model::operation::VolumeOperation;
+use crate::model::random::SplitMix64;
+use crate::model::reference::ReferenceNode;
+use crate::recorded_run::{RecordedRun, RunRecorder, RunState};
+use crate::version_1::{self, OpenDecision};
 
-/// Crashes of the recovery, and of what is written after it, that are looked at for each state.
+/// Crashes of the recovery, and of the writes after it, that are checked for each state.
 const RECRASHES: usize = 1;
 
-/// A state that the contract forbids.
-#[derive(Debug)]
+/// Violation of the durability contract.
+#[derive(Debug, thiserror::Error)]
 pub enum Violation {
-    /// `sfs-fsck` finds something wrong.
+    /// `sfs-fsck` reports errors.
+    #[error("sfs-fsck:{}", list(.0))]
     Findings(Vec<Finding>),
     /// `sfs-fsck` does not find a volume.
+    #[error("sfs-fsck: {0}")]
     NoVolume(FsckError),
-    /// It does not mount.
+    /// The volume does not mount.
+    #[error("mount failed: {0}")]
     NoMount(Error),
-    /// The usage table is not what the tree says.
+    /// The usage table disagrees with the tree.
+    #[error("the usage table disagrees with the tree")]
     Usage,
-    /// The namespace is that of no state which is allowed.
+    /// The namespace is none of the allowed ones.
+    #[error("the namespace is none of {allowed} allowed states, at {}", paths.join(", "))]
     Namespace {
-        /// How many are.
+        /// Number of allowed states.
         allowed: usize,
-        /// Where it differs from the last of them.
+        /// Paths that differ from the last allowed state.
         paths: Vec<String>,
     },
     /// A file has a length that it never had since its last sync.
+    #[error("file {ino} has {found} bytes, a length that it never had since the last sync")]
     Length {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
-        /// What was found.
+        /// Length of the file in bytes.
         found: u64,
     },
-    /// A block is what it never was since the last sync.
+    /// A block has content that it never had since the last sync.
+    #[error("block {block} of file {ino} has content that it never had since the last sync")]
     Content {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
-        /// Its block.
+        /// Number of the block in the file.
         block: u32,
     },
-    /// A file that took the place of another, or was written anew, is empty.
+    /// A file that replaced another, or was truncated and rewritten, is empty.
+    #[error("file {ino} is empty, but its new data had been closed")]
     Empty {
-        /// The file.
+        /// Inode number of the file.
         ino: u64,
     },
-    /// Errors were counted, or a failure noted, that there were not.
+    /// The volume recorded errors or a failure that did not happen.
+    #[error("recorded errors that did not happen: {0:?}")]
     Remembered(sfs_core::format::Remembered),
-    /// The volume has a name that it must not have.
+    /// The volume has a label that the run cannot have left.
+    #[error("the volume has the wrong label {0:?}")]
     Label(String),
-    /// A program of version 1 takes the volume for one of its own, though it has changed.
+    /// A version 1 program uses the volume, although the volume has changed.
+    #[error("version 1 accepts the volume, although it has changed")]
     TakenByVersion1,
-    /// A program of version 1 takes neither superblock for a sound or a newer one.
+    /// A version 1 program finds no superblock that is valid, or of a newer version.
+    #[error("version 1 finds the superblocks damaged")]
     LostToVersion1,
-    /// Something panicked.
+    /// The core or the check panicked.
+    #[error("panic: {0}")]
     Panic(String),
-    /// A violation in a crash of the recovery.
+    /// A crash of the recovery violates the contract.
+    #[error("in a crash of the recovery: {0}")]
     Again(Box<Violation>),
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Findings(findings) => {
-                f.write_str("sfs-fsck:")?;
-                findings.iter().try_for_each(|finding| write!(f, " {finding};"))
-            }
-            Self::NoVolume(error) => write!(f, "sfs-fsck: {error}"),
-            Self::NoMount(error) => write!(f, "it does not mount: {error}"),
-            Self::Usage => f.write_str("the usage table is not what the tree says"),
-            Self::Namespace { allowed, paths } => {
-                write!(f, "the namespace is none of {allowed} states, by {}", paths.join(", "))
-            }
-            Self::Length { ino, found } => {
-                write!(f, "file {ino} has {found} bytes, as it never had")
-            }
-            Self::Content { ino, block } => {
-                write!(f, "block {block} of file {ino} is as it never was since the last sync")
-            }
-            Self::Empty { ino } => write!(f, "file {ino} is empty; its new data had been closed"),
-            Self::Remembered(remembered) => write!(f, "errors that were none: {remembered:?}"),
-            Self::Label(label) => write!(f, "the volume has the name {label:?}"),
-            Self::TakenByVersion1 => {
-                f.write_str("version 1 takes the volume for its own, though it has changed")
-            }
-            Self::LostToVersion1 => f.write_str("version 1 takes the superblocks for damaged"),
-            Self::Panic(message) => write!(f, "panic: {message}"),
-            Self::Again(violation) => write!(f, "in a crash of the recovery: {violation}"),
-        }
-    }
+fn list(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| format!(" {finding};")).collect()
 }
 
-/// Judges what `crash` has left in `image`; gives how many states that were, crashes of the
-/// recovery included.
+/// Checks the state that `crash` left in `image`, and a crash of its recovery.
+///
+/// Returns the number of states checked.
 ///
 /// # Errors
 ///
-/// What the contract forbids.
+/// The first violation of the contract.
 pub fn check(
     data_layout: DataLayout,
-    history: &History,
+    recorded: &RecordedRun,
     crash: &Crash,
-    image: Image,
-    random: &mut Random,
+    image: CowImage,
+    random: &mut SplitMix64,
 ) -> Result<u64, Violation> {
-    let life = recover(data_layout, history, crash, image, random)?;
-    let second = write_on(life, random)?;
+    let recorder = recover(data_layout, recorded, crash, image, random)?;
+    let second = write_on(recorder, random)?;
     for _ in 0..RECRASHES {
         let crash = crash_of(&second, random);
         let image = image_of(&second, &crash);
@@ -135,78 +120,79 @@ pub fn check(
     Ok(1 + RECRASHES as u64)
 }
 
-/// Checks and mounts an image, and compares it with what it may be.
+/// Checks and mounts an image, and compares it with the allowed states.
 fn recover(
     data_layout: DataLayout,
-    history: &History,
+    recorded: &RecordedRun,
     crash: &Crash,
-    image: Image,
-    random: &mut Random,
-) -> Result<Life, Violation> {
-    check_upgrade(history, &image)?;
+    image: CowImage,
+    random: &mut SplitMix64,
+) -> Result<RunRecorder, Violation> {
+    check_upgrade(recorded, &image)?;
     check_volume(&image, true)?;
-    let life = Life::recover(image, options(random), 200_000_000).map_err(Violation::NoMount)?;
-    let found = &life.pair.reference;
-    if !history.labels(crash).any(|label| label == found.label) {
+    let recorder =
+        RunRecorder::recover(image, options(random), 200_000_000).map_err(Violation::NoMount)?;
+    let found = &recorder.pair.reference;
+    if !recorded.labels(crash).any(|label| label == found.label) {
         return Err(Violation::Label(found.label.as_str().to_owned()));
     }
-    let states = find_namespace(history, crash, &of_reference(found))?;
-    let tears = data_layout != DataLayout::Log && tears_data(history, crash);
+    let states = find_namespace(recorded, crash, &of_reference(found))?;
+    let tears = data_layout != DataLayout::Log && tears_data(recorded, crash);
     for (ino, node) in &found.nodes {
         if node.kind() == FileKind::Regular {
-            check_content(history, crash, tears, *ino, node)?;
+            check_content(recorded, crash, tears, *ino, node)?;
             if node.size() == 0 && !may_be_empty(crash, &states, *ino) {
                 return Err(Violation::Empty { ino: *ino });
             }
         }
     }
-    let remembered = life.pair.volume().remembered();
+    let remembered = recorder.pair.volume().remembered();
     if !remembered.is_empty() {
         return Err(Violation::Remembered(remembered));
     }
-    match life.pair.volume().audit() {
-        Ok(discrepancies) if discrepancies.is_empty() => Ok(life),
+    match recorder.pair.volume().audit() {
+        Ok(discrepancies) if discrepancies.is_empty() => Ok(recorder),
         Ok(_) => Err(Violation::Usage),
         Err(error) => Err(Violation::NoMount(error)),
     }
 }
 
-/// As long as a program of version 1 takes a volume for one of its own, nothing has changed but superblocks.
-fn check_upgrade(history: &History, image: &Image) -> Result<(), Violation> {
-    if version_1::choose(&history.base).is_newer() {
+/// Checks that only superblocks have changed as long as a version 1 program accepts the volume.
+fn check_upgrade(recorded: &RecordedRun, image: &CowImage) -> Result<(), Violation> {
+    if version_1::choose(&recorded.base).is_newer() {
         return Ok(());
     }
     match version_1::choose(image) {
-        Choice::Newer(_) => Ok(()),
-        Choice::Damaged => Err(Violation::LostToVersion1),
-        Choice::Volume(_) if version_1::is_untouched(&history.base, image) => Ok(()),
-        Choice::Volume(_) => Err(Violation::TakenByVersion1),
+        OpenDecision::Newer(_) => Ok(()),
+        OpenDecision::Damaged => Err(Violation::LostToVersion1),
+        OpenDecision::Volume(_) if version_1::is_untouched(&recorded.base, image) => Ok(()),
+        OpenDecision::Volume(_) => Err(Violation::TakenByVersion1),
     }
 }
 
-/// Every life has another policy.
-fn options(random: &mut Random) -> VolumeOptions {
+/// Draws the options of a mount, with a random policy.
+fn options(random: &mut SplitMix64) -> VolumeOptions {
     tight_with(random.draw())
 }
 
-fn check_volume(image: &Image, data: bool) -> Result<(), Violation> {
-    let mut go_on = |_| ControlFlow::Continue(());
+fn check_volume(image: &CowImage, data: bool) -> Result<(), Violation> {
+    let mut proceed = |_| ControlFlow::Continue(());
     let options = sfs_fsck::Options { data };
-    let report = sfs_fsck::check(image, &options, &mut go_on).map_err(Violation::NoVolume)?;
+    let report = sfs_fsck::check(image, &options, &mut proceed).map_err(Violation::NoVolume)?;
     match report.errors() {
         0 => Ok(()),
         _ => Err(Violation::Findings(report.findings.kept().to_vec())),
     }
 }
 
-/// The allowed states whose namespace is the one found, oldest first.
+/// Returns the allowed states whose namespace is the one found, oldest first.
 fn find_namespace<'a>(
-    history: &'a History,
+    recorded: &'a RecordedRun,
     crash: &Crash,
     found: &Digest,
-) -> Result<Vec<&'a State>, Violation> {
-    let allowed = &history.states[history.allowed(crash)];
-    let same: Vec<&State> = allowed.iter().filter(|state| state.digest == *found).collect();
+) -> Result<Vec<&'a RunState>, Violation> {
+    let allowed = &recorded.states[recorded.allowed(crash)];
+    let same: Vec<&RunState> = allowed.iter().filter(|state| state.digest == *found).collect();
     if !same.is_empty() {
         return Ok(same);
     }
@@ -217,36 +203,41 @@ fn find_namespace<'a>(
     Err(Violation::Namespace { allowed: allowed.len(), paths })
 }
 
-/// Whether file `ino`, in a namespace like that of `states`, may be empty: it had been so without
-/// taking the place of anything, or its new data had not been closed.
-fn may_be_empty(crash: &Crash, states: &[&State], ino: u64) -> bool {
+/// Returns whether file `ino` may be empty in the namespace of `states`.
+///
+/// The file may be empty if it was so in one of the states without replacing another file, or if its new data
+/// was not closed before the crash.
+fn may_be_empty(crash: &Crash, states: &[&RunState], ino: u64) -> bool {
     let mut nodes =
         states.iter().filter_map(|state| Some((state, state.reference.node(ino).ok()?)));
-    let had_been = |node: &Node| node.size() == 0 && !node.replaces;
-    let closed = |(state, node): (&&State, &Node)| {
-        node.replaces && node.size() > 0 && History::is_done(crash, state)
+    let was_empty = |node: &ReferenceNode| node.size() == 0 && !node.replaces;
+    let closed = |(state, node): (&&RunState, &ReferenceNode)| {
+        node.replaces && node.size() > 0 && RecordedRun::is_done(crash, state)
     };
-    nodes.clone().any(|(_, node)| had_been(node)) || !nodes.next_back().is_some_and(closed)
+    nodes.clone().any(|(_, node)| was_empty(node)) || !nodes.next_back().is_some_and(closed)
 }
 
-/// Whether `crash` has torn a write of data that goes beside the log.
-fn tears_data(history: &History, crash: &Crash) -> bool {
+/// Returns whether `crash` tore a write of data in place.
+fn tears_data(recorded: &RecordedRun, crash: &Crash) -> bool {
     let is_data = |event: &Event| matches!(event, Event::Write { stream, .. } if stream.0 > 0);
-    let events = history.events[crash.epoch.clone()].iter().zip(&crash.fates);
-    events.into_iter().any(|(event, fate)| is_data(event) && matches!(fate, Fate::Torn(_)))
+    let events = recorded.events[crash.epoch.clone()].iter().zip(&crash.effects);
+    events
+        .into_iter()
+        .any(|(event, effect)| is_data(event) && matches!(effect, RequestEffect::Torn(_)))
 }
 
-/// Block by block, the content is that of some state since the last sync. Where data is overwritten in place,
-/// and the crash `tears` some, a file that has changed since may have any bytes.
+/// Checks that each block has the content of some state since the last sync.
+///
+/// If the crash `tears` writes in place, a file that changed since the last sync may have any content.
 fn check_content(
-    history: &History,
+    recorded: &RecordedRun,
     crash: &Crash,
     tears: bool,
     ino: u64,
-    found: &Node,
+    found: &ReferenceNode,
 ) -> Result<(), Violation> {
-    let states = history.versions(crash, ino).iter();
-    let mut versions: Vec<&Node> =
+    let states = recorded.versions(crash, ino).iter();
+    let mut versions: Vec<&ReferenceNode> =
         states.filter_map(|state| state.reference.node(ino).ok()).collect();
     versions.dedup_by(|a, b| std::ptr::eq(*a, *b));
     let size = found.content.size;
@@ -264,7 +255,7 @@ fn check_content(
         let start = u64::from(block) * 4096;
         let len = size.saturating_sub(start).min(4096) as usize;
         let bytes = &found.content.block(block)[..len];
-        let is_from = |version: &&Node| {
+        let is_from = |version: &&ReferenceNode| {
             version.content.size > start && version.content.block(block)[..len] == *bytes
         };
         if len > 0 && !versions.iter().any(is_from) {
@@ -274,45 +265,46 @@ fn check_content(
     Ok(())
 }
 
-/// Writes to what was recovered, mounts it again, and compares; gives the whole second life.
-fn write_on(mut life: Life, random: &mut Random) -> Result<History, Violation> {
-    let regular = |life: &Life| -> Vec<u64> {
-        let nodes = life.pair.reference.nodes.iter();
+/// Writes to the recovered volume, remounts it and compares; returns the recording of this second run.
+fn write_on(mut recorder: RunRecorder, random: &mut SplitMix64) -> Result<RecordedRun, Violation> {
+    let regular = |recorder: &RunRecorder| -> Vec<u64> {
+        let nodes = recorder.pair.reference.nodes.iter();
         nodes.filter(|(_, node)| node.kind() == FileKind::Regular).map(|(ino, _)| *ino).collect()
     };
-    let files = regular(&life);
-    let after = Operation::Make { parent: ROOT_INO, name: b"after".into(), mode: FILE, rdev: 0 };
-    life.step(&after);
-    let new = life.pair.reference.find(ROOT_INO, b"after").ok();
+    let files = regular(&recorder);
+    let after =
+        VolumeOperation::Make { parent: ROOT_INO, name: b"after".into(), mode: FILE, rdev: 0 };
+    recorder.step(&after);
+    let new = recorder.pair.reference.find(ROOT_INO, b"after").ok();
     let old = (!files.is_empty()).then(|| random.pick(&files));
     for (ino, offset) in old.map(|ino| (ino, 100)).into_iter().chain(new.map(|ino| (ino, 0))) {
         let bytes = random.bytes(9000);
-        life.step(&Operation::Write { ino, offset, bytes, mode: WriteMode::default() });
+        recorder.step(&VolumeOperation::Write { ino, offset, bytes, mode: WriteMode::default() });
     }
     match (random.below(4), new) {
-        (0, Some(ino)) => life.step(&Operation::SyncFile { ino }),
-        (1, _) => life.step(&Operation::Work { millis: 60_000 }),
+        (0, Some(ino)) => recorder.step(&VolumeOperation::SyncFile { ino }),
+        (1, _) => recorder.step(&VolumeOperation::Work { millis: 60_000 }),
         _ => {}
     }
-    // Compares everything.
-    life.step(&Operation::Reopen { close: random.one_in(2) });
-    // The data has been read.
-    check_volume(&life.image(), false)?;
-    Ok(life.end())
+    // A remount compares everything with the reference.
+    recorder.step(&VolumeOperation::Reopen { close: random.one_in(2) });
+    // The remount has read the data, so fsck checks the metadata only.
+    check_volume(&recorder.image(), false)?;
+    Ok(recorder.end())
 }
 
-/// Some crash in `history`.
-fn crash_of(history: &History, random: &mut Random) -> Crash {
-    let epochs = epochs(&history.events);
+/// Draws a crash of a recorded run.
+fn crash_of(recorded: &RecordedRun, random: &mut SplitMix64) -> Crash {
+    let epochs = epochs(&recorded.events);
     let epoch = epochs[random.below(epochs.len() as u64) as usize].clone();
     Crash::random(epoch, random)
 }
 
-/// What `crash` leaves of `history`.
-fn image_of(history: &History, crash: &Crash) -> Image {
-    let image = history.base.clone();
-    for event in &history.events[..crash.epoch.start] {
-        crate::crash::apply(&image, event, crate::crash::Fate::Done);
+/// Makes the image that `crash` leaves of a recorded run.
+fn image_of(recorded: &RecordedRun, crash: &Crash) -> CowImage {
+    let image = recorded.base.clone();
+    for event in &recorded.events[..crash.epoch.start] {
+        crate::crash::apply(&image, event, crate::crash::RequestEffect::Done);
     }
-    crash.image(&image, &history.events)
+    crash.image(&image, &recorded.events)
 }

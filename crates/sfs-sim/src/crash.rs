@@ -1,94 +1,93 @@
-//! Crash states: what a device may hold when the power goes.
+//! Crash states: the possible contents of a device after a power cut.
 //!
-//! Owns: what may become of each request that had not been flushed.
-//! Promises: everything before the last flush is there; of what came after it any part, whatever
-//! its order, torn at sectors or at blocks, with anything in the sectors that did not arrive.
-//! Never: looks at what the blocks mean.
+//! Every request before the last flush is complete. Of the requests after it, any subset is complete, lost or
+//! torn. A torn request arrives in part, by sectors or blocks; the other units have stale data, zeros or
+//! garbage. The content of blocks is not interpreted.
 
 use std::ops::Range;
 
-use sfs_device::{BLOCK_SIZE, Event, Extent};
+use sfs_device::{BLOCK_SIZE, BlockRange, Event};
 
-use crate::image::Image;
-use crate::model::random::Random;
+use crate::image::CowImage;
+use crate::model::random::SplitMix64;
 
-/// Requests between two flushes of which every subset is a state: so many at most. Of longer ones
-/// a sample is.
+/// Maximum number of requests between two flushes for which every subset is a state; longer epochs are
+/// sampled.
 pub const WHOLE_EPOCH_MAX: usize = 12;
 
-/// What became of a request.
+/// Effect of a request on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Nothing of it arrived.
+pub enum RequestEffect {
+    /// No unit arrived.
     Lost,
-    /// All of it did.
+    /// All units arrived.
     Done,
-    /// Some of its units did.
+    /// Some units arrived.
     Torn(Tear),
 }
 
-/// How a request was torn.
+/// Parameters of a torn request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tear {
     /// Bytes that arrive together: 512 or 4096.
     pub unit: usize,
-    /// What is where nothing arrived.
+    /// Content of the units that did not arrive.
     pub filler: Filler,
-    /// Says which units arrived.
+    /// Seed of the choice which units arrived.
     pub seed: u64,
 }
 
-/// What is in a unit that was to be written, and was not.
+/// Content of a unit that should have been written and did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filler {
-    /// What was there before: stale data of an earlier life of the segment, often.
+    /// Previous content, often stale data of the segment's last use.
     Stale,
     /// Zeros, as an erased flash page may read.
     Zeros,
-    /// Anything.
+    /// Random bytes.
     Garbage,
 }
 
-/// A moment at which the power goes: after some requests since the last flush.
+/// Power cut in an epoch: the requests since the last flush, and the effect of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crash {
-    /// The requests since the last flush, by their place in the history.
+    /// Indexes of the requests since the last flush in the recorded run.
     pub epoch: Range<usize>,
-    /// What became of each.
-    pub fates: Vec<Fate>,
+    /// Effect of each request of the epoch.
+    pub effects: Vec<RequestEffect>,
 }
 
 impl Crash {
-    /// Requests that must have been issued for this to be on the device.
+    /// Returns the number of requests of the run that must have been issued for this state.
     pub fn issued_min(&self) -> usize {
-        let last = self.fates.iter().rposition(|fate| *fate != Fate::Lost);
+        let last = self.effects.iter().rposition(|effect| *effect != RequestEffect::Lost);
         self.epoch.start + last.map_or(0, |last| last + 1)
     }
 
-    /// What the device holds, if it held `durable` at the last flush.
-    pub fn image(&self, durable: &Image, events: &[Event]) -> Image {
+    /// Makes the image of the device after the crash, from its content at the last flush.
+    pub fn image(&self, durable: &CowImage, events: &[Event]) -> CowImage {
         let image = durable.clone();
-        for (event, fate) in events[self.epoch.clone()].iter().zip(&self.fates) {
-            apply(&image, event, *fate);
+        for (event, effect) in events[self.epoch.clone()].iter().zip(&self.effects) {
+            apply(&image, event, *effect);
         }
         image
     }
 
-    /// A random one of this epoch: some requests lost, some torn.
-    pub fn random(epoch: Range<usize>, random: &mut Random) -> Self {
+    /// Draws a crash of this epoch: some requests lost, some torn.
+    pub fn random(epoch: Range<usize>, random: &mut SplitMix64) -> Self {
         let (share, tears) = (random.below(5), random.one_in(2));
-        let fate = |random: &mut Random| match random.below(4) {
-            dice if dice >= share => Fate::Lost,
-            _ if tears && random.one_in(2) => Fate::Torn(Tear::random(random)),
-            _ => Fate::Done,
+        let effect = |random: &mut SplitMix64| match random.below(4) {
+            dice if dice >= share => RequestEffect::Lost,
+            _ if tears && random.one_in(2) => RequestEffect::Torn(Tear::random(random)),
+            _ => RequestEffect::Done,
         };
-        let fates = epoch.clone().map(|_| fate(random)).collect();
-        Self { epoch, fates }
+        let effects = epoch.clone().map(|_| effect(random)).collect();
+        Self { epoch, effects }
     }
 }
 
 impl Tear {
-    fn random(random: &mut Random) -> Self {
+    fn random(random: &mut SplitMix64) -> Self {
         Self {
             unit: random.pick(&[512, BLOCK_SIZE]),
             filler: random.pick(&[Filler::Stale, Filler::Zeros, Filler::Garbage]),
@@ -97,35 +96,39 @@ impl Tear {
     }
 }
 
-/// Does to `image` what arrived of `event`.
-pub fn apply(image: &Image, event: &Event, fate: Fate) {
-    match (event, fate) {
-        (_, Fate::Lost) | (Event::Flush, _) => {}
-        (Event::Write { extent, content, .. }, Fate::Done) => {
-            image.put(extent.address, content.as_ref().expect("contents are recorded"));
+/// Applies the part of `event` that arrived to `image`.
+pub fn apply(image: &CowImage, event: &Event, effect: RequestEffect) {
+    match (event, effect) {
+        (_, RequestEffect::Lost) | (Event::Flush, _) => {}
+        (Event::Write { range, content, .. }, RequestEffect::Done) => {
+            image.put(range.address, content.as_ref().expect("contents are recorded"));
         }
-        (Event::Write { extent, content, .. }, Fate::Torn(tear)) => {
+        (Event::Write { range, content, .. }, RequestEffect::Torn(tear)) => {
             let content = content.as_ref().expect("contents are recorded");
-            tear_extent(image, extent, tear, |index| Some(&content[index].0));
+            tear_range(image, range, tear, |index| Some(&content[index].0));
         }
-        (Event::Discard { extent }, Fate::Done) => image.clear(extent.address, extent.block_count),
-        (Event::Discard { extent }, Fate::Torn(tear)) => tear_extent(image, extent, tear, |_| None),
+        (Event::Discard { range }, RequestEffect::Done) => {
+            image.clear(range.address, range.block_count)
+        }
+        (Event::Discard { range }, RequestEffect::Torn(tear)) => {
+            tear_range(image, range, tear, |_| None)
+        }
     }
 }
 
-/// Writes part of `extent`. Where there is nothing new, as for a discard, what was let go is gone
-/// in some units, and is whatever the filler says.
-fn tear_extent<'a>(
-    image: &Image,
-    extent: &Extent,
+/// Writes part of the units of `range`. For a discard, `new` returns `None`: the units that arrived are
+/// cleared. All other units get the content of the filler.
+fn tear_range<'a>(
+    image: &CowImage,
+    range: &BlockRange,
     tear: Tear,
     new: impl Fn(usize) -> Option<&'a [u8; BLOCK_SIZE]>,
 ) {
-    let mut random = Random::new(tear.seed);
-    // All, nearly all, half, or hardly any of the units arrive.
+    let mut random = SplitMix64::new(tear.seed);
+    // All units, half of them, or only a few arrive.
     let odds = random.pick(&[1, 2, 8, 16]);
-    for index in 0..extent.block_count as usize {
-        image.edit(extent.address + index as u64, |bytes| {
+    for index in 0..range.block_count as usize {
+        image.edit(range.address + index as u64, |bytes| {
             for (unit_no, unit) in bytes.chunks_exact_mut(tear.unit).enumerate() {
                 let arrives = random.below(16) < odds;
                 match new(index) {
@@ -140,7 +143,7 @@ fn tear_extent<'a>(
     }
 }
 
-fn fill(unit: &mut [u8], filler: Filler, random: &mut Random) {
+fn fill(unit: &mut [u8], filler: Filler, random: &mut SplitMix64) {
     match filler {
         Filler::Stale => {}
         Filler::Zeros => unit.fill(0),
@@ -148,7 +151,7 @@ fn fill(unit: &mut [u8], filler: Filler, random: &mut Random) {
     }
 }
 
-/// The requests between flushes, in order; the last may be empty.
+/// Splits the events into epochs, the requests between two flushes, in order. The last one may be empty.
 pub fn epochs(events: &[Event]) -> Vec<Range<usize>> {
     let mut epochs = Vec::new();
     let mut start = 0;
@@ -162,48 +165,52 @@ pub fn epochs(events: &[Event]) -> Vec<Range<usize>> {
     epochs
 }
 
-/// The crash states of an epoch: every subset of its requests, or of a long one `sample` random
-/// ones beside every prefix; then each request torn in `tears` ways, after the others before it.
+/// Returns the crash states of an epoch.
+///
+/// The states are every subset of the requests, or for a long epoch every prefix and `sample` random states.
+/// Each request is also torn in `tears` ways, with all earlier requests complete.
 pub fn states_of(
     epoch: &Range<usize>,
     sample: usize,
     tears: usize,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> Vec<Crash> {
     let count = epoch.len();
-    let crash = |fates| Crash { epoch: epoch.clone(), fates };
+    let crash = |effects| Crash { epoch: epoch.clone(), effects };
     let mut states = Vec::new();
     if count <= WHOLE_EPOCH_MAX {
-        states.extend((0..1u64 << count).map(|subset| crash(fates_of(subset, count))));
+        states.extend((0..1u64 << count).map(|subset| crash(effects_of(subset, count))));
     } else {
         let prefix = |len: usize| {
-            let mut fates = vec![Fate::Lost; count];
-            fates[..len].fill(Fate::Done);
-            fates
+            let mut effects = vec![RequestEffect::Lost; count];
+            effects[..len].fill(RequestEffect::Done);
+            effects
         };
         states.extend((0..=count).map(|len| crash(prefix(len))));
         states.extend((0..sample).map(|_| Crash::random(epoch.clone(), random)));
     }
     for torn in 0..count {
         for _ in 0..tears {
-            let mut fates = vec![Fate::Lost; count];
-            fates[..torn].fill(Fate::Done);
-            fates[torn] = Fate::Torn(Tear::random(random));
-            // Others may have overtaken it, or are torn, too.
-            fates[torn + 1..].iter_mut().for_each(|fate| {
-                *fate = match random.below(8) {
-                    0..=3 => Fate::Done,
-                    4 => Fate::Torn(Tear::random(random)),
-                    _ => Fate::Lost,
+            let mut effects = vec![RequestEffect::Lost; count];
+            effects[..torn].fill(RequestEffect::Done);
+            effects[torn] = RequestEffect::Torn(Tear::random(random));
+            // Later requests may have overtaken the torn one, or be torn as well.
+            effects[torn + 1..].iter_mut().for_each(|effect| {
+                *effect = match random.below(8) {
+                    0..=3 => RequestEffect::Done,
+                    4 => RequestEffect::Torn(Tear::random(random)),
+                    _ => RequestEffect::Lost,
                 };
             });
-            states.push(crash(fates));
+            states.push(crash(effects));
         }
     }
     states
 }
 
-/// Bit `i` of `subset` says whether request `i` arrived.
-fn fates_of(subset: u64, count: usize) -> Vec<Fate> {
-    (0..count).map(|i| if subset >> i & 1 == 1 { Fate::Done } else { Fate::Lost }).collect()
+/// Returns the effects of `count` requests: request `i` arrived if bit `i` of `subset` is set.
+fn effects_of(subset: u64, count: usize) -> Vec<RequestEffect> {
+    (0..count)
+        .map(|i| if subset >> i & 1 == 1 { RequestEffect::Done } else { RequestEffect::Lost })
+        .collect()
 }

@@ -1,35 +1,34 @@
-//! Exploration: case after case, state after state.
+//! The exploration of many cases by several threads.
 //!
-//! Owns: the order of cases, the counts, and what becomes of a failure.
-//! Promises: cases are taken in an order that the seed decides; a failure stops everything.
-//! Never: prints.
+//! The seed decides the order of the cases. The first failure stops the exploration.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use clap::ValueEnum;
 use parking_lot::Mutex;
 use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::case::Case;
 use crate::check::{Violation, check};
-use crate::crash::{Fate, apply};
-use crate::model::random::Random;
+use crate::crash::{RequestEffect, apply};
+use crate::model::random::SplitMix64;
 use crate::panics::catch;
-use crate::world;
+use crate::scenario;
 
-/// What was explored.
+/// Numbers of explored cases, states and epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Lives.
+pub struct CaseCounts {
+    /// Cases.
     pub cases: u64,
     /// Crash states, those of recoveries included.
     pub states: u64,
-    /// Requests between two flushes.
+    /// Epochs: sets of requests between two flushes.
     pub epochs: u64,
 }
 
-impl Counts {
+impl CaseCounts {
     fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.states += other.states;
@@ -37,174 +36,182 @@ impl Counts {
     }
 }
 
-/// Counts by the kind of case.
+/// Counts for each kind of case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ExplorationTotals {
     /// Sequences of one operation.
-    pub singles: Counts,
+    pub singles: CaseCounts,
     /// Sequences of two operations.
-    pub pairs: Counts,
-    /// Random worlds.
-    pub worlds: Counts,
+    pub pairs: CaseCounts,
+    /// Random scenarios.
+    pub scenarios: CaseCounts,
 }
 
-impl Tally {
-    fn of(&mut self, case: &Case) -> &mut Counts {
+impl ExplorationTotals {
+    fn of(&mut self, case: &Case) -> &mut CaseCounts {
         match case {
             Case::Sequence { index, .. } if *index < ace::SINGLES => &mut self.singles,
             Case::Sequence { .. } => &mut self.pairs,
-            Case::World { .. } => &mut self.worlds,
+            Case::Scenario { .. } => &mut self.scenarios,
         }
     }
 
-    /// All states.
+    /// Returns the number of states of all kinds.
     pub fn states(&self) -> u64 {
-        self.singles.states + self.pairs.states + self.worlds.states
+        self.singles.states + self.pairs.states + self.scenarios.states
     }
 }
 
-/// A state that the contract forbids, and how to see it again.
+/// Violation of the contract, and the state that replays it.
 #[derive(Debug)]
-pub struct Failure {
-    /// The life.
+pub struct CaseFailure {
+    /// Failing case.
     pub case: Case,
-    /// Which of its states; `None` if it went wrong before any crash.
+    /// Index of the failing crash state; `None` if the run itself failed.
     pub state: Option<usize>,
-    /// What is wrong.
+    /// Violation of the contract.
     pub violation: Violation,
 }
 
-/// Looks at the states of `case`, or at one of them only; `tick` is told after each state, and
-/// stops by answering false.
+/// Checks the states of `case`, or only the state with index `only`.
+///
+/// Calls `tick` with the number of states checked each time, and stops when `tick` returns `false`.
 ///
 /// # Errors
 ///
 /// The first violation.
-pub fn run(
+pub fn explore_case(
     case: &Case,
     only: Option<usize>,
     mut tick: impl FnMut(u64) -> bool,
-) -> Result<Counts, Failure> {
-    let fail = |state, violation| Failure { case: case.clone(), state, violation };
+) -> Result<CaseCounts, CaseFailure> {
+    let fail = |state, violation| CaseFailure { case: case.clone(), state, violation };
     let panicked = |state| move |message| fail(state, Violation::Panic(message));
-    let (history, states) = catch(|| {
-        let history = case.record();
-        let states = case.states(&history);
-        (history, states)
+    let (recorded, states) = catch(|| {
+        let recorded = case.record();
+        let states = case.states(&recorded);
+        (recorded, states)
     })
     .map_err(panicked(None))?;
-    let mut counts = Counts { cases: 1, ..Counts::default() };
-    let mut durable = (0, history.base.clone());
+    let mut counts = CaseCounts { cases: 1, ..CaseCounts::default() };
+    let mut durable = (0, recorded.base.clone());
     for (state_no, crash) in states.iter().enumerate() {
         if durable.0 != crash.epoch.start || state_no == 0 {
             counts.epochs += 1;
         }
-        for event in &history.events[durable.0..crash.epoch.start] {
-            apply(&durable.1, event, Fate::Done);
+        for event in &recorded.events[durable.0..crash.epoch.start] {
+            apply(&durable.1, event, RequestEffect::Done);
         }
         durable.0 = crash.epoch.start;
         if only.is_some_and(|only| only != state_no) {
             continue;
         }
-        let image = crash.image(&durable.1, &history.events);
-        let mut random = Random::new(case.seed() ^ (state_no as u64) << 32);
-        let checked = catch(|| check(case.data_layout(), &history, crash, image, &mut random));
-        let looked = match checked.map_err(panicked(Some(state_no)))? {
-            Ok(looked) => looked,
+        let image = crash.image(&durable.1, &recorded.events);
+        let mut random = SplitMix64::new(case.seed() ^ (state_no as u64) << 32);
+        let checked = catch(|| check(case.data_layout(), &recorded, crash, image, &mut random));
+        let checked = match checked.map_err(panicked(Some(state_no)))? {
+            Ok(checked) => checked,
             Err(violation) => return Err(fail(Some(state_no), violation)),
         };
-        counts.states += looked;
-        if !tick(looked) {
+        counts.states += checked;
+        if !tick(checked) {
             break;
         }
     }
     Ok(counts)
 }
 
-/// What to explore.
+/// Parameters of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Where data goes in every case.
+pub struct ExplorationPlan {
+    /// Data layout of the volumes.
     pub data_layout: DataLayout,
-    /// What everything is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// States after which it is enough.
+    /// Number of states to check; the last case can exceed it slightly.
     pub states: u64,
-    /// Which cases.
-    pub mode: Mode,
-    /// Worker threads; one is the caller's.
+    /// Kinds of cases.
+    pub cases: CaseKinds,
+    /// Worker threads; a single worker runs in the thread of the caller.
     pub jobs: usize,
 }
 
-/// Kinds of cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// All sequences of one operation, then sequences of two and random worlds by turns.
+/// Kinds of cases to explore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CaseKinds {
+    /// All sequences of one operation, then sequences of two, mixed with random scenarios.
     All,
-    /// Sequences only.
+    /// Sequences of one and two operations.
     Sequences,
-    /// Random worlds only.
-    Worlds,
+    /// Random scenarios.
+    #[value(alias = "worlds")]
+    Scenarios,
 }
 
-/// Of so many cases after the sequences of one operation, one is a random world.
-const WORLD_SHARE: u64 = 16;
+/// One in this many cases after the sequences of one operation is a random scenario.
+const SCENARIO_SHARE: u64 = 16;
 
-impl Plan {
-    /// The case with this number; `None` when there are no more.
+impl ExplorationPlan {
+    /// Returns the case with this number; `None` if there are no more.
     fn case(&self, number: u64) -> Option<Case> {
         let data_layout = self.data_layout;
-        let world = |no: u64| {
-            let seed = Random::new(self.seed.wrapping_mul(0x1_0000_0001) ^ no).draw();
-            Some(Case::World { data_layout, seed, steps: (0..world::STEPS).collect() })
+        let scenario = |no: u64| {
+            let seed = SplitMix64::new(self.seed.wrapping_mul(0x1_0000_0001) ^ no).draw();
+            Some(Case::Scenario { data_layout, seed, steps: (0..scenario::STEPS).collect() })
         };
         let sequence = |index| Some(Case::Sequence { data_layout, seed: self.seed, index });
         let after = number.checked_sub(ace::SINGLES);
-        match (self.mode, after) {
-            (Mode::Worlds, _) => world(number),
+        match (self.cases, after) {
+            (CaseKinds::Scenarios, _) => scenario(number),
             (_, None) => sequence(number),
-            (Mode::Sequences, Some(after)) => sequence(self.pair(after)?),
-            (Mode::All, Some(after)) if after % WORLD_SHARE == 0 => world(after / WORLD_SHARE),
-            (Mode::All, Some(after)) => {
-                match self.pair(after - after / WORLD_SHARE - 1) {
+            (CaseKinds::Sequences, Some(after)) => sequence(self.pair(after)?),
+            (CaseKinds::All, Some(after)) if after % SCENARIO_SHARE == 0 => {
+                scenario(after / SCENARIO_SHARE)
+            }
+            (CaseKinds::All, Some(after)) => {
+                match self.pair(after - after / SCENARIO_SHARE - 1) {
                     Some(index) => sequence(index),
-                    // All have been seen: worlds from here on, with numbers of their own.
-                    None => world(number),
+                    // All sequences are used: only scenarios follow, with numbers not used before.
+                    None => scenario(number),
                 }
             }
         }
     }
 
-    /// The sequence of two operations that comes at place `no`, in an order by the seed: a step
-    /// that has no divisor in common with their number visits each once.
+    /// Returns the sequence of two operations at position `no` in the order of the seed.
+    ///
+    /// The stride has no common divisor with the number of pairs, so that each pair occurs once.
     fn pair(&self, no: u64) -> Option<u64> {
         const PAIRS: u64 = ace::SEQUENCES - ace::SINGLES;
         const STRIDE: u64 = 30_011;
-        let start = Random::new(self.seed).below(PAIRS);
+        let start = SplitMix64::new(self.seed).below(PAIRS);
         (no < PAIRS).then(|| ace::SINGLES + (start + no * STRIDE) % PAIRS)
     }
 }
 
-/// Explores by `plan`; `tick` is told of states as they have been looked at.
+/// Explores by `plan`; calls `tick` with the number of states checked each time.
 ///
 /// # Errors
 ///
-/// The failure with the lowest number among those that the workers had come to.
-pub fn explore(plan: &Plan, tick: &(dyn Fn(u64) + Sync)) -> Result<Tally, Failure> {
+/// The failure of the case with the lowest number, among the failures that the workers found.
+pub fn explore(
+    plan: &ExplorationPlan,
+    tick: &(dyn Fn(u64) + Sync),
+) -> Result<ExplorationTotals, CaseFailure> {
     let (next, seen) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed = AtomicBool::new(false);
-    let failures: Mutex<BTreeMap<u64, Failure>> = Mutex::default();
-    let tally: Mutex<Tally> = Mutex::default();
+    let failures: Mutex<BTreeMap<u64, CaseFailure>> = Mutex::default();
+    let totals: Mutex<ExplorationTotals> = Mutex::default();
     let worker = || {
         while seen.load(Ordering::Relaxed) < plan.states && !failed.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = plan.case(number) else { break };
-            let go_on = |looked| {
-                tick(looked);
-                seen.fetch_add(looked, Ordering::Relaxed) + looked < plan.states
+            let proceed = |checked| {
+                tick(checked);
+                seen.fetch_add(checked, Ordering::Relaxed) + checked < plan.states
             };
-            match run(&case, None, go_on) {
-                Ok(counts) => tally.lock().of(&case).add(counts),
+            match explore_case(&case, None, proceed) {
+                Ok(counts) => totals.lock().of(&case).add(counts),
                 Err(failure) => {
                     failed.store(true, Ordering::Relaxed);
                     failures.lock().insert(number, failure);
@@ -213,7 +220,7 @@ pub fn explore(plan: &Plan, tick: &(dyn Fn(u64) + Sync)) -> Result<Tally, Failur
         }
     };
     match plan.jobs {
-        // In this thread: it may have something that others have not.
+        // The mutants are enabled for the calling thread only.
         1 => worker(),
         jobs => std::thread::scope(|scope| {
             for _ in 0..jobs {
@@ -223,7 +230,7 @@ pub fn explore(plan: &Plan, tick: &(dyn Fn(u64) + Sync)) -> Result<Tally, Failur
     }
     match failures.into_inner().into_values().next() {
         Some(failure) => Err(failure),
-        None => Ok(tally.into_inner()),
+        None => Ok(totals.into_inner()),
     }
 }
 
@@ -232,12 +239,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sequence_has_its_turn_once() {
-        let plan = Plan {
+    fn every_sequence_occurs_once() {
+        let plan = ExplorationPlan {
             data_layout: DataLayout::Log,
             seed: 5,
             states: 0,
-            mode: Mode::Sequences,
+            cases: CaseKinds::Sequences,
             jobs: 1,
         };
         let mut seen = std::collections::HashSet::new();

@@ -1,35 +1,34 @@
-//! What a medium holds.
+//! A small device in memory whose copies share unchanged blocks.
 //!
-//! Owns: the blocks of a device in memory, each shared with the copies that have not written it.
-//! Promises: a copy costs a pointer for each block; what was never written reads as zeros.
-//! Never: fails a request that lies on the device.
+//! A copy costs one pointer for each block. Blocks that were never written read as zeros. Every request that
+//! lies on the device succeeds.
 
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::RwLock;
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, Stream};
 
-/// The bytes of a block, without the alignment, which would double what it takes.
-type Bytes = [u8; BLOCK_SIZE];
+/// Bytes of a block without the alignment of [`Block`], which would double the allocation.
+type BlockBytes = [u8; BLOCK_SIZE];
 
-static ZERO: LazyLock<Arc<Bytes>> = LazyLock::new(|| Arc::new([0; BLOCK_SIZE]));
+static ZERO: LazyLock<Arc<BlockBytes>> = LazyLock::new(|| Arc::new([0; BLOCK_SIZE]));
 
-/// A small device in memory that is cheap to copy.
+/// Device in memory with copy-on-write blocks.
 #[derive(Debug)]
-pub struct Image {
+pub struct CowImage {
     geometry: Geometry,
-    blocks: RwLock<Vec<Arc<Bytes>>>,
+    blocks: RwLock<Vec<Arc<BlockBytes>>>,
 }
 
-impl Clone for Image {
+impl Clone for CowImage {
     fn clone(&self) -> Self {
         let blocks = RwLock::new(self.blocks.read().clone());
         Self { geometry: self.geometry.clone(), blocks }
     }
 }
 
-impl Image {
-    /// `block_count` blocks of zeros.
+impl CowImage {
+    /// Makes a device of `block_count` blocks of zeros.
     pub fn new(block_count: u64) -> Self {
         let geometry = Geometry {
             block_count,
@@ -41,12 +40,16 @@ impl Image {
         Self { geometry, blocks: RwLock::new(vec![ZERO.clone(); block_count as usize]) }
     }
 
-    /// Changes the bytes of block `address`, which is on the device.
-    pub fn edit(&self, address: u64, change: impl FnOnce(&mut Bytes)) {
+    /// Changes the bytes of block `address`.
+    ///
+    /// # Panics
+    ///
+    /// If the block is past the end.
+    pub fn edit(&self, address: u64, change: impl FnOnce(&mut BlockBytes)) {
         change(Arc::make_mut(&mut self.blocks.write()[address as usize]));
     }
 
-    /// Writes zeros.
+    /// Writes zeros to `block_count` blocks from `address` on.
     pub fn clear(&self, address: u64, block_count: u64) {
         let range = address as usize..(address + block_count) as usize;
         self.blocks.write()[range].fill(ZERO.clone());
@@ -60,19 +63,19 @@ impl Image {
         }
     }
 
-    /// Whether it holds what `other` does in block `address`.
+    /// Returns whether block `address` has the same content in `other`.
     pub fn same_block(&self, other: &Self, address: u64) -> bool {
         let (block, others) = (self.block(address), other.block(address));
         Arc::ptr_eq(&block, &others) || block == others
     }
 
-    /// The bytes of block `address`.
+    /// Returns the bytes of block `address`.
     pub fn block(&self, address: u64) -> Arc<[u8; BLOCK_SIZE]> {
         self.blocks.read()[address as usize].clone()
     }
 }
 
-impl Device for Image {
+impl Device for CowImage {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -113,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_keeps_what_it_held() {
-        let image = Image::new(4);
+    fn a_copy_does_not_see_later_changes_of_the_original() {
+        let image = CowImage::new(4);
         let block = Block([7; BLOCK_SIZE]);
         image.write(1, &[std::slice::from_ref(&block)], Stream(0)).expect("a write");
         let copy = image.clone();
@@ -128,8 +131,8 @@ mod tests {
 
     #[test]
     fn requests_past_the_end_are_refused() {
-        let image = Image::new(2);
-        let error = image.discard(1, 2).expect_err("it is too long");
+        let image = CowImage::new(2);
+        let error = image.discard(1, 2).expect_err("the range is past the end");
         assert_eq!(error.source.kind(), std::io::ErrorKind::InvalidInput);
     }
 }

@@ -1,60 +1,50 @@
-//! `cargo xtask crash`: explores crash states, or replays one.
+//! The program behind `cargo xtask crash`: explores crash states, or replays a case.
 //!
-//! Owns: arguments, the progress bar and what is printed.
-//! Promises: exit code 0 if nothing was violated, 1 if something was; then the command is printed
-//! that replays it.
-//! Never: decides what is right.
+//! The exit code is 0 if no state violates the contract. Otherwise it is 1, and the program prints the
+//! violation and the command that replays it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use sfs_core::format::DataLayout;
 use sfs_sim::case::Case;
-use sfs_sim::explore::{Counts, Failure, Mode, Plan, Tally, explore, run};
+use sfs_sim::explore::{
+    CaseCounts, CaseFailure, CaseKinds, ExplorationPlan, ExplorationTotals, explore, explore_case,
+};
 use sfs_sim::shrink::shrink;
 
-/// Crash states of SFS, each mounted, checked, compared, written to, and crashed again.
+/// Explores crash states of SFS: each is mounted, checked, compared, written to, and crashed again.
 #[derive(Parser)]
 #[command(name = "cargo xtask crash")]
 struct Arguments {
-    /// Crash states after which it is enough.
+    /// Number of crash states to explore.
     #[arg(long, default_value_t = 20_000)]
     states: u64,
-    /// What everything is drawn from.
+    /// Seed that decides all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Worker threads.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Which cases.
-    #[arg(long, value_enum, default_value_t = Cases::All)]
-    cases: Cases,
-    /// Where data goes: log, greedy-space, clock-space, clock-space-exact or block-group.
+    /// Kinds of cases to explore.
+    #[arg(long, value_enum, default_value_t = CaseKinds::All)]
+    cases: CaseKinds,
+    /// Data layout of the volumes: log, greedy-space, clock-space, clock-space-exact or block-group.
     #[arg(long = "layout", alias = "placement", default_value = "log", value_parser = parse_data_layout)]
     data_layout: DataLayout,
-    /// Replays a case instead: `sequence:SEED:INDEX` or `world:SEED:STEPS`, after `LAYOUT:` unless it is
-    /// the log.
+    /// Replays a case instead: `sequence:SEED:INDEX` or `scenario:SEED:STEPS`, with the prefix `LAYOUT:`
+    /// unless the layout is the log.
     #[arg(long)]
     replay: Option<Case>,
-    /// Of the replayed case only this crash state.
+    /// Checks only this crash state of the replayed case.
     #[arg(long, requires = "replay")]
     state: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Cases {
-    /// Sequences of one operation, then sequences of two and random worlds by turns.
-    All,
-    /// Sequences of one and two operations.
-    Sequences,
-    /// Random worlds.
-    Worlds,
-}
-
 fn parse_data_layout(name: &str) -> Result<DataLayout, String> {
-    DataLayout::by_name(name).ok_or_else(|| "there is no such data layout".to_owned())
+    DataLayout::by_name(name).ok_or_else(|| "no such data layout".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -67,9 +57,9 @@ fn main() -> ExitCode {
 
 fn replay(case: &Case, state: Option<usize>) -> ExitCode {
     case.describe().iter().for_each(|line| println!("{line}"));
-    match run(case, state, |_| true) {
-        Ok(Counts { states, epochs, .. }) => {
-            println!("{states} states in {epochs} epochs: nothing is wrong");
+    match explore_case(case, state, |_| true) {
+        Ok(CaseCounts { states, epochs, .. }) => {
+            println!("{states} states in {epochs} epochs: no violation");
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -80,20 +70,17 @@ fn replay(case: &Case, state: Option<usize>) -> ExitCode {
 }
 
 fn explore_all(arguments: &Arguments) -> ExitCode {
-    let mode = match arguments.cases {
-        Cases::All => Mode::All,
-        Cases::Sequences => Mode::Sequences,
-        Cases::Worlds => Mode::Worlds,
-    };
-    let Arguments { data_layout, seed, states, jobs, .. } = *arguments;
+    let Arguments { data_layout, seed, states, jobs, cases, .. } = *arguments;
     let since = Instant::now();
     let bar = bar(states);
     let outcome =
-        explore(&Plan { data_layout, seed, states, mode, jobs }, &|looked| bar.inc(looked));
+        explore(&ExplorationPlan { data_layout, seed, states, cases, jobs }, &|checked| {
+            bar.inc(checked)
+        });
     bar.finish_and_clear();
     match outcome {
-        Ok(tally) => {
-            print_tally(&tally, seed, since.elapsed());
+        Ok(totals) => {
+            print_tally(&totals, seed, since.elapsed());
             ExitCode::SUCCESS
         }
         Err(failure) => {
@@ -113,26 +100,26 @@ fn bar(states: u64) -> ProgressBar {
     ProgressBar::new(states).with_style(style)
 }
 
-fn print_tally(tally: &Tally, seed: u64, took: Duration) {
+fn print_tally(totals: &ExplorationTotals, seed: u64, took: Duration) {
     println!("{:<14} {:>9} {:>9} {:>11}", "", "cases", "epochs", "states");
     let rows = [
-        ("sequences of 1", &tally.singles),
-        ("sequences of 2", &tally.pairs),
-        ("random worlds", &tally.worlds),
+        ("sequences of 1", &totals.singles),
+        ("sequences of 2", &totals.pairs),
+        ("scenarios", &totals.scenarios),
     ];
     for (name, counts) in rows {
         println!("{name:<14} {:>9} {:>9} {:>11}", counts.cases, counts.epochs, counts.states);
     }
     let secs = took.as_secs_f64();
-    let states = tally.states();
+    let states = totals.states();
     println!(
         "seed {seed}: {states} states in {secs:.0} s, {:.0} a second; no violation",
         states as f64 / secs
     );
 }
 
-fn print_failure(failure: &Failure) {
-    println!("violated: {}", failure.violation);
+fn print_failure(failure: &CaseFailure) {
+    println!("violation: {}", failure.violation);
     let state = failure.state.map(|state| format!(" --state {state}")).unwrap_or_default();
     println!("replay: cargo xtask crash --replay {}{state}", failure.case);
 }

@@ -1,16 +1,16 @@
-//! The reference model: a filesystem in memory that is too simple to be wrong, and the volume
-//! beside it.
+//! The reference model: a simple filesystem in memory, and the comparison of a volume with it.
 //!
-//! Owns: what every operation must answer, and what must be there afterwards.
-//! Promises: a seed decides everything; a difference is a panic that says where.
-//! Never: looks into the volume, but through its operations.
+//! [`operation`] draws operations, [`pair`] performs each on the volume and on the [`mod@reference`], and
+//! [`compare`] compares results and content. A difference is a panic with its position. The volume is used
+//! through its public operations only.
 
 pub mod compare;
 pub mod content;
 pub mod digest;
+pub mod fixture;
 mod namespace;
 pub mod operation;
 pub mod pair;
 pub mod random;
 pub mod reference;
-pub mod rig;
+mod xattrs;

@@ -1,8 +1,7 @@
-//! Panics as values.
+//! Conversion of panics into error values.
 //!
-//! Owns: the hook that remembers what a panic said.
-//! Promises: a panic inside [`catch`] prints nothing; any other prints as ever.
-//! Never: swallows what was not asked for.
+//! A panic hook stores the message of a panic inside [`catch`] and prints nothing. All other panics go to the
+//! default hook.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
@@ -10,28 +9,28 @@ use std::sync::Once;
 
 thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static MESSAGE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 static HOOK: Once = Once::new();
 
-/// Does `work`; if it panics, gives the message and where it came from.
+/// Calls `work` and catches a panic.
 ///
 /// # Errors
 ///
-/// What the panic said.
+/// The message of the panic with its source location.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let default = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| match CATCHING.get() {
-            true => SAID.set(describe(info)),
+            true => MESSAGE.set(describe(info)),
             false => default(info),
         }));
     });
     CATCHING.set(true);
     let outcome = catch_unwind(AssertUnwindSafe(work));
     CATCHING.set(false);
-    outcome.map_err(|_| SAID.take())
+    outcome.map_err(|_| MESSAGE.take())
 }
 
 fn describe(info: &PanicHookInfo<'_>) -> String {
@@ -51,9 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_a_value() {
+    fn a_caught_panic_is_returned_with_its_location() {
         assert_eq!(catch(|| 7), Ok(7));
-        let said = catch(|| panic!("no {}", "more")).expect_err("it panics");
-        assert!(said.starts_with("no more (") && said.contains("panics.rs"), "{said}");
+        let message = catch(|| panic!("no {}", "more")).expect_err("the call panics");
+        assert!(message.starts_with("no more (") && message.contains("panics.rs"), "{message}");
     }
 }

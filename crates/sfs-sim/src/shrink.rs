@@ -1,46 +1,46 @@
-//! Shrinking: a failure's case is made smaller as long as something is still wrong.
+//! Shrinking: the search for a smaller case that still fails.
 //!
-//! Owns: the search.
-//! Promises: what it gives violates the contract, too, though perhaps in another way; it ends.
-//! Never: takes longer than so many states.
+//! The result violates the contract as well, perhaps in another way. The search ends after a fixed number of
+//! checked states.
 
 use sfs_core::format::DataLayout;
 
 use crate::ace;
 use crate::case::Case;
-use crate::explore::{Failure, run};
+use crate::explore::{CaseFailure, explore_case};
 
-/// States that the search may look at.
+/// Maximum number of states that the search checks.
 const STATES_MAX: u64 = 30_000;
 
-/// A failure like `failure`, of a case that is as small as could be found.
-pub fn shrink(failure: Failure) -> Failure {
+/// Returns a failure of the smallest failing case that was found.
+pub fn shrink(failure: CaseFailure) -> CaseFailure {
     let mut search = Search { left: STATES_MAX, best: failure };
     match search.best.case.clone() {
         Case::Sequence { data_layout, seed, index } => search.shorten(data_layout, seed, index),
-        Case::World { data_layout, seed, steps } => search.drop_steps(data_layout, seed, steps),
+        Case::Scenario { data_layout, seed, steps } => search.drop_steps(data_layout, seed, steps),
     }
     search.best
 }
 
 struct Search {
+    /// States that may still be checked.
     left: u64,
-    best: Failure,
+    best: CaseFailure,
 }
 
 impl Search {
-    /// Whether something is wrong with `case`, too, which then is the best so far.
+    /// Returns whether `case` fails as well; if so, its failure becomes the best one.
     fn fails(&mut self, case: &Case) -> bool {
         let mut left = self.left;
-        let outcome = run(case, None, |looked| {
-            left = left.saturating_sub(looked);
+        let outcome = explore_case(case, None, |checked| {
+            left = left.saturating_sub(checked);
             left > 0
         });
         self.left = left;
         outcome.map_err(|failure| self.best = failure).is_err()
     }
 
-    /// Either operation alone.
+    /// Tries each operation of the sequence alone.
     fn shorten(&mut self, data_layout: DataLayout, seed: u64, index: u64) {
         let steps = ace::sequence(index);
         let simpler = (0..ace::SINGLES).filter(|single| {
@@ -54,7 +54,7 @@ impl Search {
         }
     }
 
-    /// Leaves out runs of steps, long ones first (delta debugging).
+    /// Removes runs of steps, long ones first (delta debugging).
     fn drop_steps(&mut self, data_layout: DataLayout, seed: u64, mut steps: Vec<u32>) {
         let mut len = steps.len().div_ceil(2);
         while len > 0 && self.left > 0 {
@@ -62,7 +62,7 @@ impl Search {
             while at < steps.len() && self.left > 0 {
                 let mut fewer = steps.clone();
                 fewer.drain(at..(at + len).min(steps.len()));
-                match self.fails(&Case::World { data_layout, seed, steps: fewer.clone() }) {
+                match self.fails(&Case::Scenario { data_layout, seed, steps: fewer.clone() }) {
                     true => steps = fewer,
                     false => at += len,
                 }

@@ -1,14 +1,14 @@
-//! Sentences 2 to 4 of the durability contract (docs/SEMANTICS.md), over every crash of short
-//! sequences and of a few random worlds. `cargo xtask crash` goes on from here.
+//! Tests of sentences 2 to 4 of the durability contract (docs/SEMANTICS.md), on crash states of short
+//! sequences and of a few random scenarios. `cargo xtask crash` explores more states.
 
 use sfs_core::format::DataLayout;
 use sfs_sim::case::Case;
-use sfs_sim::explore::{Failure, Mode, Plan, explore, run};
+use sfs_sim::explore::{CaseFailure, CaseKinds, ExplorationPlan, explore, explore_case};
 
-/// Explores, and says how to replay what is wrong.
-fn clean(data_layout: DataLayout, mode: Mode, states: u64) {
-    let plan = Plan { data_layout, seed: 1, states, mode, jobs: 2 };
-    if let Err(Failure { case, state, violation }) = explore(&plan, &|_| {}) {
+/// Explores `states` crash states; panics with the command that replays a violation.
+fn assert_no_violation(data_layout: DataLayout, cases: CaseKinds, states: u64) {
+    let plan = ExplorationPlan { data_layout, seed: 1, states, cases, jobs: 2 };
+    if let Err(CaseFailure { case, state, violation }) = explore(&plan, &|_| {}) {
         let state = state.map(|state| format!(" --state {state}")).unwrap_or_default();
         panic!("{violation}\nreplay: cargo xtask crash --replay {case}{state}");
     }
@@ -25,34 +25,34 @@ fn clean(data_layout: DataLayout, mode: Mode, states: u64) {
 /// "`rename` over an existing file, and truncate-and-rewrite, never leave an empty file behind when
 /// the new data had been closed before."
 #[test]
-fn what_a_crash_leaves_of_short_sequences_is_a_prefix() {
-    clean(DataLayout::Log, Mode::All, 6000);
+fn a_crash_of_a_short_sequence_leaves_a_prefix() {
+    assert_no_violation(DataLayout::Log, CaseKinds::All, 6000);
 }
 
-/// The same, on volumes that are nearly full and cleaned all the time.
+/// Sentences 2 to 4 of the contract, on volumes that are nearly full and cleaned all the time.
 #[test]
-fn what_a_crash_leaves_of_random_worlds_is_a_prefix() {
-    clean(DataLayout::Log, Mode::Worlds, 2000);
+fn a_crash_of_a_scenario_leaves_a_prefix() {
+    assert_no_violation(DataLayout::Log, CaseKinds::Scenarios, 2000);
 }
 
-/// The same where data is overwritten in place, with the promises that `docs/SEMANTICS.md` makes there.
+/// The weaker contract of `docs/SEMANTICS.md` for data that is overwritten in place.
 #[test]
-fn what_a_crash_leaves_of_overwritten_data() {
+fn a_crash_of_data_in_place_leaves_an_allowed_state() {
     for data_layout in &DataLayout::ALL[1..] {
-        clean(*data_layout, Mode::All, 1500);
-        clean(*data_layout, Mode::Worlds, 1000);
+        assert_no_violation(*data_layout, CaseKinds::All, 1500);
+        assert_no_violation(*data_layout, CaseKinds::Scenarios, 1000);
     }
 }
 
-/// A seed decides everything: the same events, the same crash states, the same counts.
 #[test]
-fn a_case_is_the_same_every_time() {
-    for name in ["sequence:1:20000", "world:7:0-60"] {
+fn a_case_gives_the_same_events_states_and_counts_every_time() {
+    for name in ["sequence:1:20000", "scenario:7:0-60"] {
         let case: Case = name.parse().expect("a case");
         let (first, again) = (case.record(), case.record());
         assert_eq!(first.events, again.events, "{name}");
         assert_eq!(case.states(&first), case.states(&again), "{name}");
-        let counts = || run(&case, None, |_| true).map_err(|failure| failure.violation.to_string());
+        let counts =
+            || explore_case(&case, None, |_| true).map_err(|failure| failure.violation.to_string());
         assert_eq!(counts(), counts(), "{name}");
     }
 }

@@ -1,6 +1,7 @@
-//! The mutation check: each deliberate bug of sfs-core is found, by the cases that are explored
-//! anyway, in their order. `cargo test -p sfs-sim --features mutants --test mutants -- --nocapture`
-//! prints how long it took.
+//! The mutation check: the exploration finds each deliberate bug of sfs-core, in its usual order of cases.
+//!
+//! `cargo test -p sfs-sim --features mutants --test mutants -- --nocapture` prints a table of the states and
+//! the time that each bug took.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -12,13 +13,13 @@ use std::time::Instant;
 use sfs_core::format::DataLayout;
 use sfs_core::mutant::{Mutant, release};
 use sfs_sim::case::Case;
-use sfs_sim::explore::{Failure, Mode, Plan, explore, run};
+use sfs_sim::explore::{CaseFailure, CaseKinds, ExplorationPlan, explore, explore_case};
 use sfs_sim::shrink::shrink;
 
-/// States in which a mutant must be found.
+/// Maximum number of states until a mutant is found.
 const STATES_MAX: u64 = 30_000;
 
-/// Where data goes in the cases that must find `mutant`.
+/// Returns the data layout of the volumes on which `mutant` has an effect.
 fn data_layout_of(mutant: Option<Mutant>) -> DataLayout {
     match mutant {
         Some(Mutant::FreedReused | Mutant::PlacedUnflushed) => DataLayout::GreedySpace,
@@ -26,40 +27,41 @@ fn data_layout_of(mutant: Option<Mutant>) -> DataLayout {
     }
 }
 
-/// Explores with `mutant` alive; the states that it took, and what was wrong.
-fn hunt(mutant: Option<Mutant>, mode: Mode, states: u64) -> (u64, Option<Failure>) {
+/// Explores with `mutant` enabled; returns the number of states checked, and the failure.
+fn hunt(mutant: Option<Mutant>, cases: CaseKinds, states: u64) -> (u64, Option<CaseFailure>) {
     let seen = AtomicU64::new(0);
-    let plan = Plan { data_layout: data_layout_of(mutant), seed: 1, states, mode, jobs: 1 };
+    let plan =
+        ExplorationPlan { data_layout: data_layout_of(mutant), seed: 1, states, cases, jobs: 1 };
     release(mutant);
-    let outcome = explore(&plan, &|looked| {
-        seen.fetch_add(looked, Ordering::Relaxed);
+    let outcome = explore(&plan, &|checked| {
+        seen.fetch_add(checked, Ordering::Relaxed);
     });
     release(None);
     (seen.into_inner(), outcome.err())
 }
 
-/// What all cases begin with is made while no mutant is alive; and none is found then.
-fn begin() {
-    let (_, failure) = hunt(None, Mode::Sequences, 200);
+/// Makes the initial volumes of all cases while no mutant is enabled, and asserts that no violation is found.
+fn prepare() {
+    let (_, failure) = hunt(None, CaseKinds::Sequences, 200);
     assert!(failure.is_none(), "{failure:?}");
 }
 
-/// Looks for it in sequences and worlds by turns; gives the row of the table.
+/// Searches for `mutant` in sequences and scenarios; returns its row of the table.
 fn row(mutant: Mutant) -> Result<String, Mutant> {
     let since = Instant::now();
-    let (states, failure) = hunt(Some(mutant), Mode::All, STATES_MAX);
-    let Failure { case, violation, .. } = failure.ok_or(mutant)?;
+    let (states, failure) = hunt(Some(mutant), CaseKinds::All, STATES_MAX);
+    let CaseFailure { case, violation, .. } = failure.ok_or(mutant)?;
     let secs = since.elapsed().as_secs_f64();
-    let said: String = violation.to_string().chars().take_while(|c| *c != '\n').collect();
-    Ok(format!("| {mutant:?} | {states} | {secs:.1} | `{case}` | {said:.90} |"))
+    let line: String = violation.to_string().chars().take_while(|c| *c != '\n').collect();
+    Ok(format!("| {mutant:?} | {states} | {secs:.1} | `{case}` | {line:.90} |"))
 }
 
 #[test]
 fn every_mutant_is_found() {
-    begin();
+    prepare();
     let wanted = std::env::var("SFS_MUTANT").ok();
     let is_wanted = |mutant: &Mutant| wanted.as_ref().is_none_or(|w| *w == format!("{mutant:?}"));
-    // A mutant is alive in its thread alone; the last take longest.
+    // A mutant is enabled for one thread only. The last mutants take longest, and are therefore begun first.
     let wanted = Mutant::ALL.into_iter().filter(is_wanted).enumerate().collect::<Vec<_>>();
     let waiting = Mutex::new(wanted);
     let found = Mutex::new(BTreeMap::new());
@@ -82,25 +84,25 @@ fn every_mutant_is_found() {
     assert_eq!(survivors, [], "mutants that were not found");
 }
 
-/// What fails in a world shrinks to fewer steps; its name alone gives the same violation again, and
-/// none once the bug is mended.
+/// A failing scenario shrinks to fewer steps. Its name alone replays the same violation with the bug, and no
+/// violation without it.
 #[test]
 fn a_failure_shrinks_and_replays() {
-    begin();
+    prepare();
     let mutant = Some(Mutant::UnmapForgotten);
-    let (_, failure) = hunt(mutant, Mode::Worlds, STATES_MAX);
-    let failure = failure.expect("it is found");
+    let (_, failure) = hunt(mutant, CaseKinds::Scenarios, STATES_MAX);
+    let failure = failure.expect("the mutant is found");
     let steps = |case: &Case| match case {
-        Case::World { steps, .. } => steps.len(),
-        Case::Sequence { .. } => panic!("{case} is no world"),
+        Case::Scenario { steps, .. } => steps.len(),
+        Case::Sequence { .. } => panic!("{case} is not a scenario"),
     };
     let before = steps(&failure.case);
     release(mutant);
     let small = shrink(failure);
     let replayed: Case = small.case.to_string().parse().expect("a case");
-    let again = run(&replayed, small.state, |_| true).expect_err("it fails again");
+    let again = explore_case(&replayed, small.state, |_| true).expect_err("the case fails again");
     release(None);
     assert_eq!(again.violation.to_string(), small.violation.to_string());
     assert!(steps(&small.case) * 4 <= before, "{} of {before} steps are left", steps(&small.case));
-    assert!(run(&replayed, small.state, |_| true).is_ok(), "the bug is mended");
+    assert!(explore_case(&replayed, small.state, |_| true).is_ok(), "no violation without the bug");
 }

@@ -1,5 +1,5 @@
-//! Volumes that programs of version 1 have made (`version_1/make.sh`): read as they are, upgraded, and crashed at
-//! every request of the upgrade.
+//! Tests with volumes made by version 1 programs (`version_1/make.sh`): reading, upgrading, and crashes at every
+//! request of the upgrade.
 
 use std::fmt::Write as _;
 use std::ops::{ControlFlow, Range};
@@ -11,19 +11,19 @@ use sfs_core::format::{
 };
 use sfs_core::request::{Caller, VolumeOptions, WriteMode};
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RecordingDevice, Stream};
-use sfs_sim::crash::{Crash, Fate, apply, epochs, states_of};
-use sfs_sim::image::Image;
+use sfs_sim::crash::{Crash, RequestEffect, apply, epochs, states_of};
+use sfs_sim::image::CowImage;
 use sfs_sim::model::digest::capture;
-use sfs_sim::model::random::Random;
-use sfs_sim::model::reference::{Node, Reference};
-use sfs_sim::model::rig::{FILE, after, tight};
-use sfs_sim::version_1::{self, Choice};
+use sfs_sim::model::fixture::{FILE, after, tight};
+use sfs_sim::model::random::SplitMix64;
+use sfs_sim::model::reference::{Reference, ReferenceNode};
+use sfs_sim::version_1::{self, OpenDecision};
 
-/// A volume of version 1.
+/// Volume of version 1 with its expected content.
 struct Fixture {
     name: &'static str,
     packed: &'static [u8],
-    /// The superblock as version 2 has it.
+    /// Packed superblock of the upgraded volume.
     superblock: &'static [u8],
     list: &'static str,
 }
@@ -43,22 +43,22 @@ const FIXTURES: [Fixture; 3] =
     [fixture!("clean", "log"), fixture!("log", "log"), fixture!("placed", "placed")];
 
 impl Fixture {
-    fn image(&self) -> Image {
+    fn image(&self) -> CowImage {
         unpack(self.packed)
     }
 
-    /// Block of the backup.
+    /// Returns the address of the backup superblock.
     fn backup(&self) -> u64 {
         number(&mut &*self.packed, 4) - 1
     }
 
-    /// The superblock of version 2, made from the document by `version_1/pack.py`.
+    /// Returns the superblock of version 2, which `version_1/pack.py` made after FORMAT.md.
     fn upgraded(&self) -> [u8; BLOCK_SIZE] {
         *unpack(self.superblock).block(SUPERBLOCK_ADDRESS)
     }
 
-    /// The image after so many steps of an upgrade: the locator, the first copy, the backup.
-    fn after_steps(&self, count: usize) -> Image {
+    /// Returns the image after `count` steps of the upgrade: the locator, the first copy, the backup.
+    fn after_steps(&self, count: usize) -> CowImage {
         let image = self.image();
         for at in [LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, self.backup()].into_iter().take(count) {
             image.edit(at, |block| *block = self.upgraded());
@@ -67,9 +67,9 @@ impl Fixture {
     }
 }
 
-/// The image that `pack.py` has packed.
-fn unpack(mut packed: &[u8]) -> Image {
-    let image = Image::new(number(&mut packed, 4));
+/// Unpacks an image that `pack.py` packed.
+fn unpack(mut packed: &[u8]) -> CowImage {
+    let image = CowImage::new(number(&mut packed, 4));
     while !packed.is_empty() {
         let (address, len) = (number(&mut packed, 4), number(&mut packed, 2));
         let (mut block, rest) = packed.split_at(len as usize);
@@ -89,14 +89,14 @@ fn unpack(mut packed: &[u8]) -> Image {
     image
 }
 
-/// The little-endian number in the first `len` of `bytes`, which begin behind it afterwards.
+/// Removes the first `len` bytes of `bytes`, and returns them as a little-endian number.
 fn number(bytes: &mut &[u8], len: usize) -> u64 {
     let (digits, rest) = bytes.split_at(len);
     *bytes = rest;
     digits.iter().rev().fold(0, |number, digit| number << 8 | u64::from(*digit))
 }
 
-/// What is in `volume`, in the form of `NAME.list`.
+/// Lists the content of `volume` in the form of `NAME.list`.
 fn list(volume: &Volume) -> String {
     let reference = capture(volume, true);
     let mut lines = vec![line("/", &reference.nodes[&ROOT_INO])];
@@ -113,7 +113,7 @@ fn list_below(reference: &Reference, ino: u64, path: &str, lines: &mut Vec<Strin
     }
 }
 
-fn line(path: &str, node: &Node) -> String {
+fn line(path: &str, node: &ReferenceNode) -> String {
     let (size, mut content) = match node.kind() {
         FileKind::Directory => (0, Vec::new()),
         FileKind::Symlink => (node.target.len() as u64, node.target.clone()),
@@ -128,7 +128,7 @@ fn line(path: &str, node: &Node) -> String {
     line
 }
 
-fn check(image: &Image) {
+fn check(image: &CowImage) {
     let report = sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut |_| {
         ControlFlow::Continue(())
     });
@@ -138,16 +138,18 @@ fn check(image: &Image) {
 
 fn open(device: Arc<dyn Device>, read_only: bool) -> Volume {
     let options = VolumeOptions { read_only, ..tight() };
-    Volume::open(device, options, after(0)).expect("it mounts")
+    Volume::open(device, options, after(0)).expect("the volume mounts")
 }
 
-fn superblock(image: &Image, at: u64) -> Superblock {
+fn superblock(image: &CowImage, at: u64) -> Superblock {
     Superblock::decode(&image.block(at), at).expect("a superblock")
 }
 
-/// Checks `image`, mounts it read-only, for writing, and again: each time all of `fixture` is there, and in the
-/// end the volume is one of version 2, `generation` times changed.
-fn expect_whole(fixture: &Fixture, image: &Image, generation: u64) {
+/// Checks `image`, then mounts it read-only, for writing, and again for writing.
+///
+/// Asserts that each mount has the content of `fixture`, and that both superblocks have version 2 and
+/// `generation` afterwards.
+fn assert_upgrades_whole(fixture: &Fixture, image: &CowImage, generation: u64) {
     check(image);
     let device = Arc::new(RecordingDevice::new(image.clone(), Keep::Requests));
     let volume = open(device.clone(), true);
@@ -162,7 +164,7 @@ fn expect_whole(fixture: &Fixture, image: &Image, generation: u64) {
     let caller = Caller { uid: 0, gid: 0, now: after(0) };
     let made = volume.make_node(ROOT_INO, b"after", FILE, 0, &caller).expect("a file");
     volume.write(made.ino, 0, &[7; 9000], WriteMode::default(), &caller).expect("a write");
-    volume.unlink(ROOT_INO, b"after", &caller).expect("it is gone");
+    volume.unlink(ROOT_INO, b"after", &caller).expect("an unlink");
     volume.forget(made.ino, 1);
     volume.close().expect("it closes");
     drop(volume);
@@ -182,28 +184,28 @@ fn version_1_is_read_as_it_is_and_upgraded_by_the_first_mount_for_writing() {
         println!("{}", fixture.name);
         let image = fixture.image();
         assert_eq!(superblock(&image, SUPERBLOCK_ADDRESS).version, 1);
-        assert_eq!(version_1::choose(&image), Choice::Volume(SUPERBLOCK_ADDRESS));
+        assert_eq!(version_1::choose(&image), OpenDecision::Volume(SUPERBLOCK_ADDRESS));
         let volume = open(Arc::new(image.clone()), false);
         assert_eq!(volume.upgraded_from(), Some(1));
         assert_eq!(volume.label().as_str(), "version 1");
         drop(volume);
-        expect_whole(&fixture, &image, 1);
+        assert_upgrades_whole(&fixture, &image, 1);
     }
 }
 
-/// Every step that a crash may leave is a volume, whose bytes were made from the document.
+/// The bytes of each step were made after FORMAT.md, not by the upgrade itself.
 #[test]
 fn each_step_of_an_upgrade_is_a_volume() {
     for fixture in FIXTURES {
         for steps in 1..=3 {
             println!("{}, {steps} steps", fixture.name);
-            expect_whole(&fixture, &fixture.after_steps(steps), 1);
+            assert_upgrades_whole(&fixture, &fixture.after_steps(steps), 1);
         }
     }
 }
 
-/// A mount of `image` for writing, and what is asked of the device.
-fn recorded_mount(image: &Image) -> Vec<Event> {
+/// Mounts `image` for writing, closes it, and returns the requests to the device.
+fn recorded_mount(image: &CowImage) -> Vec<Event> {
     let device = Arc::new(RecordingDevice::new(image.clone(), Keep::Contents));
     let volume = open(device.clone(), false);
     volume.close().expect("it closes");
@@ -211,7 +213,7 @@ fn recorded_mount(image: &Image) -> Vec<Event> {
     device.take_events()
 }
 
-/// The superblocks come first, in the order that keeps programs of version 1 away from all that follows.
+/// The superblocks are written first, in the order that makes version 1 programs refuse all later states.
 #[test]
 fn an_upgrade_writes_the_documented_bytes_in_the_documented_order() {
     for fixture in FIXTURES {
@@ -219,12 +221,12 @@ fn an_upgrade_writes_the_documented_bytes_in_the_documented_order() {
         let mut writes = Vec::new();
         for event in &events {
             match event {
-                Event::Write { extent, content, .. } => {
+                Event::Write { range, content, .. } => {
                     let content = content.as_ref().expect("contents are recorded");
-                    writes.push(Some((extent.address, content[0].0)));
+                    writes.push(Some((range.address, content[0].0)));
                 }
                 Event::Flush => writes.push(None),
-                Event::Discard { .. } => panic!("nothing is let go of"),
+                Event::Discard { .. } => panic!("the upgrade discards nothing"),
             }
             if writes.len() == 7 {
                 break;
@@ -234,7 +236,7 @@ fn an_upgrade_writes_the_documented_bytes_in_the_documented_order() {
         let expected = [LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, fixture.backup()]
             .map(copy)
             .map(|copy| [copy, None]);
-        // What an earlier mount may have left in the device's cache comes before all.
+        // A flush comes first, because an earlier mount may have left writes in the cache of the device.
         assert!(writes[0].is_none());
         assert!(writes[1..] == expected.concat(), "{}", fixture.name);
     }
@@ -243,43 +245,49 @@ fn an_upgrade_writes_the_documented_bytes_in_the_documented_order() {
 /// Torn states of each request of a short epoch.
 const TEARS: usize = 10;
 
-/// Requests of a short epoch, as those of the superblocks are: every subset is a state.
+/// Maximum number of requests in a short epoch, such as those of the superblocks, of which every subset is a
+/// state.
 const SHORT_MAX: usize = 3;
 
-/// States of an epoch that is longer.
+/// Random states of a longer epoch.
 const SAMPLE: usize = 12;
 
-fn states(epoch: &Range<usize>, random: &mut Random) -> Vec<Crash> {
+fn states(epoch: &Range<usize>, random: &mut SplitMix64) -> Vec<Crash> {
     match epoch.len() {
         ..=SHORT_MAX => states_of(epoch, 0, TEARS, random),
         _ => (0..SAMPLE).map(|_| Crash::random(epoch.clone(), random)).collect(),
     }
 }
 
-/// Crashes a mount of `image` (of `fixture`, perhaps damaged or enlarged) at every request, in every order that
-/// a device may choose, torn: nothing is lost, and version 1 sees its volume as it was, or refuses. Gives the
-/// number of states.
-fn crash_everywhere(fixture: &Fixture, image: &Image, refusals: &[Choice]) -> usize {
+/// Crashes a mount of `image` (of `fixture`, perhaps damaged or enlarged) at every request.
+///
+/// Asserts that no state loses anything, and that version 1 either finds its volume unchanged or refuses it.
+/// Returns the number of states.
+fn crash_everywhere(fixture: &Fixture, image: &CowImage, refusals: &[OpenDecision]) -> usize {
     let events = recorded_mount(image);
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     let mut count = 0;
     let durable = image.clone();
     let mut done = 0;
     for epoch in epochs(&events) {
-        events[done..epoch.start].iter().for_each(|event| apply(&durable, event, Fate::Done));
+        events[done..epoch.start]
+            .iter()
+            .for_each(|event| apply(&durable, event, RequestEffect::Done));
         done = epoch.start;
         for crash in states(&epoch, &mut random) {
             let state = crash.image(&durable, &events);
             count += 1;
             match version_1::choose(&state) {
-                Choice::Volume(_) => assert!(is_untouched(fixture, image, &state), "{crash:?}"),
+                OpenDecision::Volume(_) => {
+                    assert!(is_untouched(fixture, image, &state), "{crash:?}")
+                }
                 refusal => assert!(refusals.contains(&refusal), "{crash:?}: {refusal:?}"),
             }
             check(&state);
             let device = Arc::new(state);
             let volume = open(device.clone(), false);
             assert_eq!(list(&volume), fixture.list, "{crash:?}");
-            volume.close().expect("it closes");
+            volume.close().expect("the volume closes");
             drop(volume);
             check(&device);
             assert_eq!(superblock(&device, SUPERBLOCK_ADDRESS).version, 2);
@@ -289,49 +297,49 @@ fn crash_everywhere(fixture: &Fixture, image: &Image, refusals: &[Choice]) -> us
     count
 }
 
-/// Whether all but copies of the superblock, and the locator, is in `state` as in `image`.
-fn is_untouched(fixture: &Fixture, image: &Image, state: &Image) -> bool {
+/// Returns whether `state` differs from `image` only in copies of the superblock and in the locator.
+fn is_untouched(fixture: &Fixture, image: &CowImage, state: &CowImage) -> bool {
     let copies = [SUPERBLOCK_ADDRESS, LOCATOR_ADDRESS, fixture.backup()];
     let last = image.geometry().block_count - 1;
     (0..=last).all(|at| copies.contains(&at) || state.same_block(image, at))
 }
 
 #[test]
-fn a_crash_of_an_upgrade_loses_nothing_and_version_1_refuses_what_has_changed() {
+fn a_crash_of_an_upgrade_loses_nothing_and_version_1_refuses_a_changed_volume() {
     for fixture in FIXTURES {
-        let count = crash_everywhere(&fixture, &fixture.image(), &[Choice::Newer(2)]);
+        let count = crash_everywhere(&fixture, &fixture.image(), &[OpenDecision::Newer(2)]);
         println!("{}: {count} states", fixture.name);
         assert!(count > 50, "{}: {count} states", fixture.name);
     }
 }
 
-/// The copy that is damaged is written first.
+/// The upgrade writes the damaged copy first.
 #[test]
 fn a_crash_of_an_upgrade_with_a_damaged_superblock_loses_nothing() {
     let [_, fixture, _] = FIXTURES;
     for at in [SUPERBLOCK_ADDRESS, fixture.backup()] {
         let image = fixture.image();
         image.edit(at, |block| block[100] ^= 1);
-        let count = crash_everywhere(&fixture, &image, &[Choice::Newer(2)]);
+        let count = crash_everywhere(&fixture, &image, &[OpenDecision::Newer(2)]);
         println!("{count} states with block {at} damaged");
     }
 }
 
-/// The last block of the device is not the backup then: the locator leads to it. Version 1 takes a first copy
-/// that is torn for damage there, and refuses the volume, too.
+/// On a larger device, the backup is not the last block and is found through the locator. Version 1 considers a
+/// torn first copy damaged there, and refuses the volume as well.
 #[test]
 fn a_crash_of_an_upgrade_on_a_larger_device_loses_nothing() {
     let [fixture, ..] = FIXTURES;
     let image = fixture.image();
-    let larger = Image::new(image.geometry().block_count + 777);
+    let larger = CowImage::new(image.geometry().block_count + 777);
     let mut blocks = Block::zeroed(image.geometry().block_count as usize);
     image.read(0, &mut blocks).expect("the image");
     larger.write(0, &[&blocks], Stream::default()).expect("the image");
-    let refusals = [Choice::Newer(2), Choice::Damaged];
+    let refusals = [OpenDecision::Newer(2), OpenDecision::Damaged];
     println!("{} states", crash_everywhere(&fixture, &larger, &refusals));
 }
 
-/// Every program of version 1 that finds the volume that this one has left refuses it.
+/// A version 1 program refuses the volume after every change by the current version.
 #[test]
 fn version_1_refuses_every_volume_of_version_2() {
     for fixture in FIXTURES {
@@ -340,14 +348,14 @@ fn version_1_refuses_every_volume_of_version_2() {
         for no in 0..3 {
             let label = Label::new(&format!("name {no}")).expect("a label");
             volume.set_label(label).expect("a new name");
-            assert_eq!(version_1::choose(&device), Choice::Newer(2));
-            let left = open(Arc::new(Image::clone(&device)), true);
-            assert_eq!(left.label(), label);
+            assert_eq!(version_1::choose(&device), OpenDecision::Newer(2));
+            let copy = open(Arc::new(CowImage::clone(&device)), true);
+            assert_eq!(copy.label(), label);
         }
-        volume.close().expect("it closes");
-        assert_eq!(version_1::choose(&device), Choice::Newer(2));
-        // Not even its backup, when the first copy is damaged.
+        volume.close().expect("the volume closes");
+        assert_eq!(version_1::choose(&device), OpenDecision::Newer(2));
+        // The backup is refused as well if the first copy is damaged.
         device.edit(SUPERBLOCK_ADDRESS, |block| block[100] ^= 1);
-        assert_eq!(version_1::choose(&device), Choice::Newer(2));
+        assert_eq!(version_1::choose(&device), OpenDecision::Newer(2));
     }
 }

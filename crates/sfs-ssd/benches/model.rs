@@ -1,25 +1,25 @@
-//! Pages that the model writes a second, with all it does for them: mapping, collection, times.
+//! Benchmark of the pages that a model writes per second, with mapping, collection and timing.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Config, Profile, Request, RequestKind, Ssd};
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile};
 
 /// Pages that the host writes in one sample.
 const PAGES: u64 = 100_000;
 
 const PAGE_SIZE: u64 = 4096;
 
-/// A device of 4 GiB with full times, written twice over.
+/// Makes a device of 4 GiB with full timing, every page of which was written, and overwritten at random.
 fn aged(layer: Layer) -> Ssd {
-    let profile = Profile::by_name("fast12").expect("a profile").with_capacity(4 << 30);
-    let mut ssd = Ssd::new(&Config { layer, ..profile.config() }).expect("a device");
+    let profile = SsdProfile::by_name("fast12").expect("a profile").with_capacity(4 << 30);
+    let mut ssd = Ssd::new(&SsdConfig { layer, ..profile.config() }).expect("a device");
     let pages = u64::from(ssd.geometry().pages());
     for round in 0..2 {
         for page in 0..pages {
             let page = if round == 0 { page } else { scattered(page, pages) };
-            ssd.serve(&Request::new(RequestKind::Write, page * PAGE_SIZE, PAGE_SIZE), 0);
+            ssd.serve(&HostRequest::new(RequestKind::Write, page * PAGE_SIZE, PAGE_SIZE), 0);
         }
     }
     ssd
@@ -43,7 +43,7 @@ fn page_mapped(criterion: &mut Criterion) {
                     no += 1;
                     let page = if random { scattered(no, pages) } else { no % pages };
                     let at = page * PAGE_SIZE;
-                    black_box(ssd.serve(&Request::new(RequestKind::Write, at, PAGE_SIZE), 0));
+                    black_box(ssd.serve(&HostRequest::new(RequestKind::Write, at, PAGE_SIZE), 0));
                 }
             });
         });
@@ -53,9 +53,9 @@ fn page_mapped(criterion: &mut Criterion) {
 
 fn fast(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("FAST, 4 GiB");
-    let mut ssd = Ssd::new(&Config {
+    let mut ssd = Ssd::new(&SsdConfig {
         layer: Layer::Fast { log_blocks: 64 },
-        ..Profile::by_name("fast12").expect("a profile").with_capacity(4 << 30).config()
+        ..SsdProfile::by_name("fast12").expect("a profile").with_capacity(4 << 30).config()
     })
     .expect("a device");
     let pages = u64::from(ssd.geometry().pages());
@@ -66,7 +66,7 @@ fn fast(criterion: &mut Criterion) {
             for _ in 0..PAGES {
                 no += 1;
                 let at = no % pages * PAGE_SIZE;
-                black_box(ssd.serve(&Request::new(RequestKind::Write, at, PAGE_SIZE), 0));
+                black_box(ssd.serve(&HostRequest::new(RequestKind::Write, at, PAGE_SIZE), 0));
             }
         });
     });

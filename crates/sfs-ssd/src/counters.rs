@@ -1,15 +1,11 @@
-//! What a model counts.
-//!
-//! Owns: the counters, and write amplification from them.
-//! Promises: exact; only ever grow, until the caller resets them.
-//! Never: counts time: requests have it.
+//! SsdCounters of a model, and the write amplification computed from them.
 
 use serde::{Deserialize, Serialize};
 
-/// Exact counts since the device was made, or the last reset.
+/// Exact counts since the device was made, or since the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Requests of each kind.
+pub struct SsdCounters {
+    /// Read requests.
     pub read_requests: u64,
     /// Write requests.
     pub write_requests: u64,
@@ -23,34 +19,34 @@ pub struct Counters {
     pub host_bytes_written: u64,
     /// Pages that the host wrote, whole or in part.
     pub host_pages_written: u64,
-    /// Pages that the host trimmed, and that held something.
+    /// Pages with data that the host trimmed.
     pub host_pages_trimmed: u64,
-    /// Pages that were read as the host wrote a part of them.
+    /// Pages that were read because the host wrote only a part of them.
     pub pages_completed: u64,
     /// Pages that cleaning, merging and wear levelling moved.
     pub pages_moved: u64,
-    /// Flash pages programmed, for whatever reason.
+    /// Flash pages programmed, for the host or internally.
     pub flash_pages_programmed: u64,
-    /// Flash pages read, for whatever reason.
+    /// Flash pages read, for the host or internally.
     pub flash_pages_read: u64,
     /// Clustered blocks erased.
     pub erases: u64,
     /// Victims that a page-mapped layer cleaned.
     pub cleanings: u64,
-    /// A log block that became the data block as it was.
+    /// Switch merges: a log block became the data block as it was.
     pub merges_switch: u64,
-    /// A log block that the rest of its data block was copied into.
+    /// Partial merges: the rest of the data block was copied into the log block.
     pub merges_partial: u64,
-    /// A data block and its log pages that were copied into a third block.
+    /// Full merges: a data block and its log pages were copied into a third block.
     pub merges_full: u64,
     /// Clustered blocks that wear levelling moved.
     pub wear_moves: u64,
-    /// Time that cleaning and merging held elements and channels busy, in nanoseconds, summed.
+    /// Sum of the times that copies and erases kept elements and channels busy, in nanoseconds.
     pub moving_ns: u64,
 }
 
-impl Counters {
-    /// Bytes programmed over bytes that the host wrote; 1 if it wrote none.
+impl SsdCounters {
+    /// Returns the bytes programmed divided by the bytes that the host wrote; 1 if the host wrote none.
     pub fn write_amplification(&self, flash_page_size: u32) -> f64 {
         let programmed = self.flash_pages_programmed * u64::from(flash_page_size);
         match self.host_bytes_written {

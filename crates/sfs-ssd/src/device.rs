@@ -1,42 +1,45 @@
 //! A block device over a model.
 //!
-//! Owns: the bytes, in RAM by logical address, and the device's clock.
-//! Promises: counts and times of a single thread's requests are the same every time.
-//! Never: sleeps, but with [`Pace::RealTime`].
+//! The data is in a memory device by logical address; the model is served the same requests for its counts
+//! and times. With [`TimeMode::Virtual`], the requests of a single thread give the same counts and times in
+//! every run. With [`TimeMode::RealTime`], requests also take the time that the model computes.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, Operation, RamDevice, Stream};
 
-use crate::{Request, RequestKind, Ssd};
+use crate::request::{HostRequest, RequestKind};
+use crate::ssd::Ssd;
 
-/// How requests relate to the time of the world.
+/// Relation of the model's time to real time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Not at all: every request comes when the one before has ended, in virtual time.
+pub enum TimeMode {
+    /// Each request arrives, in virtual time, when the request before has ended. Calls do not wait.
     Virtual,
-    /// A request comes when it comes, and returns when the model says that it has ended.
+    /// A request arrives at the real time of the call, and the call returns when the request ends in the
+    /// model.
     RealTime,
 }
 
-/// A model as a device.
+/// Block device whose requests are timed and counted by a model.
 pub struct SsdDevice {
     bytes: RamDevice,
-    model: Mutex<Model>,
-    pace: Pace,
+    model: Mutex<ClockedSsd>,
+    time_mode: TimeMode,
     began: Instant,
 }
 
-struct Model {
+struct ClockedSsd {
     ssd: Ssd,
     now_ns: u64,
 }
 
 impl SsdDevice {
-    /// The device of a model. It says of itself what such devices say: nothing of erase blocks,
-    /// unless `erase_size_known`, as MMC and SD cards do.
-    pub fn new(ssd: Ssd, pace: Pace, erase_size_known: bool) -> SsdDevice {
+    /// Wraps a model.
+    ///
+    /// The device reports its erase size only if `erase_size_known` is set, as MMC and SD cards do.
+    pub fn new(ssd: Ssd, time_mode: TimeMode, erase_size_known: bool) -> SsdDevice {
         let page_size = ssd.geometry().page_size();
         let geometry = Geometry {
             block_count: ssd.capacity() / BLOCK_SIZE as u64,
@@ -51,37 +54,39 @@ impl SsdDevice {
         };
         SsdDevice {
             bytes: RamDevice::with_geometry(geometry),
-            model: Mutex::new(Model { ssd, now_ns: 0 }),
-            pace,
+            model: Mutex::new(ClockedSsd { ssd, now_ns: 0 }),
+            time_mode,
             began: Instant::now(),
         }
     }
 
-    /// Looks at the model, or resets its counters.
+    /// Calls `look` with the model, to read or reset its counters.
     pub fn with_model<T>(&self, look: impl FnOnce(&mut Ssd) -> T) -> T {
         look(&mut self.model.lock().ssd)
     }
 
-    /// Virtual time since the device was made: when the last request ended, in nanoseconds.
+    /// Returns the virtual time at which the last request ended, in nanoseconds since the device was made.
     pub fn now_ns(&self) -> u64 {
         self.model.lock().now_ns
     }
 
     fn serve(&self, kind: RequestKind, address: u64, count: u64, stream: Stream) {
         let block = BLOCK_SIZE as u64;
-        let request =
-            Request { stream: stream.0, ..Request::new(kind, address * block, count * block) };
+        let request = HostRequest {
+            stream: stream.0,
+            ..HostRequest::new(kind, address * block, count * block)
+        };
         let real_ns = || self.began.elapsed().as_nanos() as u64;
         let mut model = self.model.lock();
-        let arrival_ns = match self.pace {
-            Pace::Virtual => model.now_ns,
-            Pace::RealTime => real_ns(),
+        let arrival_ns = match self.time_mode {
+            TimeMode::Virtual => model.now_ns,
+            TimeMode::RealTime => real_ns(),
         };
-        let ended_ns = model.ssd.serve(&Request { arrival_ns, ..request }, arrival_ns).ended_ns;
+        let ended_ns = model.ssd.serve(&HostRequest { arrival_ns, ..request }, arrival_ns).ended_ns;
         model.ssd.clean(false, ended_ns);
         model.now_ns = model.now_ns.max(ended_ns);
         drop(model);
-        if self.pace == Pace::RealTime {
+        if self.time_mode == TimeMode::RealTime {
             std::thread::sleep(Duration::from_nanos(ended_ns.saturating_sub(real_ns())));
         }
     }

@@ -1,21 +1,19 @@
 //! Division by a number that is nearly always a power of two.
 //!
-//! Owns: the choice between a shift and a division, made once.
-//! Promises: what `/` and `%` say.
-//! Never: is zero.
+//! A shift replaces the division where possible, because the model divides several times for each page.
 
-/// A number to divide by.
+/// Divisor with the precomputed choice between shift and division.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Divisor {
     number: u32,
-    /// The shift that divides by it, if it is a power of two.
+    /// Equivalent right shift, if the number is a power of two.
     shift: Option<u32>,
 }
 
 impl Divisor {
     /// # Panics
     ///
-    /// For zero.
+    /// If `number` is zero.
     pub(crate) fn new(number: u32) -> Divisor {
         assert_ne!(number, 0);
         Divisor { number, shift: number.is_power_of_two().then(|| number.ilog2()) }
@@ -45,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_divides() {
+    fn quotient_and_remainder_agree_with_the_operators() {
         for number in [1, 2, 3, 10, 64, 1000, 1 << 31, u32::MAX] {
             let divisor = Divisor::new(number);
             for dividend in [0, 1, 2, 63, 64, 65, 999, 1001, 1 << 31, u32::MAX] {

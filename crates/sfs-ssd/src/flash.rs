@@ -1,22 +1,23 @@
-//! The flash array: cells, elements, channels.
+//! The flash array: content of slots, erase counts, and the busy times of elements and channels.
 //!
-//! Owns: what each slot holds, erase counts, and how long each element and channel is busy.
-//! Promises: the rules of NAND: no slot is programmed twice between erases, nor after a later one
-//! of its clustered block. Breaking one is a bug of a translation layer, and panics.
-//! Never: decides where anything goes.
+//! The array enforces the rules of NAND: a slot is not programmed twice between erases, nor after a later
+//! slot of its clustered block. A violation is a bug of the translation layer, and panics. Translation layers
+//! decide where pages go.
 
+use crate::counters::SsdCounters;
 use crate::divisor::Divisor;
-use crate::{Counters, Geometry, Timing};
+use crate::geometry::FlashGeometry;
+use crate::timing::Timing;
 
-/// No page, or no slot.
+/// Number that stands for no page, no slot or no block.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What stands in the spare area of a slot.
+/// Content of the spare area of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
-    /// The page it holds.
+    /// Page that the slot holds.
     pub page: u32,
-    /// Which writing of it: grows with every write of the host.
+    /// Number of the write; it grows with every page that the host writes.
     pub version: u32,
 }
 
@@ -24,35 +25,36 @@ impl Spare {
     const ERASED: Spare = Spare { page: NONE, version: 0 };
 }
 
-/// A flash array.
+/// Flash array.
 ///
-/// Every operation is told the earliest time at which it may begin, in nanoseconds, and returns
-/// the time at which it ends. Elements and channels serve in the order of the calls.
+/// Every operation takes the earliest time at which it may begin, in nanoseconds, and returns the time at
+/// which it ends. Elements and channels serve operations in the order of the calls.
 pub struct Flash {
-    geometry: Geometry,
+    geometry: FlashGeometry,
     timing: Timing,
     cluster_pages: Divisor,
-    /// Gangs, pages of a stripe over a gang, and channels: what a slot's elements follow from.
+    /// Number of gangs.
     gangs: Divisor,
+    /// Number of pages side by side on a gang.
     stripes: Divisor,
     channels: Divisor,
     spares: Vec<Spare>,
-    /// For each clustered block, how many of its first slots are programmed or passed over.
+    /// Number of the first slots of each clustered block that are programmed or skipped.
     filled: Vec<u32>,
     erases: Vec<u32>,
     element_free_ns: Vec<u64>,
     channel_free_ns: Vec<u64>,
-    /// What was counted.
-    pub counters: Counters,
+    /// Counts of the operations, which translation layers and the controller extend.
+    pub counters: SsdCounters,
 }
 
 impl Flash {
-    /// An erased array.
+    /// Makes an erased array.
     ///
     /// # Panics
     ///
     /// If `geometry` is not sound.
-    pub fn new(geometry: Geometry, timing: Timing) -> Flash {
+    pub fn new(geometry: FlashGeometry, timing: Timing) -> Flash {
         assert!(geometry.is_sound(), "{geometry:?}");
         Flash {
             cluster_pages: Divisor::new(geometry.cluster_pages()),
@@ -64,67 +66,70 @@ impl Flash {
             erases: vec![0; geometry.clusters() as usize],
             element_free_ns: vec![0; geometry.elements() as usize],
             channel_free_ns: vec![0; geometry.channels as usize],
-            counters: Counters::default(),
+            counters: SsdCounters::default(),
             geometry,
             timing,
         }
     }
 
-    /// Its shape.
-    pub fn geometry(&self) -> &Geometry {
+    /// Returns the geometry of the array.
+    pub fn geometry(&self) -> &FlashGeometry {
         &self.geometry
     }
 
-    /// Its times.
+    /// Returns the durations of the operations.
     pub fn timing(&self) -> &Timing {
         &self.timing
     }
 
-    /// Pages in a clustered block.
+    /// Returns the number of pages in a clustered block.
     pub fn cluster_pages(&self) -> u32 {
         self.cluster_pages.number()
     }
 
-    /// How often each clustered block was erased.
+    /// Returns the erase count of each clustered block.
     pub fn erases(&self) -> &[u32] {
         &self.erases
     }
 
-    /// How many slots of `cluster` can not be programmed any more before it is erased: always the
-    /// first ones.
+    /// Returns the number of first slots of `cluster` that cannot be programmed before the next erase.
     pub fn filled(&self, cluster: u32) -> u32 {
         self.filled[cluster as usize]
     }
 
-    /// The slot `index` pages into `cluster`.
+    /// Returns the slot at position `index` of `cluster`.
     pub fn slot(&self, cluster: u32, index: u32) -> u32 {
         cluster * self.cluster_pages.number() + index
     }
 
-    /// The clustered block of a slot.
+    /// Returns the clustered block of a slot.
     pub fn cluster_of(&self, slot: u32) -> u32 {
         self.cluster_pages.quotient(slot)
     }
 
-    /// What a slot holds; `None` if it is erased.
+    /// Returns the spare area of a slot; `None` if the slot is erased.
     pub fn spare(&self, slot: u32) -> Option<Spare> {
         let spare = self.spares[slot as usize];
         (spare != Spare::ERASED).then_some(spare)
     }
 
-    /// When the elements of a slot have done all that they were told so far.
+    /// Returns the time at which all elements of a slot are idle.
     pub fn free_ns(&self, slot: u32) -> u64 {
-        let (cluster, index) = self.place(slot);
+        let (cluster, index) = self.position(slot);
         let elements = self.elements(cluster, index);
         elements.map(|element| self.element_free_ns[element]).max().unwrap_or(0)
     }
 
-    /// Reads a page to the controller.
+    /// Reads a page and transfers it to the controller.
+    ///
+    /// # Panics
+    ///
+    /// If the slot is erased.
     pub fn read(&mut self, slot: u32, at_ns: u64) -> u64 {
         assert_ne!(self.spares[slot as usize], Spare::ERASED, "slot {slot} is erased");
         self.counters.flash_pages_read += u64::from(self.geometry.stripe);
         let mut end_ns = at_ns;
-        let (cluster, index) = self.place(slot);
+        let (cluster, index) = self.position(slot);
         for element in self.elements(cluster, index) {
             let channel = self.channels.remainder(element as u32) as usize;
             let sensed_ns = at_ns.max(self.element_free_ns[element]) + self.timing.read_ns;
@@ -137,9 +142,13 @@ impl Flash {
         end_ns
     }
 
-    /// Programs a page from the controller.
+    /// Transfers a page from the controller and programs it.
+    ///
+    /// # Panics
+    ///
+    /// If the slot, or a later one of its clustered block, was programmed since the last erase.
     pub fn program(&mut self, slot: u32, spare: Spare, at_ns: u64) -> u64 {
-        let (cluster, index) = self.place(slot);
+        let (cluster, index) = self.position(slot);
         let filled = &mut self.filled[cluster as usize];
         assert!(index >= *filled, "slot {slot}: {index} of {cluster} comes after {filled}");
         *filled = index + 1;
@@ -157,7 +166,7 @@ impl Flash {
         end_ns
     }
 
-    /// Moves a page: reads it, and programs it elsewhere with what its spare area says.
+    /// Moves a page: reads it, and programs it into another slot with the same spare area.
     pub fn copy(&mut self, from: u32, to: u32, at_ns: u64) -> u64 {
         self.counters.pages_moved += 1;
         let Timing { read_ns, program_ns, transfer_ns, .. } = self.timing;
@@ -167,7 +176,7 @@ impl Flash {
         self.program(to, self.spares[from as usize], read_ns)
     }
 
-    /// Erases a clustered block: the same erase block on all elements of its gang at once.
+    /// Erases a clustered block: the same erase block on all elements of its gang at the same time.
     pub fn erase(&mut self, cluster: u32, at_ns: u64) -> u64 {
         let slots = self.slot(cluster, 0) as usize..self.slot(cluster + 1, 0) as usize;
         self.spares[slots].fill(Spare::ERASED);
@@ -185,13 +194,13 @@ impl Flash {
         end_ns
     }
 
-    /// The clustered block of a slot, and its place there.
-    fn place(&self, slot: u32) -> (u32, u32) {
+    /// Returns the clustered block of a slot, and its index in the block.
+    fn position(&self, slot: u32) -> (u32, u32) {
         let cluster = self.cluster_of(slot);
         (cluster, slot - cluster * self.cluster_pages.number())
     }
 
-    /// The elements that a page lies on: as [`Geometry::element_of`] says.
+    /// Returns the elements that a page lies on, which begin at [`FlashGeometry::element_of`].
     fn elements(&self, cluster: u32, index: u32) -> std::ops::Range<usize> {
         let gang = self.gangs.remainder(cluster);
         let stripe = self.stripes.remainder(index);

@@ -1,22 +1,20 @@
-//! How a flash device is built, and what stands where.
+//! The geometry of a flash array: its parts, and the striping of pages over them.
 //!
-//! Owns: the counts of channels, packages, dies, planes, erase blocks and pages, and the striping.
-//! Promises: every slot lies on one gang of elements, and on whole flash pages of it.
-//! Never: knows what a slot holds.
+//! Every slot lies on the elements of one gang, and on whole flash pages of these elements.
 
 use serde::Serialize;
 
-/// The shape of a device.
+/// Geometry of a flash array.
 ///
-/// A *parallel element* is a plane of a die of a package: it does one thing at a time. A *gang* of
-/// elements works together: its same-numbered erase blocks make a *clustered block*, striped flash
-/// page by flash page, which is the erase block that the host sees (the FAST'09 paper's logical
-/// block, section 2.1; the SFS paper's clustered block). The translation layer maps *pages*: one
-/// flash page, or several that are striped over as many elements (Rajimwale et al., section 3.4:
-/// a logical page of 32 KiB on eight packages).
+/// A *parallel element* is one plane of a die of a package, and does one operation at a time. A *gang* is a
+/// group of elements that work together: erase blocks with the same number on all of them form a *clustered
+/// block*, striped flash page by flash page. A clustered block is the erase block that the host sees (the
+/// FAST'09 paper's logical block, section 2.1; the SFS paper's clustered block). The translation layer maps
+/// *pages*: one flash page, or several that are striped over as many elements (Rajimwale et al., section
+/// 3.4: a logical page of 32 KiB on eight packages). A *slot* is the physical position of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Geometry {
-    /// Buses to the packages; one transfer at a time on each.
+pub struct FlashGeometry {
+    /// Buses to the packages; each does one transfer at a time.
     pub channels: u32,
     /// Packages on each channel.
     pub packages: u32,
@@ -30,90 +28,92 @@ pub struct Geometry {
     pub flash_pages: u32,
     /// Bytes of a flash page.
     pub flash_page_size: u32,
-    /// Elements in a gang; divides their number.
+    /// Elements in a gang; has to divide the number of elements.
     pub gang: u32,
-    /// Flash pages of a page; divides the gang.
+    /// Flash pages in a page; has to divide `gang`.
     pub stripe: u32,
-    /// Flash that the host does not see, in thousandths of what it sees.
+    /// Spare capacity, which the host does not see, in thousandths of the capacity that the host sees.
     pub spare_permille: u32,
 }
 
-impl Geometry {
-    /// Parallel elements.
+impl FlashGeometry {
+    /// Returns the number of parallel elements.
     pub fn elements(&self) -> u32 {
         self.channels * self.packages * self.dies * self.planes
     }
 
-    /// Gangs of elements.
+    /// Returns the number of gangs.
     pub fn gangs(&self) -> u32 {
         self.elements() / self.gang
     }
 
-    /// Clustered blocks on the device.
+    /// Returns the number of clustered blocks on the device, spare ones included.
     pub fn clusters(&self) -> u32 {
         self.gangs() * self.blocks
     }
 
-    /// Pages in a clustered block.
+    /// Returns the number of pages in a clustered block.
     pub fn cluster_pages(&self) -> u32 {
         self.gang / self.stripe * self.flash_pages
     }
 
-    /// Bytes of a page.
+    /// Returns the size of a page in bytes.
     pub fn page_size(&self) -> u64 {
         u64::from(self.stripe) * u64::from(self.flash_page_size)
     }
 
-    /// Bytes of a clustered block.
+    /// Returns the size of a clustered block in bytes.
     pub fn cluster_size(&self) -> u64 {
         u64::from(self.cluster_pages()) * self.page_size()
     }
 
-    /// Places for pages on the device.
+    /// Returns the number of slots on the device.
     pub fn slots(&self) -> u32 {
         self.clusters() * self.cluster_pages()
     }
 
-    /// Clustered blocks' worth of pages that the host sees.
+    /// Returns the capacity that the host sees, in clustered blocks.
     pub fn logical_clusters(&self) -> u32 {
         let physical = u64::from(self.clusters());
         (physical * 1000 / (1000 + u64::from(self.spare_permille))) as u32
     }
 
-    /// Pages that the host sees.
+    /// Returns the capacity that the host sees, in pages.
     pub fn pages(&self) -> u32 {
         self.logical_clusters() * self.cluster_pages()
     }
 
-    /// Bytes that the host sees.
+    /// Returns the capacity that the host sees, in bytes.
     pub fn capacity(&self) -> u64 {
         u64::from(self.pages()) * self.page_size()
     }
 
-    /// Gang that a clustered block lies on: neighbours lie on different ones.
+    /// Returns the gang of a clustered block; blocks with adjacent numbers are on different gangs.
     pub fn gang_of(&self, cluster: u32) -> u32 {
         cluster % self.gangs()
     }
 
-    /// First element of a page `index` pages into `cluster`; its stripe goes on from there.
+    /// Returns the first element of the page at `index` of `cluster`; its stripe continues on the next ones.
     pub fn element_of(&self, cluster: u32, index: u32) -> u32 {
         self.gang_of(cluster) * self.gang + index % (self.gang / self.stripe) * self.stripe
     }
 
-    /// Channel that an element is on: neighbours are on different ones.
+    /// Returns the channel of an element; elements with adjacent numbers are on different channels.
     pub fn channel_of(&self, element: u32) -> u32 {
         element % self.channels
     }
 
-    /// The same device with so many erase blocks that the host sees the whole clustered blocks of
-    /// `capacity` bytes, and by rounding less than one for each gang more.
-    pub fn with_capacity(&self, capacity: u64) -> Geometry {
+    /// Returns this geometry with the number of erase blocks for a capacity of `capacity` bytes.
+    ///
+    /// The capacity is rounded down to whole clustered blocks. Rounding to whole gangs can add less than
+    /// one clustered block for each gang.
+    pub fn with_capacity(&self, capacity: u64) -> FlashGeometry {
         let clusters = capacity / self.cluster_size() * (1000 + u64::from(self.spare_permille));
         let blocks = clusters.div_ceil(1000).div_ceil(u64::from(self.gangs()));
-        Geometry { blocks: blocks as u32, ..self.clone() }
+        FlashGeometry { blocks: blocks as u32, ..self.clone() }
     }
 
-    /// Whether the numbers fit together, and slots and pages fit in 32 bits.
+    /// Returns whether the numbers are consistent, and every slot and page number fits in 32 bits.
     pub fn is_sound(&self) -> bool {
         let counts = [self.channels, self.packages, self.dies, self.planes, self.blocks];
         let sizes = [self.flash_pages, self.flash_page_size, self.gang, self.stripe];
@@ -129,8 +129,8 @@ impl Geometry {
 mod tests {
     use super::*;
 
-    fn eight_elements() -> Geometry {
-        Geometry {
+    fn eight_elements() -> FlashGeometry {
+        FlashGeometry {
             channels: 4,
             packages: 2,
             dies: 1,
@@ -157,29 +157,29 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_be_striped_itself() {
-        let geometry = Geometry { stripe: 2, ..eight_elements() };
+    fn a_striped_page_lies_on_several_elements() {
+        let geometry = FlashGeometry { stripe: 2, ..eight_elements() };
         assert_eq!((geometry.cluster_pages(), geometry.page_size()), (128, 8192));
         assert_eq!(geometry.cluster_size(), 1 << 20);
         assert!((0..3).map(|index| geometry.element_of(1, index)).eq([4, 6, 4]));
     }
 
     #[test]
-    fn the_spare_is_a_part_of_what_the_host_sees() {
+    fn spare_capacity_is_relative_to_the_capacity_that_the_host_sees() {
         let geometry = eight_elements();
         assert_eq!((geometry.logical_clusters(), geometry.pages()), (20, 5120));
         let larger = geometry.with_capacity((1 << 30) + 5);
         assert_eq!((larger.clusters(), larger.logical_clusters()), (1128, 1025));
-        let alone = Geometry { gang: 8, ..geometry };
+        let alone = FlashGeometry { gang: 8, ..geometry };
         assert_eq!(alone.with_capacity((1 << 30) + 5).capacity(), 1 << 30);
     }
 
     #[test]
-    fn what_does_not_fit_together_is_unsound() {
+    fn an_inconsistent_geometry_is_unsound() {
         let sound = eight_elements();
-        assert!(!Geometry { gang: 3, ..sound.clone() }.is_sound());
-        assert!(!Geometry { stripe: 3, ..sound.clone() }.is_sound());
-        assert!(!Geometry { blocks: 0, ..sound.clone() }.is_sound());
-        assert!(!Geometry { blocks: u32::MAX, ..sound }.is_sound());
+        assert!(!FlashGeometry { gang: 3, ..sound.clone() }.is_sound());
+        assert!(!FlashGeometry { stripe: 3, ..sound.clone() }.is_sound());
+        assert!(!FlashGeometry { blocks: 0, ..sound.clone() }.is_sound());
+        assert!(!FlashGeometry { blocks: u32::MAX, ..sound }.is_sound());
     }
 }

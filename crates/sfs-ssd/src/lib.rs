@@ -1,10 +1,10 @@
-//! Models of flash devices: what happens inside when the host writes, counted and timed exactly.
+//! Models of flash devices, which count and time the internal operations that host requests cause.
 //!
-//! Owns: the array ([`Flash`]), the translation layers ([`ftl`]), the controller ([`Ssd`],
-//! [`Queue`]), the devices of the papers ([`Profile`]), and a block device over a model
-//! ([`SsdDevice`]).
-//! Promises: the same requests give the same counts and the same virtual times on every machine.
-//! Never: reads a clock, but for [`Pace::RealTime`]; draws random numbers.
+//! [`Ssd`] is the controller: it splits requests into pages, which a translation layer ([`ftl`]) places on
+//! the array ([`Flash`]). [`RequestQueue`] schedules requests, [`SsdProfile`] describes the devices of the
+//! papers, and [`SsdDevice`] is a block device over a model. Times are virtual. The same requests give the
+//! same counts and times on every machine, because only [`TimeMode::RealTime`] reads a clock and nothing is
+//! random.
 #![forbid(unsafe_code)]
 
 mod counters;
@@ -21,13 +21,13 @@ mod ssd;
 pub mod theory;
 mod timing;
 
-pub use counters::Counters;
-pub use device::{Pace, SsdDevice};
+pub use counters::SsdCounters;
+pub use device::{SsdDevice, TimeMode};
 pub use flash::{Flash, Spare};
-pub use geometry::Geometry;
-pub use objects::{Attributes, ObjectError, ObjectId, ObjectStore};
-pub use profiles::{Profile, profiles};
-pub use queue::{Arrivals, Queue, Scheduling};
-pub use request::{Completion, Request, RequestKind, Responses};
-pub use ssd::{Cleaning, Config, Ssd};
+pub use geometry::FlashGeometry;
+pub use objects::{ObjectAttributes, ObjectError, ObjectId, ObjectStore};
+pub use profiles::{SsdProfile, profiles};
+pub use queue::{Arrivals, RequestQueue, Scheduling};
+pub use request::{Completion, HostRequest, RequestKind, Responses};
+pub use ssd::{Cleaning, Ssd, SsdConfig};
 pub use timing::Timing;

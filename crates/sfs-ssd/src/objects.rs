@@ -1,62 +1,53 @@
-//! An object interface: the device manages blocks, the host names objects.
+//! An object interface to a device: the device allocates pages, the host names objects (Rajimwale et al.,
+//! section 3.7).
 //!
-//! Owns: which pages an object has, and what its attributes mean (Rajimwale et al., section 3.7).
-//! Promises: the pages of a deleted object are free for the cleaner at once, without a trim; those
-//! of read-only objects lie apart from others; priority objects put off cleaning.
-//! Never: holds bytes.
+//! Deleting an object frees its pages for the cleaner at once, without a trim by the host. Read-only objects
+//! are written to a stream of their own. Requests for priority objects defer cleaning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
-use crate::{Completion, Request, RequestKind, Ssd};
+use crate::request::{Completion, HostRequest, RequestKind};
+use crate::ssd::Ssd;
 
-/// Stream of objects that change, and of those that do not.
+/// Stream of the objects that can change.
 const CHANGING: u8 = 0;
+/// Stream of the read-only objects.
 const READ_ONLY: u8 = 1;
 
-/// Name of an object: the device gives it.
+/// Identifier of an object, assigned by the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(u64);
 
-/// What the host says of an object when it creates it.
+/// ObjectAttributes of an object, set by the host at its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// Nothing of it is written twice: it belongs where nothing is cleaned.
+pub struct ObjectAttributes {
+    /// True if each page of the object is written only once, and needs no cleaning until the deletion.
     pub read_only: bool,
-    /// Its requests come before cleaning.
+    /// True if requests for the object take precedence over cleaning.
     pub priority: bool,
 }
 
-/// Why a request for an object was not served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Reason why a request for an object was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// There is no such object.
+    /// The object does not exist.
+    #[error("no such object")]
     NotFound,
-    /// It is read-only, and this was written before.
+    /// The object is read-only, and a page of the request was written before.
+    #[error("the object is read-only")]
     ReadOnly,
-    /// There are not enough free pages.
+    /// The device has too few free pages.
+    #[error("no free pages")]
     NoSpace,
 }
 
-impl fmt::Display for ObjectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotFound => "no such object",
-            Self::ReadOnly => "the object is read-only",
-            Self::NoSpace => "no free pages",
-        })
-    }
-}
-
-impl std::error::Error for ObjectError {}
-
 struct Object {
-    attributes: Attributes,
-    /// Page of the device by page of the object.
+    attributes: ObjectAttributes,
+    /// Page of the device for each written page of the object.
     pages: BTreeMap<u64, u32>,
 }
 
-/// A device of objects. Its translation layer should keep two streams apart.
+/// Device of objects. The separation of read-only objects needs a translation layer with two streams.
 pub struct ObjectStore {
     ssd: Ssd,
     objects: BTreeMap<ObjectId, Object>,
@@ -65,7 +56,7 @@ pub struct ObjectStore {
 }
 
 impl ObjectStore {
-    /// A device without objects, on an erased one.
+    /// Makes a device without objects on an erased device.
     pub fn new(ssd: Ssd) -> ObjectStore {
         let pages = ssd.geometry().pages();
         ObjectStore {
@@ -76,13 +67,13 @@ impl ObjectStore {
         }
     }
 
-    /// The device below, to look at.
+    /// Returns the underlying device, for inspection.
     pub fn ssd(&self) -> &Ssd {
         &self.ssd
     }
 
-    /// A new object without bytes.
-    pub fn create(&mut self, attributes: Attributes) -> ObjectId {
+    /// Creates an empty object.
+    pub fn create(&mut self, attributes: ObjectAttributes) -> ObjectId {
         let id = ObjectId(self.created_count);
         self.created_count += 1;
         self.objects.insert(id, Object { attributes, pages: BTreeMap::new() });
@@ -93,8 +84,8 @@ impl ObjectStore {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::NotFound`]; [`ObjectError::ReadOnly`] if it is and any of the pages was
-    /// written before; [`ObjectError::NoSpace`]. Nothing is written then.
+    /// [`ObjectError::NotFound`], [`ObjectError::NoSpace`], or [`ObjectError::ReadOnly`] if a page of a
+    /// read-only object was written before. After an error, nothing is written.
     pub fn write(
         &mut self,
         id: ObjectId,
@@ -112,13 +103,13 @@ impl ObjectStore {
             return Err(ObjectError::NoSpace);
         }
         for number in wanted {
-            let take = || self.free_pages.pop_first().expect("they were counted");
+            let take = || self.free_pages.pop_first().expect("enough free pages were counted");
             object.pages.entry(number).or_insert_with(take);
         }
         self.serve(id, RequestKind::Write, offset, len, at_ns)
     }
 
-    /// Reads bytes; those that were never written take no flash.
+    /// Reads `len` bytes of an object from `offset` on; pages that were never written cost no flash read.
     ///
     /// # Errors
     ///
@@ -133,7 +124,7 @@ impl ObjectStore {
         self.serve(id, RequestKind::Read, offset, len, at_ns)
     }
 
-    /// Deletes an object.
+    /// Deletes an object and trims its pages.
     ///
     /// # Errors
     ///
@@ -143,7 +134,7 @@ impl ObjectStore {
         let last = self.objects.get(&id).ok_or(ObjectError::NotFound)?.pages.keys().next_back();
         let len = last.map_or(0, |last| (last + 1) * page_size);
         let completion = self.serve(id, RequestKind::Trim, 0, len, at_ns)?;
-        let object = self.objects.remove(&id).expect("it was there");
+        let object = self.objects.remove(&id).expect("the object was found before");
         self.free_pages.extend(object.pages.into_values());
         Ok(completion)
     }
@@ -153,8 +144,8 @@ impl ObjectStore {
         offset / page_size..(offset + len).div_ceil(page_size)
     }
 
-    /// Turns a request for bytes of an object into requests for runs of pages, which the device
-    /// gets at the same time.
+    /// Splits a request for an object into requests for runs of adjacent pages, which reach the device at
+    /// the same time.
     fn serve(
         &mut self,
         id: ObjectId,
@@ -164,22 +155,22 @@ impl ObjectStore {
         at_ns: u64,
     ) -> Result<Completion, ObjectError> {
         let object = self.objects.get(&id).ok_or(ObjectError::NotFound)?;
-        let Attributes { read_only, priority } = object.attributes;
+        let ObjectAttributes { read_only, priority } = object.attributes;
         let page_size = self.ssd.geometry().page_size();
-        let mut runs: Vec<Request> = Vec::new();
+        let mut runs: Vec<HostRequest> = Vec::new();
         for (&number, &page) in object.pages.range(self.page_numbers(offset, len)) {
             let first = offset.max(number * page_size);
             let end = (offset + len).min((number + 1) * page_size);
             let at = u64::from(page) * page_size + first % page_size;
             match runs.last_mut() {
                 Some(run) if run.end() == at => run.len += end - first,
-                _ => runs.push(Request::new(kind, at, end - first)),
+                _ => runs.push(HostRequest::new(kind, at, end - first)),
             }
         }
         let stream = if read_only { READ_ONLY } else { CHANGING };
         let mut ended_ns = at_ns;
         for run in runs {
-            let request = Request { arrival_ns: at_ns, stream, priority, ..run };
+            let request = HostRequest { arrival_ns: at_ns, stream, priority, ..run };
             ended_ns = ended_ns.max(self.ssd.serve(&request, at_ns).ended_ns);
         }
         self.ssd.clean(priority, at_ns);

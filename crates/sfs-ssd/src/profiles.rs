@@ -1,69 +1,70 @@
-//! The devices of the papers.
+//! Profiles of the devices in the papers: geometry, timing, translation layer, and the sources.
 //!
-//! Owns: their sizes and times, and where each comes from.
-//! Promises: a profile's bandwidths are what the model gives, within 5% (a test).
-//! Never: claims to know what is inside: geometry and layer are our guess where no source is named.
+//! Timings are computed from published bandwidths. A test compares the bandwidths of each model with the
+//! published ones, within 5%. Where no source is named, geometry and translation layer are assumptions.
 
 use serde::Serialize;
 
 use crate::ftl::{Layer, WearLevelling};
-use crate::{Config, Geometry, Timing};
+use crate::geometry::FlashGeometry;
+use crate::ssd::SsdConfig;
+use crate::timing::Timing;
 
-/// Flash page of all of them, and of the SFS paper's own simulator (papers.md, section 2).
+/// Flash page size of all profiles in bytes, as in the SFS paper's simulator (papers.md, section 2).
 const FLASH_PAGE_SIZE: u32 = 4096;
 
-/// A device that exists, or did.
+/// SsdProfile of a commercial device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Profile {
-    /// Its name in this project.
+pub struct SsdProfile {
+    /// Name of the profile in this project.
     pub name: &'static str,
-    /// Its name in the shop.
+    /// Name of the product.
     pub device: &'static str,
-    /// Where its sizes and times come from.
+    /// Source of the sizes and bandwidths.
     pub source: &'static str,
-    /// Shape and times.
-    pub geometry: Geometry,
-    /// Times.
+    /// Geometry of the array.
+    pub geometry: FlashGeometry,
+    /// Durations of the operations.
     pub timing: Timing,
-    /// Its translation layer.
+    /// Translation layer.
     pub layer: Layer,
-    /// Whether it tells the size of its erase blocks.
+    /// True if the device reports the size of its erase blocks.
     pub erase_size_known: bool,
 }
 
-/// What is known of a device from outside: bandwidths in kB/s (1000 bytes), and what its shape is
-/// taken to be.
-struct Outside {
+/// Published bandwidths of a device in kB/s (1000 bytes), and its assumed internal structure.
+struct DataSheet {
     write_kb: u64,
     read_kb: u64,
-    /// Random reads of 4 KiB, one at a time.
+    /// Bandwidth of random reads of 4 KiB, one at a time.
     random_read_kb: u64,
+    /// Bytes of a clustered block.
     cluster_size: u64,
     channels: u32,
     elements: u32,
     spare_permille: u32,
-    /// Single-level cells.
+    /// True for single-level cells.
     slc: bool,
-    /// Nanoseconds that a kibibyte takes over the interface.
+    /// Transfer time of a kibibyte over the host interface, in nanoseconds.
     link_kib_ns: u64,
 }
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
-/// 300 MB/s.
+/// Nanoseconds for each KiB over SATA, 300 MB/s.
 const SATA: u64 = 3413;
-/// 400 MB/s.
+/// Nanoseconds for each KiB over USB 3, 400 MB/s.
 const USB3: u64 = 2560;
-/// 104 MB/s (SD UHS-I).
+/// Nanoseconds for each KiB over SD UHS-I, 104 MB/s.
 const SD: u64 = 9846;
-/// 200 MB/s (eMMC HS200).
+/// Nanoseconds for each KiB over eMMC HS200, 200 MB/s.
 const HS200: u64 = 5120;
 
-impl Outside {
-    fn geometry(&self) -> Geometry {
+impl DataSheet {
+    fn geometry(&self) -> FlashGeometry {
         let block_size = self.cluster_size / u64::from(self.elements);
-        Geometry {
+        FlashGeometry {
             channels: self.channels,
             packages: self.elements / self.channels,
             dies: 1,
@@ -77,11 +78,13 @@ impl Outside {
         }
     }
 
-    /// Sequential reads are bound by the channels, sequential writes by programming after the
-    /// transfer, and a random read is all of a command, a page, and the interface.
+    /// Computes the durations from the bandwidths.
+    ///
+    /// The channels limit sequential reads, and programming after the transfer limits sequential writes. A
+    /// random read takes the sum of the command, the page read and the interface.
     fn timing(&self) -> Timing {
         let page_ns = |kb_per_s: u64| u64::from(FLASH_PAGE_SIZE) * 1_000_000 / kb_per_s;
-        // FAST'09 paper, section 2.1; for multi-level cells twice that.
+        // FAST'09 paper, section 2.1; multi-level cells are assumed to take twice as long.
         let (read_ns, erase_ns) = if self.slc { (25_000, 1_500_000) } else { (50_000, 3_000_000) };
         let transfer_ns = page_ns(self.read_kb) * u64::from(self.channels);
         let program_ns = page_ns(self.write_kb) * u64::from(self.elements) - transfer_ns;
@@ -92,10 +95,10 @@ impl Outside {
     }
 }
 
-/// Intel X25-E. Bandwidths, and 16 MiB where random writes are as fast as sequential ones: SFS
-/// paper, table 1 and figure 1. Page-mapped, as 5.3 MB/s of random 4 KiB writes leave no other
-/// choice; its spare part is a guess.
-const SSD_H: Outside = Outside {
+/// Intel X25-E. The SFS paper has its bandwidths (table 1), and the request size of 16 MiB from which on
+/// random writes are as fast as sequential ones (figure 1). Random 4 KiB writes at 5.3 MB/s are possible only
+/// with a page-mapped layer. The spare capacity is assumed.
+const SSD_H: DataSheet = DataSheet {
     write_kb: 170_000,
     read_kb: 216_900,
     random_read_kb: 13_800,
@@ -107,9 +110,9 @@ const SSD_H: Outside = Outside {
     link_kib_ns: SATA,
 };
 
-/// Samsung S470. As for SSD-H; 32 MiB. Random 4 KiB writes of 0.6 MB/s fit a page-mapped layer
-/// with 7% to spare (a gibibyte of flash for a gigabyte).
-const SSD_M: Outside = Outside {
+/// Samsung S470. Sources as for SSD-H; 32 MiB. Random 4 KiB writes at 0.6 MB/s agree with a page-mapped
+/// layer and 7% of spare capacity (a gibibyte of flash for a gigabyte).
+const SSD_M: DataSheet = DataSheet {
     write_kb: 87_000,
     read_kb: 212_600,
     random_read_kb: 10_600,
@@ -121,9 +124,9 @@ const SSD_M: Outside = Outside {
     link_kib_ns: SATA,
 };
 
-/// Transcend JetFlash 700. As for SSD-H; 16 MiB. Random 4 KiB writes of 0.002 MB/s mean that a
-/// block is merged for every one: BAST.
-const SSD_L: Outside = Outside {
+/// Transcend JetFlash 700. Sources as for SSD-H; 16 MiB. Random 4 KiB writes at 0.002 MB/s mean that every
+/// write merges a block, as in BAST.
+const SSD_L: DataSheet = DataSheet {
     write_kb: 38_000,
     read_kb: 69_100,
     random_read_kb: 5_300,
@@ -135,9 +138,9 @@ const SSD_L: Outside = Outside {
     link_kib_ns: USB3,
 };
 
-/// SanDisk SDS5C-032G. Logical block of 4 MiB: FAST'09 paper, section 5.2. Its bandwidths are in
-/// that paper's figure 3 only, which we do not have: assumed.
-const SANDISK: Outside = Outside {
+/// SanDisk SDS5C-032G. The logical block of 4 MiB is from the FAST'09 paper, section 5.2. Only figure 3 of
+/// that paper has the bandwidths, and its numbers are not available, so they are assumed.
+const SANDISK: DataSheet = DataSheet {
     write_kb: 50_000,
     read_kb: 67_000,
     random_read_kb: 14_000,
@@ -149,9 +152,9 @@ const SANDISK: Outside = Outside {
     link_kib_ns: SATA,
 };
 
-/// Samsung MCCOE64G5MPP. Logical block of 8 MiB: FAST'09 paper, section 5.2; bandwidths assumed,
-/// as for SanDisk.
-const SAMSUNG: Outside = Outside {
+/// Samsung MCCOE64G5MPP. The logical block of 8 MiB is from the FAST'09 paper, section 5.2. The bandwidths
+/// are assumed, as for SanDisk.
+const SAMSUNG: DataSheet = DataSheet {
     write_kb: 80_000,
     read_kb: 100_000,
     random_read_kb: 14_000,
@@ -159,9 +162,9 @@ const SAMSUNG: Outside = Outside {
     ..SANDISK
 };
 
-/// Mtron MSD-SATA3025. Logical block of 4 MiB, 1 MiB written in 12 ms: FAST'09 paper, sections 5.2
-/// and 3.2. Bandwidths: "vendor M, 32 GB, SATA" of Shin's slides.
-const MTRON: Outside = Outside {
+/// Mtron MSD-SATA3025. The logical block of 4 MiB, and 12 ms for a write of 1 MiB, are from the FAST'09
+/// paper, sections 5.2 and 3.2. The bandwidths are those of "vendor M, 32 GB, SATA" in Shin's slides.
+const MTRON: DataSheet = DataSheet {
     write_kb: 80_000,
     read_kb: 100_000,
     random_read_kb: 14_000,
@@ -169,10 +172,10 @@ const MTRON: Outside = Outside {
     ..SANDISK
 };
 
-/// An SDHC card of class 10. Allocation unit of 4 MiB, a handful of which can be open: Bergmann,
-/// "Optimizing Linux with cheap flash drives", LWN 428584 (2011). Bandwidths: class 10 is 10 MB/s;
-/// the rest is assumed.
-const SD_CARD: Outside = Outside {
+/// SDHC card of class 10. The allocation unit of 4 MiB, a handful of which can be open, is from Bergmann,
+/// "Optimizing Linux with cheap flash drives", LWN 428584 (2011). Class 10 means writes at 10 MB/s. The
+/// other numbers are assumed.
+const SD_CARD: DataSheet = DataSheet {
     write_kb: 10_000,
     read_kb: 20_000,
     random_read_kb: 4_000,
@@ -184,8 +187,8 @@ const SD_CARD: Outside = Outside {
     link_kib_ns: SD,
 };
 
-/// An eMMC of a single-board computer, HS200 (JEDEC 5.0). All sizes and bandwidths are assumed.
-const EMMC: Outside = Outside {
+/// eMMC of a single-board computer, HS200 (JEDEC 5.0). All sizes and bandwidths are assumed.
+const EMMC: DataSheet = DataSheet {
     write_kb: 30_000,
     read_kb: 100_000,
     random_read_kb: 12_000,
@@ -200,17 +203,17 @@ const EMMC: Outside = Outside {
 const SFS_PAPER: &str = "SFS paper (FAST 2012), table 1, figure 1";
 const FAST09_PAPER: &str = "FAST 2009 paper, section 5.2; bandwidths assumed";
 
-/// All profiles, by name: `ssd-h`, `ssd-m`, `ssd-l`, `sandisk`, `samsung`, `mtron`, `sd`, `emmc`,
-/// and `fast12`, the flash of the SFS paper's own simulator.
-pub fn profiles() -> Vec<Profile> {
+/// Returns all profiles: `ssd-h`, `ssd-m`, `ssd-l`, `sandisk`, `samsung`, `mtron`, `sd`, `emmc`, and
+/// `fast12`, the flash of the SFS paper's simulator.
+pub fn profiles() -> Vec<SsdProfile> {
     let fast = Layer::Fast { log_blocks: 8 };
     let bast = Layer::Bast { log_blocks: 5 };
-    let profile = |name, device, source, gib, outside: &Outside, layer| Profile {
+    let profile = |name, device, source, gib, sheet: &DataSheet, layer| SsdProfile {
         name,
         device,
         source,
-        geometry: outside.geometry().with_capacity(gib * GIB),
-        timing: outside.timing(),
+        geometry: sheet.geometry().with_capacity(gib * GIB),
+        timing: sheet.timing(),
         layer,
         erase_size_known: false,
     };
@@ -221,11 +224,11 @@ pub fn profiles() -> Vec<Profile> {
         profile("sandisk", "SanDisk SDS5C-032G", FAST09_PAPER, 32, &SANDISK, fast),
         profile("samsung", "Samsung MCCOE64G5MPP", FAST09_PAPER, 64, &SAMSUNG, fast),
         profile("mtron", "Mtron MSD-SATA3025", "FAST 2009 paper; Shin 2008", 32, &MTRON, fast),
-        Profile {
+        SsdProfile {
             erase_size_known: true,
             ..profile("sd", "SDHC card, class 10", "LWN 428584", 16, &SD_CARD, bast)
         },
-        Profile {
+        SsdProfile {
             erase_size_known: true,
             ..profile("emmc", "eMMC 5.0", "assumed", 16, &EMMC, fast)
         },
@@ -233,12 +236,14 @@ pub fn profiles() -> Vec<Profile> {
     ]
 }
 
-/// 65,536 blocks of 512 KiB in pages of 4 KiB, 10% to spare, each block alone (papers.md, section
-/// 2). No times are given there: those of SSD-M's flash.
-fn fast12() -> Profile {
-    let outside = Outside { cluster_size: 512 << 10, elements: 1, channels: 1, ..SSD_M };
-    let geometry = Geometry { spare_permille: 100, blocks: 65_536, ..outside.geometry() };
-    Profile {
+/// Returns the flash of the SFS paper's simulator: 65,536 blocks of 512 KiB in pages of 4 KiB, 10% of spare
+/// capacity, each block on its own (papers.md, section 2).
+///
+/// The source has no timing, so the timing of SSD-M is used.
+fn fast12() -> SsdProfile {
+    let sheet = DataSheet { cluster_size: 512 << 10, elements: 1, channels: 1, ..SSD_M };
+    let geometry = FlashGeometry { spare_permille: 100, blocks: 65_536, ..sheet.geometry() };
+    SsdProfile {
         name: "fast12",
         device: "the SFS paper's simulator",
         source: "SFS paper, its simulator; times of ssd-m",
@@ -249,32 +254,34 @@ fn fast12() -> Profile {
     }
 }
 
-impl Profile {
-    /// The profile of this name.
-    pub fn by_name(name: &str) -> Option<Profile> {
+impl SsdProfile {
+    /// Returns the profile with this name.
+    pub fn by_name(name: &str) -> Option<SsdProfile> {
         profiles().into_iter().find(|profile| profile.name == name)
     }
 
-    /// A device like this one, but with another translation layer. To be said before
-    /// [`Profile::with_capacity`].
-    pub fn with_layer(self, layer: Layer) -> Profile {
-        Profile { layer, ..self }
+    /// Returns this profile with another translation layer.
+    ///
+    /// Has to be called before [`SsdProfile::with_capacity`], which reserves the spare blocks of the layer.
+    pub fn with_layer(self, layer: Layer) -> SsdProfile {
+        SsdProfile { layer, ..self }
     }
 
-    /// A device like this one, but of another capacity, in bytes. A small one has relatively more
-    /// to spare: as much as its translation layer needs.
-    pub fn with_capacity(self, capacity: u64) -> Profile {
+    /// Returns this profile with another capacity, in bytes.
+    ///
+    /// The spare capacity grows to the minimum of the translation layer if it would be smaller.
+    pub fn with_capacity(self, capacity: u64) -> SsdProfile {
         let logical = (capacity / self.geometry.cluster_size()).max(1);
         let spare = u64::from(self.layer.spare_clusters_min() * self.geometry.gangs());
         let permille = (spare * 1000).div_ceil(logical) as u32;
         let spare_permille = self.geometry.spare_permille.max(permille);
-        let geometry = Geometry { spare_permille, ..self.geometry }.with_capacity(capacity);
-        Profile { geometry, ..self }
+        let geometry = FlashGeometry { spare_permille, ..self.geometry }.with_capacity(capacity);
+        SsdProfile { geometry, ..self }
     }
 
-    /// The model's configuration: it listens to trim, and levels wear dynamically.
-    pub fn config(&self) -> Config {
-        Config {
+    /// Returns the configuration of a model that obeys trim requests and levels wear dynamically.
+    pub fn config(&self) -> SsdConfig {
+        SsdConfig {
             geometry: self.geometry.clone(),
             timing: self.timing,
             layer: self.layer,

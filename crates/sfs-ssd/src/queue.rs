@@ -1,8 +1,8 @@
-//! Requests that wait, and which of them is next.
+//! The request queue of a device: admission, scheduling and merging.
 //!
-//! Owns: the waiting requests, and the choice among them.
-//! Promises: a request begins neither before it came nor before its first element is free.
-//! Never: splits a request.
+//! A simulation run admits requests up to the depth of the queue, chooses the next one by the scheduling
+//! policy, and hands it to the device. A request begins neither before its arrival nor before its first
+//! element is idle. Requests can be merged, but are never split.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -10,79 +10,89 @@ use std::iter::Peekable;
 
 use serde::Serialize;
 
-use crate::{Completion, Request, RequestKind, Responses, Ssd};
+use crate::request::{Completion, HostRequest, RequestKind, Responses};
+use crate::ssd::Ssd;
 
-/// Which of the waiting requests is next.
+/// Choice of the next request among the waiting ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// First come, first served: one that waits for a busy element holds up all behind it.
+    /// First come, first served: a request that waits for a busy element delays all later requests.
     Fcfs,
-    /// Shortest wait time first: the one whose element is free first (Rajimwale et al., section
-    /// 3.2); of those, the first that came.
+    /// Shortest wait time first: the request whose element is idle first (Rajimwale et al., section 3.2);
+    /// of several, the one that arrived first.
     Swtf,
 }
 
-/// When requests come.
+/// Source of the arrival times of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// When they say.
+    /// Requests arrive at their own [`HostRequest::arrival_ns`].
     Timed,
-    /// As soon as there is room for them: the host always has more to do.
+    /// Requests arrive as soon as the queue admits them: the host always has more requests.
     Eager,
 }
 
-/// How requests are queued.
+/// Parameters of a request queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Queue {
-    /// Which is next.
+pub struct RequestQueue {
+    /// Choice of the next request.
     pub scheduling: Scheduling,
-    /// Requests that have come and not ended, at most; at least one.
+    /// Maximum number of requests that have arrived and not ended; zero counts as one.
     pub depth: usize,
-    /// When they come.
+    /// Source of the arrival times.
     pub arrivals: Arrivals,
-    /// Whether waiting writes that together continue one another within one page are served as
-    /// one: stripe-aligned writes (Rajimwale et al., section 3.4).
+    /// True if adjacent waiting writes within one page are served as one write: stripe-aligned writes
+    /// (Rajimwale et al., section 3.4).
     pub merging: bool,
 }
 
-impl Queue {
-    /// One request at a time.
-    pub const SYNCHRONOUS: Queue =
-        Queue { scheduling: Scheduling::Fcfs, depth: 1, arrivals: Arrivals::Eager, merging: false };
+impl RequestQueue {
+    /// RequestQueue that serves one request at a time.
+    pub const SYNCHRONOUS: RequestQueue = RequestQueue {
+        scheduling: Scheduling::Fcfs,
+        depth: 1,
+        arrivals: Arrivals::Eager,
+        merging: false,
+    };
 
-    /// Requests come when they say and are served in that order; any number waits.
-    pub const FCFS: Queue = Queue {
+    /// RequestQueue of unlimited depth that serves requests in the order of their arrival times.
+    pub const FCFS: RequestQueue = RequestQueue {
         scheduling: Scheduling::Fcfs,
         depth: usize::MAX,
         arrivals: Arrivals::Timed,
         merging: false,
     };
 
-    /// Serves `requests`, whose times of arrival count from when `ssd` is idle, and says how long they
-    /// took.
-    pub fn respond(&self, ssd: &mut Ssd, requests: impl IntoIterator<Item = Request>) -> Responses {
+    /// Serves `requests`, whose arrival times count from the time at which `ssd` is idle, and returns their
+    /// response times.
+    pub fn respond(
+        &self,
+        ssd: &mut Ssd,
+        requests: impl IntoIterator<Item = HostRequest>,
+    ) -> Responses {
         let mut responses = Responses::default();
         let from_ns = ssd.idle_ns();
         let later = requests
             .into_iter()
-            .map(|request| Request { arrival_ns: request.arrival_ns + from_ns, ..request });
+            .map(|request| HostRequest { arrival_ns: request.arrival_ns + from_ns, ..request });
         self.run(ssd, from_ns, later, |_, completion| responses.add(completion));
         responses
     }
 
-    /// Serves `requests`, which are in the order of their arrival, from time `from_ns` on, and
-    /// tells `done` of each. Returns when the last one ended.
+    /// Serves `requests`, which are in the order of their arrival, from time `from_ns` on.
+    ///
+    /// Calls `done` with each request and its completion. Returns the time at which the last request ended.
     pub fn run(
         &self,
         ssd: &mut Ssd,
         from_ns: u64,
-        requests: impl IntoIterator<Item = Request>,
-        done: impl FnMut(&Request, Completion),
+        requests: impl IntoIterator<Item = HostRequest>,
+        done: impl FnMut(&HostRequest, Completion),
     ) -> u64 {
         let source = requests.into_iter().peekable();
-        let mut run = Run {
+        let mut run = QueueRun {
             queue: self,
             source,
             waiting: VecDeque::new(),
@@ -91,26 +101,26 @@ impl Queue {
             ended_ns: from_ns,
             done,
         };
-        while run.step(ssd) {}
+        while run.advance(ssd) {}
         run.ended_ns
     }
 }
 
-/// A queue at work.
-struct Run<'a, I: Iterator<Item = Request>, F> {
-    queue: &'a Queue,
+/// State of a simulation run.
+struct QueueRun<'a, I: Iterator<Item = HostRequest>, F> {
+    queue: &'a RequestQueue,
     source: Peekable<I>,
-    waiting: VecDeque<Request>,
-    /// When each request that has begun will end.
+    waiting: VecDeque<HostRequest>,
+    /// End time of each request that has begun.
     in_flight: BinaryHeap<Reverse<u64>>,
     now_ns: u64,
     ended_ns: u64,
     done: F,
 }
 
-impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> {
-    /// Goes on to the next event. Whether there was one.
-    fn step(&mut self, ssd: &mut Ssd) -> bool {
+impl<I: Iterator<Item = HostRequest>, F: FnMut(&HostRequest, Completion)> QueueRun<'_, I, F> {
+    /// Advances to the next event and returns whether there was one.
+    fn advance(&mut self, ssd: &mut Ssd) -> bool {
         self.admit();
         let next_ns = self.next_arrival_ns();
         let Some((no, ready_ns)) = self.choose(ssd) else {
@@ -119,17 +129,17 @@ impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> 
         };
         let begin_ns = ready_ns.max(self.now_ns);
         match next_ns {
-            // Who comes until then may be chosen instead.
+            // A request that arrives before `begin_ns` may be chosen instead.
             Some(next_ns) if next_ns < begin_ns => self.now_ns = next_ns,
             _ => self.begin(ssd, no, begin_ns),
         }
         true
     }
 
-    /// Lets in who has come by now.
+    /// Admits all requests that have arrived by now.
     fn admit(&mut self) {
         while self.next_arrival_ns().is_some_and(|next_ns| next_ns <= self.now_ns) {
-            let mut request = self.source.next().expect("one that was seen");
+            let mut request = self.source.next().expect("the request was peeked at");
             if self.queue.arrivals == Arrivals::Eager {
                 request.arrival_ns = self.now_ns;
             }
@@ -137,7 +147,9 @@ impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> 
         }
     }
 
-    /// When the next request can come in; `None` if there is none, or none before one begins.
+    /// Returns the time at which the next request can be admitted.
+    ///
+    /// Returns `None` if no request is left, or the queue is full of requests that have not begun.
     fn next_arrival_ns(&mut self) -> Option<u64> {
         while self.in_flight.peek().is_some_and(|&Reverse(end_ns)| end_ns <= self.now_ns) {
             self.in_flight.pop();
@@ -153,7 +165,7 @@ impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> 
         }
     }
 
-    /// The next request, and when its element is free.
+    /// Returns the index of the next request, and the time at which its first element is idle.
     fn choose(&self, ssd: &Ssd) -> Option<(usize, u64)> {
         let ready = self.waiting.iter().map(|request| ssd.ready_ns(request)).enumerate();
         match self.queue.scheduling {
@@ -163,7 +175,7 @@ impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> 
     }
 
     fn begin(&mut self, ssd: &mut Ssd, no: usize, begin_ns: u64) {
-        let first = self.waiting.remove(no).expect("one that was chosen");
+        let first = self.waiting.remove(no).expect("the request was chosen from the queue");
         let mut served = vec![first];
         let mut whole = first;
         if self.queue.merging && first.kind == RequestKind::Write {
@@ -185,14 +197,15 @@ impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> 
         ssd.clean(urgent, begin_ns);
     }
 
-    /// Takes out a waiting write that begins where `whole` ends, or ends where it begins, in the
-    /// same page. Not one past a waiting request that touches the same bytes.
-    fn take_neighbour(&mut self, whole: &Request, page_size: u64) -> Option<Request> {
+    /// Removes and returns a waiting write that is adjacent to `whole` and lies in the same page.
+    ///
+    /// A write is not moved ahead of an earlier waiting request for the same bytes.
+    fn take_neighbour(&mut self, whole: &HostRequest, page_size: u64) -> Option<HostRequest> {
         let page = whole.offset / page_size;
         if whole.end() > (page + 1) * page_size {
             return None;
         }
-        let fits = |request: &Request| {
+        let fits = |request: &HostRequest| {
             request.kind == RequestKind::Write
                 && request.stream == whole.stream
                 && request.offset / page_size == page
@@ -201,9 +214,9 @@ impl<I: Iterator<Item = Request>, F: FnMut(&Request, Completion)> Run<'_, I, F> 
         };
         let no = self.waiting.iter().position(fits)?;
         let chosen = self.waiting[no];
-        let touches =
-            |request: &Request| request.offset < chosen.end() && chosen.offset < request.end();
-        let crossed = self.waiting.iter().take(no).any(touches);
-        if crossed { None } else { self.waiting.remove(no) }
+        let overlaps =
+            |request: &HostRequest| request.offset < chosen.end() && chosen.offset < request.end();
+        let overtakes = self.waiting.iter().take(no).any(overlaps);
+        if overtakes { None } else { self.waiting.remove(no) }
     }
 }

@@ -1,71 +1,69 @@
-//! Requests of the host, and when they were served.
+//! Requests of the host, and the times at which they were served.
 //!
-//! Owns: what a request says.
-//! Promises: times are virtual, in nanoseconds since the device was made.
-//! Never: serves one.
+//! All times are virtual, in nanoseconds since the device was made.
 
 use serde::Serialize;
 
-/// What the host wants.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RequestKind {
     /// Read bytes.
     Read,
     /// Write bytes.
     Write,
-    /// Forget bytes (TRIM): only pages that lie wholly in the range are forgotten.
+    /// Discard bytes (TRIM). Only pages that lie wholly in the range are discarded.
     Trim,
-    /// Make writes durable. They are when they have ended, so this takes no longer than a command.
+    /// Make writes durable. A write is durable when it ends, so a flush costs no more than a command.
     Flush,
 }
 
-/// A request of the host.
+/// HostRequest of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// When the host hands it over.
+pub struct HostRequest {
+    /// Arrival time at the device.
     pub arrival_ns: u64,
-    /// What it wants.
+    /// Kind of the request.
     pub kind: RequestKind,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Which data belongs together: a stream, or placement identifier.
+    /// Stream of the data, as a hint which data to write together (a placement identifier).
     pub stream: u8,
-    /// Whether cleaning should give way to it (Rajimwale et al., section 3.6).
+    /// True if cleaning should be deferred for this request (Rajimwale et al., section 3.6).
     pub priority: bool,
 }
 
-impl Request {
-    /// A request at time zero, of stream 0, without priority.
-    pub fn new(kind: RequestKind, offset: u64, len: u64) -> Request {
-        Request { arrival_ns: 0, kind, offset, len, stream: 0, priority: false }
+impl HostRequest {
+    /// Makes a request that arrives at time zero, with stream 0 and without priority.
+    pub fn new(kind: RequestKind, offset: u64, len: u64) -> HostRequest {
+        HostRequest { arrival_ns: 0, kind, offset, len, stream: 0, priority: false }
     }
 
-    /// The byte after its last.
+    /// Returns the offset of the byte after the last one.
     pub fn end(&self) -> u64 {
         self.offset + self.len
     }
 }
 
-/// When a request was served.
+/// Times at which a request was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When it came to the device.
+    /// Arrival at the device.
     pub arrived_ns: u64,
-    /// When the device turned to it.
+    /// Begin of the service.
     pub begun_ns: u64,
-    /// When it was done.
+    /// End of the service.
     pub ended_ns: u64,
 }
 
 impl Completion {
-    /// From the device turning to it until it was done.
+    /// Returns the time from the begin of the service to its end.
     pub fn service_ns(&self) -> u64 {
         self.ended_ns - self.begun_ns
     }
 
-    /// From coming to the device until it was done.
+    /// Returns the time from the arrival to the end of the service.
     pub fn response_ns(&self) -> u64 {
         self.ended_ns - self.arrived_ns
     }
@@ -74,23 +72,23 @@ impl Completion {
 /// Response times of many requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Responses {
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
-    /// Their response times together, in nanoseconds.
+    /// Sum of the response times, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest of them.
+    /// Maximum of the response times, in nanoseconds.
     pub max_ns: u64,
 }
 
 impl Responses {
-    /// Takes one more into account.
+    /// Adds the response time of one request.
     pub fn add(&mut self, completion: Completion) {
         self.count += 1;
         self.sum_ns += completion.response_ns();
         self.max_ns = self.max_ns.max(completion.response_ns());
     }
 
-    /// Their mean, in milliseconds; zero if there are none.
+    /// Returns the mean response time in milliseconds; zero without requests.
     pub fn mean_ms(&self) -> f64 {
         self.sum_ns as f64 / self.count.max(1) as f64 / 1e6
     }

@@ -1,38 +1,43 @@
-//! The controller: from bytes to pages.
+//! The controller, which splits the byte requests of the host into pages.
 //!
-//! Owns: the array, the translation layer, and the host's interface.
-//! Promises: serves one request after the other; a page that is written in part is completed by
-//! reading the rest of it.
-//! Never: holds requests back: [`Queue`](crate::Queue) does.
+//! The controller hands pages to its translation layer one by one. A page that is written in part is
+//! completed by reading the rest of it first. Requests are served in the order of the calls;
+//! [`RequestQueue`](crate::RequestQueue) reorders and delays them.
 
 use serde::Serialize;
 
+use crate::counters::SsdCounters;
+use crate::flash::Flash;
 use crate::ftl::{Ftl, Layer, PageWrite, WearLevelling};
-use crate::{Completion, Counters, Flash, Geometry, Request, RequestKind, Timing};
+use crate::geometry::FlashGeometry;
+use crate::request::{Completion, HostRequest, RequestKind};
+use crate::timing::Timing;
 
-/// A device to be modelled.
+/// Configuration of a device model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Config {
-    /// Its shape.
-    pub geometry: Geometry,
-    /// Its times.
+pub struct SsdConfig {
+    /// Geometry of the array.
+    pub geometry: FlashGeometry,
+    /// Durations of the operations.
     pub timing: Timing,
-    /// Its translation layer.
+    /// Translation layer.
     pub layer: Layer,
-    /// How it spreads erases.
+    /// Wear levelling of the translation layer.
     pub wear: WearLevelling,
-    /// Whether it listens to trim requests: informed cleaning (Rajimwale et al., section 3.5).
+    /// True if trim requests are obeyed: informed cleaning (Rajimwale et al., section 3.5).
     pub informed: bool,
-    /// When it cleans before it must; only when it must if there is none.
+    /// Thresholds of background cleaning; `None` if blocks are cleaned only when a write needs one.
     pub cleaning: Option<Cleaning>,
 }
 
-impl Config {
-    /// The simulated device of Rajimwale et al., with `blocks` erase blocks in each of its eight
-    /// packages: single-level cells, pages of 4 KiB, a quarter to spare, page-mapped. `gang` packages
-    /// work together, with pages of `stripe` flash pages.
-    pub fn eight_packages(gang: u32, stripe: u32, blocks: u32) -> Config {
-        let geometry = Geometry {
+impl SsdConfig {
+    /// Returns the simulated device of Rajimwale et al., with `blocks` erase blocks in each of its eight
+    /// packages.
+    ///
+    /// The device has single-level cells, flash pages of 4 KiB, a quarter of spare space, and a page-mapped
+    /// layer. `gang` packages work together, with pages of `stripe` flash pages.
+    pub fn eight_packages(gang: u32, stripe: u32, blocks: u32) -> SsdConfig {
+        let geometry = FlashGeometry {
             channels: 8,
             packages: 1,
             dies: 1,
@@ -44,7 +49,7 @@ impl Config {
             stripe,
             spare_permille: 250,
         };
-        Config {
+        SsdConfig {
             geometry,
             timing: Timing::SLC,
             layer: Layer::GREEDY,
@@ -55,19 +60,19 @@ impl Config {
     }
 }
 
-/// When a page-mapped device cleans in the background (Rajimwale et al., section 3.6), in
-/// thousandths of its clustered blocks that are free.
+/// Thresholds of background cleaning in a page-mapped device (Rajimwale et al., section 3.6), in free
+/// clustered blocks per thousand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cleaning {
-    /// Below this it cleans.
+    /// Fraction of free blocks below which the device cleans.
     pub low_permille: u32,
-    /// Below this it cleans even if a priority request waits.
+    /// Fraction of free blocks below which the device cleans even while a priority request waits.
     pub critical_permille: u32,
-    /// Whether it waits for that.
+    /// True if cleaning is deferred while a priority request waits.
     pub priority_aware: bool,
 }
 
-/// A device model without bytes.
+/// Model of a device, without the data.
 pub struct Ssd {
     flash: Flash,
     layer: Box<dyn Ftl>,
@@ -79,9 +84,9 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// An erased device; `None` if its geometry is not sound, or its spare blocks are too few for
-    /// its translation layer.
-    pub fn new(config: &Config) -> Option<Ssd> {
+    /// Makes an erased device; returns `None` if the geometry is not sound, or has too few spare blocks for
+    /// the translation layer.
+    pub fn new(config: &SsdConfig) -> Option<Ssd> {
         if !config.geometry.is_sound() {
             return None;
         }
@@ -96,68 +101,69 @@ impl Ssd {
         })
     }
 
-    /// A device every page of which was written once, in order, and which has counted nothing; `None`
-    /// as in [`Ssd::new`].
-    pub fn filled(config: &Config) -> Option<Ssd> {
+    /// Makes a device whose pages were each written once, in order, and whose counters are zero.
+    ///
+    /// Returns `None` in the same cases as [`Ssd::new`].
+    pub fn filled(config: &SsdConfig) -> Option<Ssd> {
         let mut ssd = Ssd::new(config)?;
         let page_size = ssd.page_size;
         for page in 0..u64::from(ssd.geometry().pages()) {
-            ssd.serve(&Request::new(RequestKind::Write, page * page_size, page_size), 0);
+            ssd.serve(&HostRequest::new(RequestKind::Write, page * page_size, page_size), 0);
         }
         ssd.reset_counters();
         Some(ssd)
     }
 
-    /// When everything that the device was told has been done.
+    /// Returns the time at which all elements are idle, in nanoseconds.
     pub fn idle_ns(&self) -> u64 {
         let slots = 0..self.geometry().slots();
         slots.map(|slot| self.flash.free_ns(slot)).max().unwrap_or(0)
     }
 
-    /// Bytes that the host sees.
+    /// Returns the capacity that the host sees, in bytes.
     pub fn capacity(&self) -> u64 {
         self.flash.geometry().capacity()
     }
 
-    /// Its shape.
-    pub fn geometry(&self) -> &Geometry {
+    /// Returns the geometry of the array.
+    pub fn geometry(&self) -> &FlashGeometry {
         self.flash.geometry()
     }
 
-    /// The array, to look at.
+    /// Returns the array, for inspection.
     pub fn flash(&self) -> &Flash {
         &self.flash
     }
 
-    /// What was counted since the beginning, or the last [`Ssd::reset_counters`].
-    pub fn counters(&self) -> &Counters {
+    /// Returns the counts since the device was made, or since the last [`Ssd::reset_counters`].
+    pub fn counters(&self) -> &SsdCounters {
         &self.flash.counters
     }
 
-    /// Counts from zero again. Erase counts of blocks stay.
+    /// Resets the counters to zero; the erase count of each block stays.
     pub fn reset_counters(&mut self) {
-        self.flash.counters = Counters::default();
+        self.flash.counters = SsdCounters::default();
     }
 
-    /// Bytes programmed over bytes that the host wrote.
+    /// Returns the bytes programmed divided by the bytes that the host wrote.
     pub fn write_amplification(&self) -> f64 {
         self.counters().write_amplification(self.geometry().flash_page_size)
     }
 
-    /// Where the last version of a page is, and which it is.
+    /// Returns the slot and the number of the last version of a page; `None` if the page holds nothing.
     pub fn look_up(&self, page: u32) -> Option<(u32, u32)> {
         let slot = self.layer.slot(page)?;
-        let spare = self.flash.spare(slot).expect("the mapping points at something");
+        let spare = self.flash.spare(slot).expect("a mapped slot is programmed");
         assert_eq!(spare.page, page, "slot {slot} holds another page");
         Some((slot, spare.version))
     }
 
-    /// Serves a request from `at_ns` on, which is not before it arrived.
+    /// Serves a request from `at_ns` on, which must not be before its arrival.
     ///
     /// # Panics
     ///
-    /// If it does not lie wholly on the device.
-    pub fn serve(&mut self, request: &Request, at_ns: u64) -> Completion {
+    /// If the request does not lie wholly on the device.
+    pub fn serve(&mut self, request: &HostRequest, at_ns: u64) -> Completion {
         assert!(request.end() <= self.capacity(), "{request:?} is past the end");
         let from_ns = at_ns + self.flash.timing().command_ns;
         let ended_ns = match request.kind {
@@ -172,7 +178,9 @@ impl Ssd {
         Completion { arrived_ns: request.arrival_ns, begun_ns: at_ns, ended_ns }
     }
 
-    /// Cleans one block, if cleaning is due; `urgent` says that a priority request waits.
+    /// Cleans one block if background cleaning is due, and returns whether a block was cleaned.
+    ///
+    /// `urgent` is `true` while a priority request waits.
     pub fn clean(&mut self, urgent: bool, at_ns: u64) -> bool {
         let Some(cleaning) = self.cleaning else { return false };
         let below = match urgent && cleaning.priority_aware {
@@ -182,9 +190,9 @@ impl Ssd {
         self.layer.clean(&mut self.flash, below, at_ns)
     }
 
-    /// When the elements that a request needs first will have nothing to do; 0 if that is not
-    /// known before.
-    pub fn ready_ns(&self, request: &Request) -> u64 {
+    /// Returns the time at which the elements that a request needs first are idle; zero if these elements
+    /// are not known in advance.
+    pub fn ready_ns(&self, request: &HostRequest) -> u64 {
         let page = (request.offset / self.page_size) as u32;
         let slot = match request.kind {
             RequestKind::Read => self.layer.slot(page),
@@ -194,7 +202,7 @@ impl Ssd {
         slot.map_or(0, |slot| self.flash.free_ns(slot))
     }
 
-    fn read(&mut self, request: &Request, from_ns: u64) -> u64 {
+    fn read(&mut self, request: &HostRequest, from_ns: u64) -> u64 {
         self.flash.counters.read_requests += 1;
         self.flash.counters.host_bytes_read += request.len;
         let mut ended_ns = from_ns;
@@ -206,7 +214,7 @@ impl Ssd {
         ended_ns
     }
 
-    fn write(&mut self, request: &Request, from_ns: u64) -> u64 {
+    fn write(&mut self, request: &HostRequest, from_ns: u64) -> u64 {
         self.flash.counters.write_requests += 1;
         self.flash.counters.host_bytes_written += request.len;
         let mut ended_ns = from_ns;
@@ -226,7 +234,7 @@ impl Ssd {
         ended_ns
     }
 
-    fn trim(&mut self, request: &Request, from_ns: u64) -> u64 {
+    fn trim(&mut self, request: &HostRequest, from_ns: u64) -> u64 {
         self.flash.counters.trim_requests += 1;
         let whole = request.offset.div_ceil(self.page_size)..request.end() / self.page_size;
         if self.informed {
@@ -237,8 +245,8 @@ impl Ssd {
         from_ns
     }
 
-    /// The pages of a request, and how many bytes of each are in it.
-    fn pages(&self, request: &Request) -> impl Iterator<Item = (u32, u64)> + use<> {
+    /// Iterates over the pages of a request, with the number of requested bytes in each.
+    fn pages(&self, request: &HostRequest) -> impl Iterator<Item = (u32, u64)> + use<> {
         let (page_size, offset, end) = (self.page_size, request.offset, request.end());
         (offset / page_size..end.div_ceil(page_size)).map(move |page| {
             let first = offset.max(page * page_size);
@@ -246,7 +254,7 @@ impl Ssd {
         })
     }
 
-    /// Moves bytes over the host's interface; says when they have arrived.
+    /// Transfers bytes over the host interface and returns the time at which the transfer ends.
     fn send(&mut self, bytes: u64, at_ns: u64) -> u64 {
         self.link_free_ns = self.link_free_ns.max(at_ns) + self.flash.timing().link_ns(bytes);
         self.link_free_ns

@@ -1,30 +1,26 @@
-//! How long the parts of a device take.
-//!
-//! Owns: the times of one flash page, one erase, one transfer.
-//! Promises: whole nanoseconds, so that sums are the same on every machine.
-//! Never: measures.
+//! Durations of flash operations and transfers, in whole nanoseconds, so that sums are exact.
 
 use serde::Serialize;
 
 /// Durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Timing {
-    /// Flash page from the cells to the element's register.
+    /// Reading a flash page from the cells into the register of the element.
     pub read_ns: u64,
-    /// Flash page from the register to the cells.
+    /// Programming a flash page from the register into the cells.
     pub program_ns: u64,
     /// Erasing an erase block.
     pub erase_ns: u64,
-    /// Flash page over the channel.
+    /// Transferring a flash page over the channel.
     pub transfer_ns: u64,
-    /// What a request costs before its first byte moves: the command, the controller's work.
+    /// Overhead of a request before its first transfer: the command and the work of the controller.
     pub command_ns: u64,
-    /// A kibibyte over the host's interface.
+    /// Transferring a kibibyte over the host interface.
     pub link_kib_ns: u64,
 }
 
 impl Timing {
-    /// A device that takes no time: for counting only.
+    /// Timing of a device that takes no time, for counting only.
     pub const NONE: Timing = Timing {
         read_ns: 0,
         program_ns: 0,
@@ -34,7 +30,7 @@ impl Timing {
         link_kib_ns: 0,
     };
 
-    /// Single-level cells on a slow bus (FAST'09 paper, section 2.1).
+    /// Timing of single-level cells on a slow bus (FAST'09 paper, section 2.1).
     pub const SLC: Timing = Timing {
         read_ns: 25_000,
         program_ns: 200_000,
@@ -44,7 +40,7 @@ impl Timing {
         link_kib_ns: 0,
     };
 
-    /// Time that `bytes` take over the host's interface.
+    /// Returns the transfer time of `bytes` over the host interface, in nanoseconds.
     pub fn link_ns(&self, bytes: u64) -> u64 {
         (bytes * self.link_kib_ns).div_ceil(1024)
     }

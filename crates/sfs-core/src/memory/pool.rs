@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use sfs_device::{BLOCK_SIZE, Block, Piece};
+use sfs_device::{BLOCK_SIZE, Block, MmapRegion};
 
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger regions are not cached.
 const CLASSES: usize = 9;
@@ -20,7 +20,7 @@ pub(super) const CACHED_BLOCKS_MIN: usize = 2048;
 /// The cached regions of one size.
 #[derive(Debug, Default)]
 struct SizeClass {
-    pieces: Vec<Piece>,
+    pieces: Vec<MmapRegion>,
     /// Regions that have not been taken since the last [`Pool::release_idle`].
     idle: usize,
 }
@@ -85,7 +85,7 @@ impl Pool {
     }
 
     /// Returns a region of at least `count` blocks with any content.
-    fn take(&self, count: usize) -> Piece {
+    fn take(&self, count: usize) -> MmapRegion {
         let class = class_of(count);
         if class >= CLASSES {
             return self.map(count);
@@ -102,15 +102,15 @@ impl Pool {
 
     /// Maps a new region. Panics if the system has no memory even after the whole cache was unmapped, as the
     /// allocator would abort.
-    fn map(&self, count: usize) -> Piece {
-        let piece = Piece::new(count).or_else(|_| {
+    fn map(&self, count: usize) -> MmapRegion {
+        let piece = MmapRegion::new(count).or_else(|_| {
             self.shrink_to(0, usize::MAX);
-            Piece::new(count)
+            MmapRegion::new(count)
         });
         piece.expect("memory for blocks")
     }
 
-    fn take_cached(&self, class: usize) -> Option<Piece> {
+    fn take_cached(&self, class: usize) -> Option<MmapRegion> {
         let piece = {
             let mut class = self.0.classes.get(class)?.lock();
             let piece = class.pieces.pop()?;
@@ -121,12 +121,12 @@ impl Pool {
         Some(piece)
     }
 
-    fn put(&self, piece: Piece) {
+    fn put(&self, piece: MmapRegion) {
         self.0.cached_blocks.fetch_add(piece.len(), Ordering::Relaxed);
         self.0.classes[class_of(piece.len())].lock().pieces.push(piece);
     }
 
-    fn give_back(&self, piece: Piece) {
+    fn give_back(&self, piece: MmapRegion) {
         let count = piece.len();
         if class_of(count) < CLASSES {
             self.put(piece);
@@ -161,7 +161,7 @@ fn class_of(count: usize) -> usize {
 /// A buffer of whole blocks from the pool. Its initial content is undefined.
 #[derive(Debug)]
 pub(crate) struct BlockBuf {
-    blocks: Piece,
+    blocks: MmapRegion,
     count: usize,
     pool: Pool,
 }

@@ -114,7 +114,7 @@ fn a_small_sync_does_not_wait_for_discards() {
     while volume.work(NOW).unwrap() == Work::More {}
     let events = device.take_events();
     let blocks = |event: &Event| match event {
-        Event::Discard { extent } => extent.block_count,
+        Event::Discard { range } => range.block_count,
         _ => 0,
     };
     let discarded: u64 = events.iter().map(blocks).sum();

@@ -198,7 +198,7 @@ fn before_a_large_checkpoint(segments: u64) -> (RamDevice, Vec<Event>) {
 fn slot_writes(events: &[Event], segments: u64) -> Vec<(usize, u64)> {
     let slots = Layout::new(blocks_for(segments), 32, 0).expect("the layout fits").slots;
     let slot = |event: &Event| match event {
-        Event::Write { extent, .. } if slots.contains(&extent.address) => Some(extent.address),
+        Event::Write { range, .. } if slots.contains(&range.address) => Some(range.address),
         _ => None,
     };
     events.iter().enumerate().filter_map(|(at, event)| Some((at, slot(event)?))).collect()

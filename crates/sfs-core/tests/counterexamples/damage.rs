@@ -142,7 +142,7 @@ fn with_errors_remount_ro_a_commit_that_meets_damage_writes_nothing() {
     assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
     assert!(volume.has_failed());
     let written = |event: &Event| match event {
-        Event::Write { extent, .. } => Some(extent.address),
+        Event::Write { range, .. } => Some(range.address),
         _ => None,
     };
     let written: Vec<u64> = device.events().iter().filter_map(written).collect();

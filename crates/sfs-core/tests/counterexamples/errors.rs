@@ -321,7 +321,7 @@ fn with_errors_remount_ro_the_first_damage_ends_writing() {
     let superblock = Superblock::decode(&read_block(&*device, 4).0, 4).unwrap();
     let copies = [SUPERBLOCK_ADDRESS, superblock.layout.backup];
     let written = |event: &Event| match event {
-        Event::Write { extent, .. } => Some(extent.address),
+        Event::Write { range, .. } => Some(range.address),
         _ => None,
     };
     let written: Vec<u64> = device.events().iter().filter_map(written).collect();

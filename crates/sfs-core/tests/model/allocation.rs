@@ -8,8 +8,8 @@ use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::{Release, VolumeOptions, WriteMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::random::Random;
-use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram_as, tight};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, caller, open, ram_as, tight};
+use crate::random::SplitMix64;
 
 const BLOCKS: u64 = 3000;
 
@@ -29,7 +29,7 @@ fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
     let volume = open(device.clone(), options);
     let ino =
         volume.make_node(ROOT_INO, b"file", FILE, 0, &caller()).expect("the file is created").ino;
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut versions: Versions = vec![Vec::new(); BLOCKS as usize];
     let put = |volume: &Volume, versions: &mut Versions, block: u64, byte: u8| {
         let bytes = [byte; 4096];
@@ -61,7 +61,7 @@ fn crashes_that_lose(release: Release, seed: u64) -> (usize, u64) {
 
 /// Returns whether every block can be read and has one of its `versions`.
 fn is_whole(image: Arc<RamDevice>, ino: u64, versions: &Versions) -> bool {
-    let Ok(volume) = Volume::open(image, tight(), crate::rig::NOW) else { return false };
+    let Ok(volume) = Volume::open(image, tight(), crate::fixture::NOW) else { return false };
     versions.iter().zip(0u64..).all(|(bytes, block)| {
         let Ok(read) = volume.read(ino, block * 4096, 4096) else { return false };
         let read = read.as_bytes();
@@ -102,7 +102,7 @@ fn segments_are_reused_without_a_checkpoint() {
     };
     (0..BLOCKS).for_each(|block| put(block, 1));
     volume.sync_all().expect("a sync");
-    let mut random = Random::new(5);
+    let mut random = SplitMix64::new(5);
     // Number of requests after each sync, and the content that is durable then.
     let mut synced = vec![(device.event_count(), vec![1; BLOCKS as usize])];
     let before = volume.counters();

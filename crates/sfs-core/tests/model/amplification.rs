@@ -7,8 +7,8 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{Counters, VolumeOptions, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::random::Random;
-use crate::rig::{FILE, after, caller, open, ram, settle};
+use crate::fixture::{FILE, after, caller, open, ram, settle};
+use crate::random::SplitMix64;
 
 /// Returns the bytes of metadata and summaries per byte of data between two readings of the counters.
 fn overhead(before: &Counters, now: &Counters) -> f64 {
@@ -44,7 +44,7 @@ fn metadata_overhead_is_within_its_limits() {
     let share = overhead(&before, &written);
     assert!(share <= 0.02, "sequential writing: {:.2}%", 100.0 * share);
 
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     millis += 60_000;
     for _ in 0..40_000 {
         let block = random.below(LEN / 4096);

@@ -7,7 +7,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{Caller, VolumeOptions, WriteMode, XattrMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{FILE, caller, open, ram, tight};
+use crate::fixture::{FILE, caller, open, ram, tight};
 use crate::watchdog::within;
 
 const FILES: u32 = 1500;

@@ -9,8 +9,8 @@ use sfs_core::request::{AttributeChanges, RenameMode, VolumeOptions, WriteMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
 use crate::digest::{capture, of_reference};
-use crate::random::Random;
-use crate::rig::{DIRECTORY, FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::fixture::{DIRECTORY, FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::random::SplitMix64;
 
 type Recorder = RecordingDevice<RamDevice>;
 
@@ -36,7 +36,7 @@ fn content(volume: &Volume, name: &[u8]) -> Option<Vec<u8>> {
 /// Returns images of crashes after each of `events`: with all requests before, with the flushed ones only, and with
 /// random subsets of those after the flush.
 fn crashes(base: &RamDevice, events: &[Event]) -> Vec<RamDevice> {
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     let mut images = Vec::new();
     for issued in 0..=events.len() {
         let before = &events[..issued];
@@ -61,7 +61,7 @@ fn fsync_covers_every_name_before_it() {
     let volume = open(device.clone(), tight());
     let directory = make(&volume, ROOT_INO, b"d", DIRECTORY);
     let file = make(&volume, directory, b"f", FILE);
-    let bytes = Random::new(2).bytes(100_000);
+    let bytes = SplitMix64::new(2).bytes(100_000);
     write(&volume, file, &bytes);
     volume.link(file, ROOT_INO, b"g", &caller()).expect("a link");
     for ino in [file, directory] {

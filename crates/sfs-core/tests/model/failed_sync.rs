@@ -7,7 +7,7 @@ use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::WriteMode;
 use sfs_device::{FaultyDevice, GatedDevice, Operation};
 
-use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram_as, tight};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, caller, open, ram_as, tight};
 use crate::watchdog::within;
 
 fn wait_for(condition: impl Fn() -> bool) {

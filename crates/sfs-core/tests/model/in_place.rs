@@ -7,8 +7,8 @@ use sfs_core::request::{AttributeChanges, VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Event, Keep, RecordingDevice};
 
-use crate::random::Random;
-use crate::rig::{FILE, SEGMENT_BLOCKS, after, caller, open, ram_as, settle, tight};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, after, caller, open, ram_as, settle, tight};
+use crate::random::SplitMix64;
 
 const OVERWRITING: &[DataLayout] = DataLayout::ALL.split_at(1).1;
 
@@ -78,7 +78,7 @@ fn an_overwritten_block_keeps_its_address() {
         volume.sync_all().expect("a sync");
         let written = |events: Vec<Event>| {
             let data = events.into_iter().filter_map(|event| match event {
-                Event::Write { extent, stream, .. } if stream.0 > 0 => Some(extent),
+                Event::Write { range, stream, .. } if stream.0 > 0 => Some(range),
                 _ => None,
             });
             data.flat_map(|e| e.address..e.address + e.block_count).collect::<Vec<u64>>()
@@ -156,7 +156,7 @@ fn concurrent_writers_of_one_block_do_not_lose_writes() {
             for writer in 0..WRITERS {
                 let volume = &volume;
                 scope.spawn(move || {
-                    let mut random = Random::new(writer as u64);
+                    let mut random = SplitMix64::new(writer as u64);
                     for round in 1..=200u8 {
                         let block = random.below(4);
                         for block in [block, 3 - block] {

@@ -7,7 +7,7 @@ use sfs_core::format::{FILE_BLOCKS_MAX, ROOT_INO};
 use sfs_core::request::{AttributeChanges, Seek, WriteMode};
 use sfs_device::RamDevice;
 
-use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 #[test]
 fn the_last_block_of_the_largest_file_can_be_used() {

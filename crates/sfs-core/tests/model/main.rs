@@ -17,4 +17,4 @@ mod unfinished_batch;
 mod unnamed;
 mod watchdog;
 
-use sfs_sim::model::{compare, content, digest, operation, pair, random, rig};
+use sfs_sim::model::{compare, content, digest, fixture, operation, pair, random};

@@ -11,9 +11,9 @@ use sfs_core::request::{AttributeChanges, RenameMode, VolumeOptions, WriteMode};
 use sfs_device::{GatedDevice, Keep, Operation, RamDevice, RecordingDevice};
 
 use crate::compare::same_bytes;
-use crate::content::Content;
-use crate::random::{Random, number};
-use crate::rig::{DIRECTORY, FILE, SEGMENT_BLOCKS, after, caller, open, ram, tight};
+use crate::content::FileContent;
+use crate::fixture::{DIRECTORY, FILE, SEGMENT_BLOCKS, after, caller, open, ram, tight};
+use crate::random::{SplitMix64, number};
 use crate::watchdog::within;
 
 const THREADS: u64 = 4;
@@ -30,8 +30,8 @@ struct Worker {
     no: u64,
     directory: u64,
     shared: u64,
-    random: Random,
-    files: BTreeMap<Vec<u8>, (u64, Content)>,
+    random: SplitMix64,
+    files: BTreeMap<Vec<u8>, (u64, FileContent)>,
     /// Byte that the thread wrote last to its share of each block.
     stamps: BTreeMap<u64, u8>,
 }
@@ -57,7 +57,7 @@ impl Worker {
             return;
         }
         let made = self.volume.make_node(self.directory, &name, FILE, 0, &caller());
-        self.files.insert(name, (made.expect("a file").ino, Content::default()));
+        self.files.insert(name, (made.expect("a file").ino, FileContent::default()));
     }
 
     fn write(&mut self, name: &[u8]) {
@@ -175,7 +175,7 @@ fn run_threads(bytes: u64) {
         let name = format!("thread-{no}");
         let made = volume.make_node(ROOT_INO, name.as_bytes(), DIRECTORY, 0, &caller());
         let directory = made.expect("a directory").ino;
-        let random = Random::new(number("SFS_SEED", 1) * THREADS + no);
+        let random = SplitMix64::new(number("SFS_SEED", 1) * THREADS + no);
         let (files, stamps) = (BTreeMap::new(), BTreeMap::new());
         let mut worker = Worker { volume, no, directory, shared, random, files, stamps };
         std::thread::spawn(move || {

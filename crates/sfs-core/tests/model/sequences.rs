@@ -7,16 +7,16 @@ use sfs_core::format::DataLayout;
 use sfs_core::request::VolumeOptions;
 use sfs_device::RamDevice;
 
+use crate::fixture::{SEGMENT_BLOCKS, data_layout, ram_as, tight, tight_with};
 use crate::operation::{Limits, choose};
-use crate::pair::Pair;
-use crate::random::{Random, Replay, number};
-use crate::rig::{SEGMENT_BLOCKS, data_layout, ram_as, tight, tight_with};
+use crate::pair::VolumePair;
+use crate::random::{ReplayHint, SplitMix64, number};
 
 const LIMITS: Limits = Limits { bytes: 2 << 20, files: 60, reopens: true };
 
-fn new_pair(bytes: u64, options: VolumeOptions, data_layout: DataLayout) -> Pair {
+fn new_pair(bytes: u64, options: VolumeOptions, data_layout: DataLayout) -> VolumePair {
     let device: Arc<RamDevice> = Arc::new(ram_as(bytes, SEGMENT_BLOCKS, data_layout));
-    Pair::new(device, options)
+    VolumePair::new(device, options)
 }
 
 /// Performs `steps` operations in the data layout of `SFS_LAYOUT`. Returns the number of segments that were cleaned.
@@ -33,9 +33,9 @@ fn run_as(
     bytes: u64,
     limits: &Limits,
 ) -> u64 {
-    let _replay = Replay { test, seed, steps };
+    let _replay = ReplayHint { test, seed, steps };
     let mut pair = new_pair(bytes, tight_with(seed), data_layout);
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     for step in 0..steps {
         let operation = choose(random.draw(), &pair.reference, limits);
         if std::env::var_os("SFS_TRACE").is_some() {

@@ -7,8 +7,8 @@ use sfs_core::request::{VolumeOptions, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::RamDevice;
 
-use crate::random::Random;
-use crate::rig::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
+use crate::fixture::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
+use crate::random::SplitMix64;
 
 fn write(volume: &Volume, ino: u64, block: u64, blocks: usize, byte: u8) -> Result<(), Error> {
     let bytes = vec![byte; blocks * 4096];
@@ -112,7 +112,7 @@ fn a_write_buffer_larger_than_the_clean_segments_can_be_synced() {
     let ino = make(&volume, "fragmented");
     let blocks = capacity * 8 / 10;
     let mut model = vec![0u8; blocks as usize];
-    let mut random = Random::new(1);
+    let mut random = SplitMix64::new(1);
     for block in 0..blocks {
         write(&volume, ino, block, 1, 0).expect("a write");
     }

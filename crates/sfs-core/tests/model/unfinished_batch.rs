@@ -6,7 +6,7 @@ use sfs_core::format::ROOT_INO;
 use sfs_core::request::{WriteMode, XattrMode};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 /// The first chunk of a batch reached the device, the last one did not. After the mount a chunk with the same sequence
 /// number may go to another head, and the next roll-forward must not mistake the old chunk for it.

@@ -7,7 +7,7 @@ use sfs_core::request::{AttributeChanges, WriteMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{Event, Keep, RamDevice, RecordingDevice, image_after};
 
-use crate::rig::{DIRECTORY, FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
+use crate::fixture::{DIRECTORY, FILE, SEGMENT_BLOCKS, caller, open, ram, tight};
 
 const LEN: usize = 100_000;
 

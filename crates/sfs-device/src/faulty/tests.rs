@@ -1,8 +1,4 @@
-//! Faults on command.
-//!
-//! Owns: the tests of each fault.
-//! Promises: the exact error, and what the device inside holds afterwards.
-//! Never: relies on more than one thread.
+//! Tests of fault injection: the exact error, and the content of the inner device afterwards.
 
 use super::*;
 use crate::RamDevice;
@@ -42,7 +38,7 @@ fn the_nth_request_fails_once() {
 }
 
 #[test]
-fn all_requests_fail_until_told_otherwise() {
+fn all_requests_of_a_kind_fail_until_the_fault_is_removed() {
     for operation in OPERATIONS {
         let device = FaultyDevice::new(RamDevice::new(4));
         device.fail_all(operation, true);
@@ -58,7 +54,7 @@ fn all_requests_fail_until_told_otherwise() {
 }
 
 #[test]
-fn a_write_that_fails_writes_nothing() {
+fn a_failed_write_changes_nothing() {
     let device = FaultyDevice::new(RamDevice::new(4));
     device.fail_nth(Operation::Write, 1);
     assert_fails(&device, Operation::Write);
@@ -66,7 +62,7 @@ fn a_write_that_fails_writes_nothing() {
 }
 
 #[test]
-fn reads_of_a_range_are_corrupt_by_one_bit_a_block() {
+fn corrupt_reads_flips_one_bit_in_each_block_of_the_range() {
     let device = FaultyDevice::new(RamDevice::new(4));
     device.corrupt_reads(1..3);
     let mut found = Block::zeroed(4);

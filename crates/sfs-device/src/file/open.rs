@@ -1,9 +1,9 @@
-//! How an image file or block device is opened.
+//! Opening of image files and block devices: exclusive claims, locks, direct I/O, and the errors.
 //!
-//! Owns: the claim that keeps users apart, the choice of direct I/O, the reasons of refusal.
-//! Promises: an exclusive open has no rival; each reason is a kind of its own.
-//! Never: writes to the medium.
+//! An exclusive open takes the kernel's claim (`O_EXCL`) on a block device and an advisory lock on the
+//! file. Direct I/O is chosen if the filesystem and the device accept it. Nothing here writes to the medium.
 
+use std::error::Error;
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions, TryLockError};
 use std::io;
@@ -13,88 +13,87 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::geometry::DeviceNumber;
-use crate::{BLOCK_SIZE, Block, DeviceError, Geometry, Operation, sys};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::error::{DeviceError, Operation};
+use crate::geometry::{DeviceNumber, Geometry};
+use crate::sys;
 
-/// How often a block device's lock is asked for, and how long it is waited for in between.
-/// We hold the kernel's claim by then, so whoever has the lock is only looking.
+/// Attempts to lock a block device. The kernel's claim is already held, so the holder of the lock only
+/// inspects the device, and will soon unlock it.
 const LOCK_ATTEMPTS: u32 = 40;
-/// An image's lock outlives its owner for a moment: a process that was being started meanwhile has
-/// a copy of the descriptor until it runs.
+/// Attempts to lock an image. The lock can outlive its owner briefly: a process that is being started
+/// holds a copy of the descriptor until its `exec`.
 const IMAGE_LOCK_ATTEMPTS: u32 = 5;
+/// Pause between two attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// What may be done with a device.
+/// Requests that a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Writes, discards and flushes nothing.
+    /// Reads and flushes.
     ReadOnly,
-    /// Everything.
+    /// All requests.
     ReadWrite,
 }
 
-/// Whether others may use the device at the same time.
+/// Use of the device by other programs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     Exclusive,
     Shared,
 }
 
-/// A device that could not be opened; prints as one line.
+/// Error of opening a device, printed as one line.
 #[derive(Debug)]
 pub struct OpenError {
-    /// What was to be opened.
+    /// Path of the device.
     pub path: PathBuf,
-    /// Why it was not.
+    /// Reason of the failure.
     pub kind: OpenErrorKind,
 }
 
-/// Why a device could not be opened.
-#[derive(Debug)]
+/// Reason why a device could not be opened.
+#[derive(Debug, thiserror::Error)]
 pub enum OpenErrorKind {
-    /// There is nothing at the path.
+    /// Nothing exists at the path.
+    #[error("no such file or device")]
     Missing,
-    /// A directory.
+    /// The path is a directory.
+    #[error("is a directory")]
     Directory,
-    /// Something else that stores no blocks: a terminal, a pipe, a socket.
+    /// The path is another object that stores no blocks: a terminal, a pipe, a socket.
+    #[error("is neither a file nor a block device")]
     NotStorage,
-    /// The user may not.
+    /// The user lacks the permission.
+    #[error("permission denied")]
     Permission,
-    /// Mounted, or in use by another program.
+    /// The device is mounted, or in use by another program.
+    #[error("is mounted or in use")]
     Busy,
-    /// To be written to, but write-protected.
+    /// The device is write-protected and was to be opened for writing.
+    #[error("is write-protected")]
     WriteProtected,
-    /// A card reader without a card, or a device that went away.
+    /// The card reader has no card, or the device was removed.
+    #[error("has no medium")]
     NoMedium,
-    /// To be created, but already there.
+    /// The file was to be created, and exists.
+    #[error("exists already")]
     Exists,
-    /// Anything else that the system said.
-    System(io::Error),
+    /// Any other error of the system.
+    #[error("{0}")]
+    System(#[source] io::Error),
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.path.display())?;
-        match &self.kind {
-            OpenErrorKind::Missing => f.write_str("no such file or device"),
-            OpenErrorKind::Directory => f.write_str("is a directory"),
-            OpenErrorKind::NotStorage => f.write_str("is neither a file nor a block device"),
-            OpenErrorKind::Permission => f.write_str("permission denied"),
-            OpenErrorKind::Busy => f.write_str("is mounted or in use"),
-            OpenErrorKind::WriteProtected => f.write_str("is write-protected"),
-            OpenErrorKind::NoMedium => f.write_str("has no medium"),
-            OpenErrorKind::Exists => f.write_str("exists already"),
-            OpenErrorKind::System(error) => error.fmt(f),
-        }
+        write!(f, "{}: {}", self.path.display(), self.kind)
     }
 }
 
-impl std::error::Error for OpenError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.kind {
-            OpenErrorKind::System(error) => Some(error),
-            _ => None,
-        }
+impl Error for OpenError {
+    /// Returns the source of the kind, because the kind itself is printed with the path.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.kind.source()
     }
 }
 
@@ -119,25 +118,29 @@ impl From<io::Error> for OpenErrorKind {
     }
 }
 
-/// What an open found.
-pub(super) struct Opened {
+/// Result of an open.
+pub(super) struct OpenedFile {
     pub(super) file: File,
-    /// As long as it is open, nobody else can claim the block device.
+    /// Exclusive descriptor of a block device; while it is open, every other claim fails.
     pub(super) claim: Option<File>,
     pub(super) geometry: Geometry,
     pub(super) is_block_device: bool,
     pub(super) direct_io: bool,
 }
 
-pub(super) fn open(path: &Path, access: Access, sharing: Sharing) -> Result<Opened, OpenErrorKind> {
-    // Before the open, which would wait at a pipe, rewind a tape or take a terminal.
+pub(super) fn open(
+    path: &Path,
+    access: Access,
+    sharing: Sharing,
+) -> Result<OpenedFile, OpenErrorKind> {
+    // The type is checked first, because an open would block on a pipe, rewind a tape or take a terminal.
     let is_block_device = storage_kind(fs::metadata(path)?.file_type())?;
-    let only_user = is_block_device && sharing == Sharing::Exclusive;
-    let claim = only_user.then(|| open_file(path, access, true)).transpose()?;
-    let (file, wants_direct_io) = open_file(path, access, false)?;
+    let needs_claim = is_block_device && sharing == Sharing::Exclusive;
+    let claim = needs_claim.then(|| open_file(path, access, true)).transpose()?;
+    let (file, accepts_direct_io) = open_file(path, access, false)?;
     let metadata = file.metadata()?;
     if storage_kind(metadata.file_type())? != is_block_device {
-        return Err(OpenErrorKind::Busy); // Someone replaced it meanwhile.
+        return Err(OpenErrorKind::Busy); // Another program replaced the file between the two calls.
     }
     if sharing == Sharing::Exclusive {
         lock(&file, access, is_block_device)?;
@@ -156,22 +159,22 @@ pub(super) fn open(path: &Path, access: Access, sharing: Sharing) -> Result<Open
         ),
         false => Geometry::of_image(metadata.len()),
     };
-    let direct_io = wants_direct_io && keep_direct_io(&file, &geometry)?;
+    let direct_io = accepts_direct_io && probe_direct_io(&file, &geometry)?;
     let claim = claim.map(|(file, _)| file);
-    Ok(Opened { file, claim, geometry, is_block_device, direct_io })
+    Ok(OpenedFile { file, claim, geometry, is_block_device, direct_io })
 }
 
 pub(super) fn create(path: &Path, length: u64) -> Result<(), OpenError> {
     let explain = |error: io::Error| OpenError { path: path.to_owned(), kind: error.into() };
     let file = File::create_new(path).map_err(explain)?;
     file.set_len(length).map_err(|error| {
-        // Ours and empty; if it cannot go, the first error still says more.
+        // The new file is empty. An error of its removal says less than the first error.
         let _ = fs::remove_file(path);
         explain(error)
     })
 }
 
-/// Whether it is a block device and not an image file; neither is an error.
+/// Returns whether the type is a block device and not a regular file; any other type is an error.
 fn storage_kind(file_type: FileType) -> Result<bool, OpenErrorKind> {
     if file_type.is_dir() {
         Err(OpenErrorKind::Directory)
@@ -182,14 +185,14 @@ fn storage_kind(file_type: FileType) -> Result<bool, OpenErrorKind> {
     }
 }
 
-/// Opens for direct I/O if the filesystem has it; returns whether it has.
-fn open_file(path: &Path, access: Access, only_user: bool) -> io::Result<(File, bool)> {
+/// Opens with direct I/O if the filesystem accepts the flag; returns whether the filesystem did.
+fn open_file(path: &Path, access: Access, exclusive: bool) -> io::Result<(File, bool)> {
     let open = |direct_io| {
         let mut options = OpenOptions::new();
         options.read(true).write(access == Access::ReadWrite);
         let direct_io = if direct_io { libc::O_DIRECT } else { 0 };
-        let only_user = if only_user { libc::O_EXCL } else { 0 };
-        options.custom_flags(direct_io | only_user);
+        let exclusive = if exclusive { libc::O_EXCL } else { 0 };
+        options.custom_flags(direct_io | exclusive);
         options.open(path)
     };
     match open(true) {
@@ -198,19 +201,22 @@ fn open_file(path: &Path, access: Access, only_user: bool) -> io::Result<(File, 
     }
 }
 
-/// Some filesystems accept the flag at open and refuse the first request, as do devices whose
-/// logical block is larger than ours. The descriptor stays, and with it the lock.
-fn keep_direct_io(file: &File, geometry: &Geometry) -> io::Result<bool> {
+/// Tries a read with direct I/O, and disables direct I/O if the read is refused; returns whether direct
+/// I/O works.
+///
+/// Some filesystems accept the flag at open and refuse the first request, as do devices whose logical
+/// block is larger than [`BLOCK_SIZE`]. The descriptor is not reopened, because its lock would be lost.
+fn probe_direct_io(file: &File, geometry: &Geometry) -> io::Result<bool> {
     if geometry.block_count == 0 {
         return Ok(true);
     }
     let mut block = Block::zeroed(1);
     match file.read_at(Block::bytes_of_mut(&mut block), 0) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            sys::leave_direct_io(file)?;
+            sys::disable_direct_io(file)?;
             Ok(false)
         }
-        // Any other error is for the caller's own first request to meet.
+        // The first request of the caller will report any other error.
         _ => Ok(true),
     }
 }
@@ -239,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn direct_io_can_be_left_without_another_open() {
+    fn disabling_direct_io_keeps_the_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("image");
         create(&path, 8192).unwrap();
@@ -252,28 +258,28 @@ mod tests {
             return;
         }
         assert_eq!(unaligned.unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        assert!(keep_direct_io(&file, &Geometry::of_image(8192)).unwrap());
-        sys::leave_direct_io(&file).unwrap();
+        assert!(probe_direct_io(&file, &Geometry::of_image(8192)).unwrap());
+        sys::disable_direct_io(&file).unwrap();
         assert_eq!(file.read_at(&mut byte, 1).unwrap(), 1);
 
-        let rival = File::open(&path).unwrap();
-        assert!(matches!(lock(&rival, Access::ReadWrite, false), Err(OpenErrorKind::Busy)));
+        let second = File::open(&path).unwrap();
+        assert!(matches!(lock(&second, Access::ReadWrite, false), Err(OpenErrorKind::Busy)));
     }
 
     #[test]
-    fn whoever_only_looks_at_a_block_device_is_waited_for() {
+    fn an_open_waits_for_a_short_lock_on_a_block_device() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let onlooker = file.reopen().unwrap();
-        onlooker.lock_shared().unwrap();
+        let inspecting = file.reopen().unwrap();
+        inspecting.lock_shared().unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| lock(file.as_file(), Access::ReadWrite, true));
-            onlooker.unlock().unwrap();
+            inspecting.unlock().unwrap();
             waiting.join().unwrap().unwrap();
         });
     }
 
     #[test]
-    fn reasons_of_the_system_have_kinds() {
+    fn errors_of_the_system_map_to_kinds() {
         let kind = |errno| OpenErrorKind::from(io::Error::from_raw_os_error(errno));
         assert!(matches!(kind(libc::EACCES), OpenErrorKind::Permission));
         assert!(matches!(kind(libc::EBUSY), OpenErrorKind::Busy));

@@ -1,14 +1,13 @@
-//! Geometry, read from sysfs trees made by hand.
+//! Tests of geometries read from sysfs trees that the tests build.
 //!
-//! Owns: a whole disk, a partition and an MMC card, as the kernel lays them out.
-//! Promises: the links and directories are those of a real tree.
-//! Never: reads the `/sys` of this machine.
+//! The trees have the links and directories that the kernel makes for a whole disk, a partition and
+//! an MMC card. The `/sys` of this machine is not read.
 
 use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A fake `/sys` in a directory that goes away with it.
+/// Fake `/sys` in a temporary directory, which is removed on drop.
 struct FakeSysfs(tempfile::TempDir);
 
 impl FakeSysfs {
@@ -55,14 +54,14 @@ const WHOLE_DISK: Geometry = Geometry {
 };
 
 #[test]
-fn whole_disk() {
+fn a_whole_disk_has_the_attributes_of_its_queue() {
     let sysfs = FakeSysfs::new();
     sysfs.disk("sda").number("8:0", "sda");
     assert_eq!(sysfs.geometry(8, 0, 1 << 20), WHOLE_DISK);
 }
 
 #[test]
-fn a_partition_takes_the_queue_of_its_disk() {
+fn a_partition_has_the_attributes_of_its_disk_and_its_own_start() {
     let sysfs = FakeSysfs::new();
     sysfs
         .disk("sda")
@@ -74,7 +73,7 @@ fn a_partition_takes_the_queue_of_its_disk() {
 }
 
 #[test]
-fn a_card_and_its_partition_say_their_erase_size() {
+fn a_card_and_its_partition_report_the_preferred_erase_size() {
     let sysfs = FakeSysfs::new();
     sysfs
         .disk("mmcblk0")
@@ -90,14 +89,14 @@ fn a_card_and_its_partition_say_their_erase_size() {
 }
 
 #[test]
-fn a_device_that_discards_nothing_has_no_granularity() {
+fn a_device_without_discard_has_granularity_zero() {
     let sysfs = FakeSysfs::new();
     sysfs.disk("sda").attribute("sda/queue/discard_max_bytes", "0").number("8:0", "sda");
     assert_eq!(sysfs.geometry(8, 0, 1 << 20).discard_granularity, 0);
 }
 
 #[test]
-fn what_is_missing_or_malformed_is_zero() {
+fn a_missing_or_malformed_attribute_is_zero() {
     let sysfs = FakeSysfs::new();
     sysfs
         .attribute("sda/queue/logical_block_size", "a lot")
@@ -110,7 +109,7 @@ fn what_is_missing_or_malformed_is_zero() {
 }
 
 #[test]
-fn a_range_ends_at_the_end() {
+fn a_request_past_the_end_is_invalid_input() {
     let geometry = Geometry::of_image(8 * 4096);
     geometry.check_range(Operation::Read, 0, 8).unwrap();
     geometry.check_range(Operation::Read, 8, 0).unwrap();

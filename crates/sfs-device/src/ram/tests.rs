@@ -1,8 +1,4 @@
-//! The device in memory.
-//!
-//! Owns: the tests of content, sparseness and snapshots.
-//! Promises: what is found is compared with a plain array of blocks.
-//! Never: depends on the order of threads.
+//! Tests of the memory device: content compared with a plain array of blocks, sparseness, snapshots.
 
 use super::*;
 
@@ -41,7 +37,7 @@ fn requests_at_every_alignment_match_a_plain_array() {
 }
 
 #[test]
-fn parts_follow_one_another() {
+fn the_parts_of_a_write_are_adjacent_on_the_device() {
     let device = RamDevice::new(64);
     let (one, two) = ([block(1), block(2)], [block(3)]);
     device.write(15, &[&one, &[], &two], Stream(3)).unwrap();
@@ -49,7 +45,7 @@ fn parts_follow_one_another() {
 }
 
 #[test]
-fn a_terabyte_costs_what_is_written() {
+fn a_terabyte_device_allocates_only_written_chunks() {
     let device = RamDevice::new(1 << 28);
     assert_eq!(device.allocated_bytes(), 0);
     assert_eq!(read(&device, (1 << 28) - 1, 1), [Block::ZERO]);
@@ -69,7 +65,7 @@ fn a_terabyte_costs_what_is_written() {
 }
 
 #[test]
-fn a_snapshot_and_its_device_go_apart() {
+fn a_snapshot_and_its_device_do_not_see_later_writes_of_each_other() {
     let device = RamDevice::new(64);
     write(&device, 0, &[block(1), block(2)]);
     write(&device, 16, &vec![block(3); 16]);
@@ -86,7 +82,7 @@ fn a_snapshot_and_its_device_go_apart() {
 }
 
 #[test]
-fn nothing_lies_past_the_end() {
+fn a_request_past_the_end_is_refused() {
     let device = RamDevice::new(8);
     let invalid = std::io::ErrorKind::InvalidInput;
     let two = [Block::ZERO, Block::ZERO];
@@ -101,7 +97,7 @@ fn nothing_lies_past_the_end() {
 }
 
 #[test]
-fn threads_do_not_disturb_each_other() {
+fn concurrent_writes_to_different_blocks_are_all_stored() {
     let device = RamDevice::new(8 * 64);
     std::thread::scope(|scope| {
         for thread_no in 0..8 {

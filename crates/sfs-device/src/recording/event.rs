@@ -1,82 +1,85 @@
-//! What a recording is made of, and images made from parts of one.
+//! Recorded requests, and images made by applying them to a copy of the initial device.
 //!
-//! Owns: the meaning of each recorded request.
-//! Promises: all events of a log, applied in order, give what the recorded device holds.
-//! Never: looks at the recorded device.
+//! All events of a recording, applied in order, give the content of the recorded device. Crash states are
+//! made from a prefix or any subset of the events, and from torn writes.
 
 use std::sync::Arc;
 
-use crate::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
+use crate::block::{BLOCK_SIZE, Block};
+use crate::device::{Device, Stream};
+use crate::ram::RamDevice;
 
-/// Unit of a torn write in bytes: what a device writes wholly or not at all.
+/// Unit of a torn write in bytes: a device writes each sector wholly or not at all.
 const SECTOR_SIZE: usize = 512;
 
-/// A request that changed the medium, or made it durable.
+/// Request that changed the medium, or made earlier changes durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Blocks were written as one request.
     Write {
-        /// Where.
-        extent: Extent,
-        /// The group they belong to.
+        /// Blocks that were written.
+        range: BlockRange,
+        /// Group that the blocks belong to.
         stream: Stream,
-        /// Their content, under [`Keep::Contents`](crate::Keep::Contents).
+        /// Content of the blocks, under [`Keep::Contents`](crate::Keep::Contents).
         content: Option<Arc<[Block]>>,
     },
-    /// Blocks were let go.
+    /// Blocks were discarded.
     Discard {
-        /// Where.
-        extent: Extent,
+        /// Blocks that were discarded.
+        range: BlockRange,
     },
-    /// All writes before became durable.
+    /// All earlier writes became durable.
     Flush,
 }
 
-/// Blocks that follow one another on a device.
+/// Adjacent blocks on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Extent {
-    /// The first block.
+pub struct BlockRange {
+    /// Address of the first block.
     pub address: u64,
-    /// How many.
+    /// Number of blocks.
     pub block_count: u64,
 }
 
-impl Extent {
-    pub(super) fn new(address: u64, block_count: usize) -> Extent {
-        Extent { address, block_count: block_count as u64 }
+impl BlockRange {
+    pub(super) fn new(address: u64, block_count: usize) -> BlockRange {
+        BlockRange { address, block_count: block_count as u64 }
     }
 }
 
 impl Event {
-    /// Does to `image` what was done to the recorded device.
+    /// Applies the request to `image`.
     ///
     /// # Panics
     ///
-    /// When the recording kept no contents, or `image` is smaller than the recorded device.
+    /// If the recording has no contents, or `image` is smaller than the recorded device.
     pub fn apply(&self, image: &RamDevice) {
         match self {
-            Event::Write { extent, stream, .. } => image
-                .write(extent.address, &[self.content()], *stream)
+            Event::Write { range, stream, .. } => image
+                .write(range.address, &[self.content()], *stream)
                 .expect("an image as large as the recorded device"),
-            Event::Discard { extent } => image
-                .discard(extent.address, extent.block_count)
+            Event::Discard { range } => image
+                .discard(range.address, range.block_count)
                 .expect("an image as large as the recorded device"),
             Event::Flush => {}
         }
     }
 
-    /// As [`Event::apply`], but of a write only those sectors of 512 bytes arrive that `survives`
-    /// says, by their number in the request.
+    /// Applies the request to `image`, but writes only the sectors of 512 bytes that `survives` accepts.
+    ///
+    /// `survives` is called with the number of each sector within the request. Requests other than
+    /// writes are applied whole.
     ///
     /// # Panics
     ///
-    /// As [`Event::apply`].
+    /// In the same cases as [`Event::apply`].
     pub fn apply_torn(&self, image: &RamDevice, mut survives: impl FnMut(u64) -> bool) {
-        let Event::Write { extent, stream, .. } = self else {
+        let Event::Write { range, stream, .. } = self else {
             return self.apply(image);
         };
-        let mut torn = Block::zeroed(extent.block_count as usize);
-        image.read(extent.address, &mut torn).expect("an image as large as the recorded device");
+        let mut torn = Block::zeroed(range.block_count as usize);
+        image.read(range.address, &mut torn).expect("an image as large as the recorded device");
         let old = Block::bytes_of_mut(&mut torn).chunks_exact_mut(SECTOR_SIZE);
         let new = Block::bytes_of(self.content()).chunks_exact(SECTOR_SIZE);
         for (sector_no, (old, new)) in old.zip(new).enumerate() {
@@ -85,14 +88,14 @@ impl Event {
             }
         }
         image
-            .write(extent.address, &[&torn], *stream)
+            .write(range.address, &[&torn], *stream)
             .expect("an image as large as the recorded device");
     }
 
-    /// Sectors of 512 bytes that a write has; zero for other events.
+    /// Returns the number of 512-byte sectors of a write, and zero for other events.
     pub fn sector_count(&self) -> u64 {
         match self {
-            Event::Write { extent, .. } => extent.block_count * (BLOCK_SIZE / SECTOR_SIZE) as u64,
+            Event::Write { range, .. } => range.block_count * (BLOCK_SIZE / SECTOR_SIZE) as u64,
             Event::Discard { .. } | Event::Flush => 0,
         }
     }
@@ -105,12 +108,12 @@ impl Event {
     }
 }
 
-/// What a device that held `base` holds after `events`: `&log[..n]` for the first `n`, or any
-/// subset, in the order given. `base` stays as it is.
+/// Returns a copy of `base` with `events` applied in the order given: a prefix of a recording, or any
+/// subset. `base` is not changed.
 ///
 /// # Panics
 ///
-/// As [`Event::apply`].
+/// In the same cases as [`Event::apply`].
 pub fn image_after<'a>(base: &RamDevice, events: impl IntoIterator<Item = &'a Event>) -> RamDevice {
     let image = base.snapshot();
     for event in events {

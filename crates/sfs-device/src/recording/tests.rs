@@ -1,8 +1,4 @@
-//! Recordings.
-//!
-//! Owns: the tests of the log and of the images made from it.
-//! Promises: logs are compared whole.
-//! Never: relies on more than one thread.
+//! Tests of recordings, and of the images made from them.
 
 use super::*;
 use crate::{FaultyDevice, Operation, RamDevice};
@@ -11,8 +7,8 @@ fn block(tag: u8) -> Block {
     Block([tag; 4096])
 }
 
-fn extent(address: u64, block_count: u64) -> Extent {
-    Extent { address, block_count }
+fn range(address: u64, block_count: u64) -> BlockRange {
+    BlockRange { address, block_count }
 }
 
 fn write<D: Device>(device: &D, address: u64, tags: &[u8]) {
@@ -36,11 +32,11 @@ fn requests_are_listed_in_order_and_counted() {
 
     let content = vec![block(1), block(2), block(3)];
     let expected = [
-        Event::Write { extent: extent(2, 3), stream: Stream(4), content: Some(content.into()) },
+        Event::Write { range: range(2, 3), stream: Stream(4), content: Some(content.into()) },
         Event::Flush,
-        Event::Discard { extent: extent(3, 2) },
+        Event::Discard { range: range(3, 2) },
     ];
-    let counts = Counts {
+    let counts = RequestCounts {
         reads: 1,
         read_blocks: 2,
         writes: 1,
@@ -53,30 +49,29 @@ fn requests_are_listed_in_order_and_counted() {
     assert_eq!(device.event_count(), 3);
     assert_eq!(device.take_events(), expected);
     assert_eq!(device.events(), []);
-    assert_eq!(device.take_reads(), [extent(1, 2)]);
+    assert_eq!(device.take_reads(), [range(1, 2)]);
     assert_eq!(device.take_reads(), []);
     assert_eq!(device.counts(), counts);
     device.reset();
-    assert_eq!(device.counts(), Counts::default());
+    assert_eq!(device.counts(), RequestCounts::default());
     assert_eq!(tags(device.inner()), [0, 0, 1, 0, 0, 0, 0, 0]);
 }
 
 #[test]
-fn less_can_be_kept() {
+fn a_recording_without_contents_has_the_same_counts() {
     for (keep, event_count) in [(Keep::Counts, 0), (Keep::Requests, 1)] {
         let device = RecordingDevice::new(RamDevice::new(8), keep);
         write(&device, 0, &[1]);
         device.read(0, &mut [Block::ZERO]).unwrap();
         assert_eq!((device.counts().writes, device.counts().reads), (1, 1));
         assert_eq!(device.take_reads().len(), event_count);
-        let without_content =
-            Event::Write { extent: extent(0, 1), stream: Stream(1), content: None };
+        let without_content = Event::Write { range: range(0, 1), stream: Stream(1), content: None };
         assert_eq!(device.events(), vec![without_content; event_count]);
     }
 }
 
 #[test]
-fn what_fails_is_not_recorded() {
+fn a_failed_request_is_not_recorded() {
     let device = RecordingDevice::new(FaultyDevice::new(RamDevice::new(8)), Keep::Contents);
     for operation in [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard] {
         device.inner().fail_all(operation, true);
@@ -87,11 +82,11 @@ fn what_fails_is_not_recorded() {
     device.discard(0, 1).unwrap_err();
     assert_eq!(device.events(), []);
     assert_eq!(device.take_reads(), []);
-    assert_eq!(device.counts(), Counts::default());
+    assert_eq!(device.counts(), RequestCounts::default());
 }
 
 #[test]
-fn images_are_made_from_any_part_of_the_log() {
+fn images_are_made_from_any_subset_of_the_events() {
     let base = RamDevice::new(4);
     write(&base, 0, &[9, 9, 9, 9]);
     let device = RecordingDevice::new(base.snapshot(), Keep::Contents);
@@ -113,11 +108,11 @@ fn images_are_made_from_any_part_of_the_log() {
 }
 
 #[test]
-fn a_torn_write_keeps_the_sectors_that_survive() {
+fn a_torn_write_changes_only_the_surviving_sectors() {
     let image = RamDevice::new(2);
     write(&image, 0, &[9, 9]);
     let event = Event::Write {
-        extent: extent(0, 2),
+        range: range(0, 2),
         stream: Stream(0),
         content: Some(vec![block(1), block(2)].into()),
     };
@@ -131,7 +126,7 @@ fn a_torn_write_keeps_the_sectors_that_survive() {
 
 #[test]
 #[should_panic(expected = "the recording was not made with Keep::Contents")]
-fn no_image_without_contents() {
+fn an_image_from_a_recording_without_contents_panics() {
     let device = RecordingDevice::new(RamDevice::new(1), Keep::Requests);
     write(&device, 0, &[1]);
     image_after(&RamDevice::new(1), &device.events());

@@ -1,8 +1,6 @@
-//! Block devices, through the public interface.
+//! Tests of [`FileDevice`] on loop devices over temporary image files.
 //!
-//! Owns: loop devices on image files, and the tests on them.
-//! Promises: where loop devices cannot be made, each test says why; each device is detached.
-//! Never: touches a block device that it did not make.
+//! A test prints the reason and passes where loop devices cannot be made. Each device is detached on drop.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,18 +9,18 @@ use std::process::Command;
 
 use sfs_device::{Access, Block, Device, FileDevice, OpenErrorKind};
 
-use super::{Image, numbered, open_error, read, round_trip};
+use super::{ImageFile, numbered, open_error, read, round_trip};
 
-/// A loop device on an image; detached in the end.
+/// Loop device over a temporary image, detached on drop.
 struct LoopDevice {
-    image: Image,
+    image: ImageFile,
     path: PathBuf,
 }
 
 impl LoopDevice {
-    /// None, with the reason printed, where loop devices cannot be made.
+    /// Makes a loop device; returns `None` and prints the reason where none can be made.
     fn new(block_count: u64, options: &[&str]) -> Option<LoopDevice> {
-        let image = Image::new(block_count);
+        let image = ImageFile::new(block_count);
         let output = Command::new("losetup")
             .args(["--find", "--show"])
             .args(options)
@@ -49,7 +47,7 @@ impl Drop for LoopDevice {
     fn drop(&mut self) {
         let status = Command::new("losetup").arg("--detach").arg(&self.path).status();
         if !status.is_ok_and(|status| status.success()) {
-            eprintln!("{} was left behind", self.path.display());
+            eprintln!("cannot detach {}", self.path.display());
         }
     }
 }
@@ -83,7 +81,7 @@ fn a_block_device_is_written_discarded_and_claimed() {
 }
 
 #[test]
-fn a_write_protected_block_device_says_so() {
+fn a_write_protected_block_device_opens_for_reading_only() {
     let Some(loop_device) = LoopDevice::new(16, &["--read-only"]) else { return };
     let error = open_error(&loop_device.path, Access::ReadWrite);
     assert!(matches!(error, OpenErrorKind::WriteProtected), "{error:?}");

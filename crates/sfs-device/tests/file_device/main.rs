@@ -1,8 +1,6 @@
-//! Image files, through the public interface.
+//! Tests of [`FileDevice`] on image files: round trips, refusals, locking and discard.
 //!
-//! Owns: round trips, refusals, locking and discard on files.
-//! Promises: a test that cannot run here says why.
-//! Never: touches a device that it did not make.
+//! A test that cannot run on this machine prints the reason.
 
 mod loop_device;
 
@@ -19,7 +17,7 @@ fn block(tag: u8) -> Block {
     Block([tag; BLOCK_SIZE])
 }
 
-/// Blocks that all differ.
+/// Makes `count` different blocks.
 fn numbered(count: usize) -> Vec<Block> {
     (0..count)
         .map(|no| {
@@ -36,22 +34,22 @@ fn read(device: &dyn Device, address: u64, count: usize) -> Vec<Block> {
     buffer.into_vec()
 }
 
-/// An image file in a directory that goes away with it.
-struct Image {
+/// Image file in a temporary directory, which is removed on drop.
+struct ImageFile {
     _directory: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Image {
-    fn new(block_count: u64) -> Image {
-        Image::within(&std::env::temp_dir(), block_count)
+impl ImageFile {
+    fn new(block_count: u64) -> ImageFile {
+        ImageFile::within(&std::env::temp_dir(), block_count)
     }
 
-    fn within(parent: &Path, block_count: u64) -> Image {
+    fn within(parent: &Path, block_count: u64) -> ImageFile {
         let directory = tempfile::tempdir_in(parent).unwrap();
         let path = directory.path().join("image");
         drop(FileDevice::create(&path, block_count * BLOCK_SIZE as u64).unwrap());
-        Image { _directory: directory, path }
+        ImageFile { _directory: directory, path }
     }
 
     fn open(&self) -> FileDevice {
@@ -63,7 +61,7 @@ fn open_error(path: &Path, access: Access) -> OpenErrorKind {
     FileDevice::open(path, access).unwrap_err().kind
 }
 
-/// Writes in one and in many parts, and reads all of it back.
+/// Writes several parts in one request, and reads all blocks back.
 fn round_trip(device: &dyn Device) {
     let blocks = numbered(64);
     device.write(3, &[&blocks[..1], &blocks[32..], &[], &blocks[1..32]], Stream(2)).unwrap();
@@ -76,8 +74,8 @@ fn round_trip(device: &dyn Device) {
 }
 
 #[test]
-fn what_is_written_is_read_also_after_the_next_open() {
-    let image = Image::new(128);
+fn written_blocks_are_read_back_also_after_a_reopen() {
+    let image = ImageFile::new(128);
     round_trip(&image.open());
     let device = FileDevice::open(&image.path, Access::ReadOnly).unwrap();
     assert_eq!(read(&device, 4, 1), numbered(64)[32..33]);
@@ -90,24 +88,24 @@ fn what_is_written_is_read_also_after_the_next_open() {
 }
 
 #[test]
-fn a_write_may_have_more_parts_than_one_call_takes() {
-    let image = Image::new(4096);
+fn a_write_may_have_more_parts_than_one_system_call_takes() {
+    let image = ImageFile::new(4096);
     let device = image.open();
-    // In reverse, so that no two parts are neighbours in memory.
+    // In reverse order no two parts are adjacent in memory.
     let blocks = numbered(3000);
     let parts: Vec<&[Block]> = blocks.chunks(1).rev().collect();
     device.write(10, &parts, Stream::default()).unwrap();
     let reversed: Vec<Block> = blocks.iter().rev().cloned().collect();
     assert!(read(&device, 10, 3000) == reversed);
-    // Forwards they are all neighbours.
+    // In this order all parts are adjacent in memory.
     let parts: Vec<&[Block]> = blocks.chunks(1).collect();
     device.write(10, &parts, Stream::default()).unwrap();
     assert!(read(&device, 10, 3000) == blocks);
 }
 
 #[test]
-fn a_request_past_the_end_is_refused_untouched() {
-    let image = Image::new(8);
+fn a_request_past_the_end_is_refused_and_changes_nothing() {
+    let image = ImageFile::new(8);
     let device = image.open();
     let refused = |result: Result<(), DeviceError>, operation| {
         let error = result.unwrap_err();
@@ -122,8 +120,8 @@ fn a_request_past_the_end_is_refused_untouched() {
 }
 
 #[test]
-fn blocks_are_whole() {
-    let image = Image::new(8);
+fn an_incomplete_last_block_is_not_accessible() {
+    let image = ImageFile::new(8);
     File::options().write(true).open(&image.path).unwrap().set_len(8 * 4096 - 1).unwrap();
     let device = image.open();
     assert_eq!(device.geometry().block_count, 7);
@@ -131,8 +129,8 @@ fn blocks_are_whole() {
 }
 
 #[test]
-fn an_empty_image_opens_and_holds_nothing() {
-    let image = Image::new(0);
+fn an_empty_image_opens_with_zero_blocks() {
+    let image = ImageFile::new(0);
     let device = image.open();
     assert_eq!(device.geometry().block_count, 0);
     device.flush().unwrap();
@@ -141,7 +139,7 @@ fn an_empty_image_opens_and_holds_nothing() {
 #[test]
 fn a_truncated_image_is_an_error_not_zeros() {
     for length in [4 * 4096, 4 * 4096 + 100] {
-        let image = Image::new(8);
+        let image = ImageFile::new(8);
         let device = image.open();
         File::options().write(true).open(&image.path).unwrap().set_len(length).unwrap();
         assert_eq!(read(&device, 3, 1), [Block::ZERO]);
@@ -153,7 +151,7 @@ fn a_truncated_image_is_an_error_not_zeros() {
 
 #[test]
 fn a_device_opened_for_reading_refuses_changes() {
-    let image = Image::new(8);
+    let image = ImageFile::new(8);
     let device = FileDevice::open(&image.path, Access::ReadOnly).unwrap();
     let refused = |result: Result<(), DeviceError>, operation| {
         let error = result.unwrap_err();
@@ -166,9 +164,9 @@ fn a_device_opened_for_reading_refuses_changes() {
 }
 
 #[test]
-fn a_second_open_is_busy() {
+fn a_second_exclusive_open_is_busy() {
     use Access::{ReadOnly, ReadWrite};
-    let image = Image::new(8);
+    let image = ImageFile::new(8);
     let writer = image.open();
     assert!(matches!(open_error(&image.path, ReadWrite), OpenErrorKind::Busy));
     assert!(matches!(open_error(&image.path, ReadOnly), OpenErrorKind::Busy));
@@ -182,8 +180,8 @@ fn a_second_open_is_busy() {
 }
 
 #[test]
-fn each_refusal_is_of_its_own_kind_and_one_line() {
-    let image = Image::new(1);
+fn each_open_error_has_its_kind_and_prints_one_line() {
+    let image = ImageFile::new(1);
     let directory = image.path.parent().unwrap();
     let cases: [(PathBuf, &str); 4] = [
         (directory.join("none"), "no such file or device"),
@@ -209,8 +207,8 @@ fn each_refusal_is_of_its_own_kind_and_one_line() {
 }
 
 #[test]
-fn create_makes_a_sparse_file_and_only_a_new_one() {
-    let image = Image::new(1 << 18);
+fn create_makes_a_sparse_file_and_refuses_an_existing_path() {
+    let image = ImageFile::new(1 << 18);
     let metadata = fs::metadata(&image.path).unwrap();
     assert_eq!(metadata.len(), 1 << 30);
     assert!(metadata.blocks() * 512 < 1 << 20, "{} blocks", metadata.blocks());
@@ -224,8 +222,8 @@ fn create_makes_a_sparse_file_and_only_a_new_one() {
 }
 
 #[test]
-fn discard_gives_the_space_back() {
-    let image = Image::new(1024);
+fn discard_deallocates_space_of_the_image_file() {
+    let image = ImageFile::new(1024);
     let device = image.open();
     device.write(0, &[&numbered(1024)], Stream(0)).unwrap();
     device.flush().unwrap();
@@ -251,7 +249,7 @@ fn memory_filesystems_work_with_or_without_direct_io() {
         println!("skip: no /dev/shm");
         return;
     }
-    let image = Image::within(shm, 128);
+    let image = ImageFile::within(shm, 128);
     let device = image.open();
     println!("direct I/O on {}: {}", image.path.display(), device.direct_io());
     round_trip(&device);
@@ -259,7 +257,7 @@ fn memory_filesystems_work_with_or_without_direct_io() {
 
 #[test]
 fn a_file_that_refuses_direct_io_is_read_through_the_cache() {
-    // sysfs refuses the flag at open; its files say 4096 bytes and hold fewer.
+    // sysfs refuses the flag at open. Its files report a length of 4096 bytes and contain fewer.
     let path = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if !path.exists() {
         println!("skip: no {}", path.display());
@@ -273,8 +271,8 @@ fn a_file_that_refuses_direct_io_is_read_through_the_cache() {
 }
 
 #[test]
-fn many_threads_write_and_read_at_once() {
-    let image = Image::new(8 * 64);
+fn concurrent_threads_read_back_their_own_writes() {
+    let image = ImageFile::new(8 * 64);
     let device = image.open();
     std::thread::scope(|scope| {
         for thread_no in 0..8_u64 {

@@ -136,7 +136,7 @@ fn the_backup_is_found_on_a_larger_device_by_the_locator() {
 /// The addresses of writes, and a flush as none.
 fn order(events: &[Event]) -> Vec<Option<u64>> {
     let address = |event: &Event| match event {
-        Event::Write { extent, .. } => Some(Some(extent.address)),
+        Event::Write { range, .. } => Some(Some(range.address)),
         Event::Flush => Some(None),
         Event::Discard { .. } => None,
     };

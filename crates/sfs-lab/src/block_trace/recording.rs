@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use sfs_device::{BLOCK_SIZE, Event, Extent};
+use sfs_device::{BLOCK_SIZE, BlockRange, Event};
 use sfs_ssd::RequestKind;
 
 use super::{BlockTrace, Record};
@@ -34,15 +34,15 @@ impl BlockTrace {
 }
 
 fn record(event: &Event) -> Record {
-    let of = |kind, extent: &Extent| {
+    let of = |kind, range: &BlockRange| {
         let block = BLOCK_SIZE as u64;
-        Record::new(0, kind, extent.address * block, extent.block_count * block)
+        Record::new(0, kind, range.address * block, range.block_count * block)
     };
     match event {
-        Event::Write { extent, stream, .. } => {
-            Record { stream: stream.0, ..of(RequestKind::Write, extent) }
+        Event::Write { range, stream, .. } => {
+            Record { stream: stream.0, ..of(RequestKind::Write, range) }
         }
-        Event::Discard { extent } => of(RequestKind::Trim, extent),
+        Event::Discard { range } => of(RequestKind::Trim, range),
         Event::Flush => Record::new(0, RequestKind::Flush, 0, 0),
     }
 }

@@ -11,7 +11,7 @@ use sfs_lab::cost_model::{CostModel, block_us};
 use sfs_mkfs::measure::{Budget, Probe, Region, Row, measure, sweep};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Config, Profile, Request, RequestKind, Ssd};
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile};
 
 const BLOCK: u64 = 4096;
 
@@ -53,7 +53,7 @@ pub(crate) struct ModelProbe {
 
 impl Probe for ModelProbe {
     fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError> {
-        let request = Request::new(RequestKind::Write, address * BLOCK, count * BLOCK);
+        let request = HostRequest::new(RequestKind::Write, address * BLOCK, count * BLOCK);
         let began_ns = self.now_ns;
         self.now_ns = self.ssd.serve(&request, began_ns).ended_ns;
         Ok(self.now_ns - began_ns)
@@ -61,7 +61,7 @@ impl Probe for ModelProbe {
 }
 
 impl ModelProbe {
-    pub(crate) fn new(config: &Config) -> Result<(ModelProbe, Region)> {
+    pub(crate) fn new(config: &SsdConfig) -> Result<(ModelProbe, Region)> {
         let ssd = Ssd::new(config).context("too few spare blocks")?;
         let region = Region { block_count: ssd.capacity() / BLOCK, partition_start: 0 };
         Ok((ModelProbe { ssd, now_ns: 0 }, region))
@@ -69,7 +69,7 @@ impl ModelProbe {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let profile = Profile::by_name(&arguments.profile)
+    let profile = SsdProfile::by_name(&arguments.profile)
         .with_context(|| format!("no profile {}", arguments.profile))?;
     let layer = arguments.ftl.unwrap_or(profile.layer);
     let config = profile.with_layer(layer).with_capacity(arguments.size).config();

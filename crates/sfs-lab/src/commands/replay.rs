@@ -13,7 +13,7 @@ use sfs_lab::block_trace::{BlockTrace, Record};
 use sfs_lab::flash_replay::{FlashOutcome, FlashReplay};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Arrivals, Profile, Queue, Scheduling, profiles};
+use sfs_ssd::{Arrivals, RequestQueue, Scheduling, SsdProfile, profiles};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -75,7 +75,7 @@ struct Report {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let profile = Profile::by_name(&arguments.profile).with_context(|| {
+    let profile = SsdProfile::by_name(&arguments.profile).with_context(|| {
         let names: Vec<&str> = profiles().iter().map(|profile| profile.name).collect();
         format!("no profile {}: there are {}", arguments.profile, names.join(", "))
     })?;
@@ -101,7 +101,7 @@ fn shifted(trace: BlockTrace, shift: u64) -> BlockTrace {
     BlockTrace { records: trace.records.into_iter().map(shifted).collect() }
 }
 
-fn replay(arguments: &Arguments, profile: Profile, trace: &BlockTrace) -> Result<FlashOutcome> {
+fn replay(arguments: &Arguments, profile: SsdProfile, trace: &BlockTrace) -> Result<FlashOutcome> {
     let erase_block = profile.geometry.cluster_size();
     let compact;
     let (trace, capacity) = match arguments.size {
@@ -114,7 +114,7 @@ fn replay(arguments: &Arguments, profile: Profile, trace: &BlockTrace) -> Result
     let layer = arguments.ftl.unwrap_or(profile.layer);
     let replay = FlashReplay {
         config: profile.with_layer(layer).with_capacity(capacity).config(),
-        queue: Queue {
+        queue: RequestQueue {
             scheduling: if arguments.swtf { Scheduling::Swtf } else { Scheduling::Fcfs },
             depth: arguments.depth,
             arrivals: if arguments.timed { Arrivals::Timed } else { Arrivals::Eager },

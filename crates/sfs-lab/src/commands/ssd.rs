@@ -20,7 +20,7 @@ use sfs_device::BLOCK_SIZE;
 use sfs_lab::exported::{CONTROL, DISK, Exported, Status, serve};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Config, Pace, Profile, Ssd, profiles};
+use sfs_ssd::{Ssd, SsdConfig, SsdProfile, TimeMode, profiles};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Between two looks whether the end has come.
@@ -67,8 +67,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn config(&self) -> Result<(String, Config)> {
-        let profile = Profile::by_name(&self.profile).with_context(|| {
+    fn config(&self) -> Result<(String, SsdConfig)> {
+        let profile = SsdProfile::by_name(&self.profile).with_context(|| {
             let names: Vec<&str> = profiles().iter().map(|profile| profile.name).collect();
             format!("no profile {}: there are {}", self.profile, names.join(", "))
         })?;
@@ -79,7 +79,7 @@ impl Arguments {
             bail!("--size {}: smaller than an erase block of {}", self.size, Human(erase_block));
         }
         let config =
-            Config { informed: !self.no_trim, ..profile.with_capacity(self.size).config() };
+            SsdConfig { informed: !self.no_trim, ..profile.with_capacity(self.size).config() };
         Ok((format!("{} {layer}", self.profile), config))
     }
 
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (name, config) = arguments.config()?;
     let dir = arguments.check_dir()?;
     let ssd = Ssd::new(&config).context("too few spare blocks; try a larger --size")?;
-    let pace = if arguments.real_time { Pace::RealTime } else { Pace::Virtual };
+    let pace = if arguments.real_time { TimeMode::RealTime } else { TimeMode::Virtual };
     let is_recorded = arguments.record.is_some();
     let disk = Arc::new(Exported::new(ssd, name, pace, arguments.filled, is_recorded));
     let end = Arc::new(AtomicBool::new(false));

@@ -13,7 +13,8 @@ use sfs_lab::random::Random;
 use sfs_lab::svg::{self, Series};
 use sfs_mkfs::output;
 use sfs_ssd::{
-    Arrivals, Cleaning, Config, Profile, Queue, Request, RequestKind, Responses, Scheduling, Ssd,
+    Arrivals, Cleaning, HostRequest, RequestKind, RequestQueue, Responses, Scheduling, Ssd,
+    SsdConfig, SsdProfile,
 };
 
 use super::informed_cleaning;
@@ -86,7 +87,7 @@ fn cells(texts: &[&str]) -> Vec<String> {
 }
 
 /// A device that is full, and does nothing.
-fn filled(config: &Config) -> Result<Ssd> {
+fn filled(config: &SsdConfig) -> Result<Ssd> {
     Ssd::filled(config).context("too few spare blocks")
 }
 
@@ -98,7 +99,7 @@ fn bandwidth(ssd: &mut Ssd, kind: RequestKind, len: u64, total: u64, random: boo
     let mut now_ns = begun_ns;
     for no in 0..total / len {
         let place = if random { draw.below(places) } else { (no % u64::from(places)) as u32 };
-        let request = Request::new(kind, u64::from(place) * len, len);
+        let request = HostRequest::new(kind, u64::from(place) * len, len);
         now_ns = ssd.serve(&request, now_ns).ended_ns;
     }
     (total / len * len) as f64 * 1e3 / (now_ns - begun_ns).max(1) as f64
@@ -122,9 +123,9 @@ fn bandwidths() -> Result<String> {
     let mut rows: Vec<Vec<String>> =
         BANDWIDTHS.iter().map(|(name, speeds)| line(name, *speeds)).collect();
     let named = ["ssd-h", "ssd-m", "ssd-l", "sandisk", "mtron", "sd"];
-    let mut configs = vec![("eight packages".to_owned(), Config::eight_packages(1, 1, 100))];
+    let mut configs = vec![("eight packages".to_owned(), SsdConfig::eight_packages(1, 1, 100))];
     for name in named {
-        let profile = Profile::by_name(name).context("a profile")?.with_capacity(1 << 30);
+        let profile = SsdProfile::by_name(name).context("a profile")?.with_capacity(1 << 30);
         let shown = format!("{name}, {}", profile.layer);
         configs.push((shown, profile.config()));
     }
@@ -153,7 +154,7 @@ fn swtf() -> Result<String> {
         "SWTF, ms",
         "shorter by (the paper: about 8%)",
     ]);
-    let config = Config::eight_packages(1, 1, 100);
+    let config = SsdConfig::eight_packages(1, 1, 100);
     let mut rows = Vec::new();
     for gap_ns in [400_000, 300_000, 250_000, 200_000, 150_000] {
         let requests = |pages: u32| {
@@ -164,12 +165,12 @@ fn swtf() -> Result<String> {
                 let read = random.below(3) > 0;
                 let kind = if read { RequestKind::Read } else { RequestKind::Write };
                 let offset = u64::from(random.below(pages)) * PAGE;
-                Request { arrival_ns: at_ns, ..Request::new(kind, offset, PAGE) }
+                HostRequest { arrival_ns: at_ns, ..HostRequest::new(kind, offset, PAGE) }
             })
         };
         let pages = config.geometry.pages();
-        let fcfs = Queue::FCFS.respond(&mut filled(&config)?, requests(pages)).mean_ms();
-        let queue = Queue { scheduling: Scheduling::Swtf, ..Queue::FCFS };
+        let fcfs = RequestQueue::FCFS.respond(&mut filled(&config)?, requests(pages)).mean_ms();
+        let queue = RequestQueue { scheduling: Scheduling::Swtf, ..RequestQueue::FCFS };
         let swtf = queue.respond(&mut filled(&config)?, requests(pages)).mean_ms();
         rows.push(vec![
             format!("{:.3}", f64::from(gap_ns) / 2e6),
@@ -191,12 +192,12 @@ fn alignment(document: Option<&Document>) -> Result<String> {
         "aligned / unaligned: paper",
         "ours",
     ]);
-    let config = Config::eight_packages(8, 8, 200);
-    let merging = Queue { merging: true, ..Queue::FCFS };
+    let config = SsdConfig::eight_packages(8, 8, 200);
+    let merging = RequestQueue { merging: true, ..RequestQueue::FCFS };
     let (mut rows, mut curves) = (Vec::new(), [Vec::new(), Vec::new()]);
     for (no, sequential) in SEQUENTIAL.into_iter().enumerate() {
         let requests = || runs(config.geometry.capacity(), sequential);
-        let plain = Queue::FCFS.respond(&mut filled(&config)?, requests()).mean_ms();
+        let plain = RequestQueue::FCFS.respond(&mut filled(&config)?, requests()).mean_ms();
         let aligned = merging.respond(&mut filled(&config)?, requests()).mean_ms();
         curves[0].push((sequential, ALIGNED[no] / UNALIGNED[no]));
         curves[1].push((sequential, aligned / plain));
@@ -221,7 +222,7 @@ fn alignment(document: Option<&Document>) -> Result<String> {
 }
 
 /// Writes of 4 KiB that continue the one before with probability `sequential`.
-fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = Request> {
+fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = HostRequest> {
     let mut random = Random::new(3);
     let (mut at_ns, mut block) = (0, 0);
     (0..10_000).map(move |_| {
@@ -231,8 +232,8 @@ fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = Request> {
             true => (block + 1) % blocks,
             false => random.below(blocks),
         };
-        let request = Request::new(RequestKind::Write, u64::from(block) * PAGE, PAGE);
-        Request { arrival_ns: at_ns, ..request }
+        let request = HostRequest::new(RequestKind::Write, u64::from(block) * PAGE, PAGE);
+        HostRequest { arrival_ns: at_ns, ..request }
     })
 }
 
@@ -248,14 +249,19 @@ fn macro_benchmarks(traces: &TraceFolder) -> Result<String> {
     let named = ["disksim-postmark", "tpcc-small", "cloudphysics-vm", "opencas-rocksdb-ycsb-a-xfs"];
     for name in named {
         let Some(path) = traces.find(format!("{name}.csv.zst")) else { continue };
-        let config = Config::eight_packages(8, 8, 1);
+        let config = SsdConfig::eight_packages(8, 8, 1);
         let cluster = config.geometry.cluster_size();
         let trace = BlockTrace::open(&path)?.compact(cluster);
         let geometry = config.geometry.with_capacity(trace.end().next_multiple_of(cluster));
-        let config = Config { geometry, ..config };
+        let config = SsdConfig { geometry, ..config };
         let mean = |merging: bool| -> Result<f64> {
             let mut ssd = filled(&config)?;
-            let queue = Queue { depth: 32, arrivals: Arrivals::Eager, merging, ..Queue::FCFS };
+            let queue = RequestQueue {
+                depth: 32,
+                arrivals: Arrivals::Eager,
+                merging,
+                ..RequestQueue::FCFS
+            };
             let begun_ns = ssd.idle_ns();
             let requests = trace.records.iter().map(|record| record.request());
             let ended_ns = queue.run(&mut ssd, begun_ns, requests, |_, _| {});
@@ -309,12 +315,12 @@ fn priorities(document: Option<&Document>) -> Result<String> {
 fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
     let cleaning = Cleaning { low_permille: 50, critical_permille: 20, priority_aware };
     let mut ssd =
-        filled(&Config { cleaning: Some(cleaning), ..Config::eight_packages(1, 1, 200) })?;
+        filled(&SsdConfig { cleaning: Some(cleaning), ..SsdConfig::eight_packages(1, 1, 200) })?;
     let pages = ssd.geometry().pages();
     let mut random = Random::new(11);
     for _ in 0..2 * pages {
         let offset = u64::from(random.below(pages)) * PAGE;
-        ssd.serve(&Request::new(RequestKind::Write, offset, PAGE), 0);
+        ssd.serve(&HostRequest::new(RequestKind::Write, offset, PAGE), 0);
     }
     let from_ns = ssd.idle_ns();
     let mut at_ns = from_ns;
@@ -322,11 +328,11 @@ fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
         at_ns += u64::from(random.below(800_000));
         let write = random.below(100) < writes;
         let kind = if write { RequestKind::Write } else { RequestKind::Read };
-        let request = Request::new(kind, u64::from(random.below(pages)) * PAGE, PAGE);
-        Request { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
+        let request = HostRequest::new(kind, u64::from(random.below(pages)) * PAGE, PAGE);
+        HostRequest { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
     });
     let mut responses = [Responses::default(); 2];
-    let queue = Queue { scheduling: Scheduling::Swtf, ..Queue::FCFS };
+    let queue = RequestQueue { scheduling: Scheduling::Swtf, ..RequestQueue::FCFS };
     queue.run(&mut ssd, from_ns, requests, |request, completion| {
         responses[usize::from(!request.priority)].add(completion);
     });

@@ -15,7 +15,7 @@ use sfs_lab::random::Random;
 use sfs_lab::svg::{self, Series};
 use sfs_mkfs::measure::{measure, sweep};
 use sfs_mkfs::{Human, output};
-use sfs_ssd::{Profile, Request, RequestKind, Ssd};
+use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdProfile};
 
 use crate::commands::model::{BUDGET, ModelProbe};
 use crate::commands::progress::with_bar;
@@ -61,17 +61,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Response times in ns of `WRITTEN` bytes in requests of `len`, each place once, on Mtron's flash.
 fn responses(len: u64, random: bool) -> Result<Vec<u64>> {
-    let profile = Profile::by_name("mtron").context("a profile")?.with_capacity(WRITTEN);
+    let profile = SsdProfile::by_name("mtron").context("a profile")?.with_capacity(WRITTEN);
     let mut ssd = Ssd::new(&profile.config()).context("too few spare blocks")?;
     let mut now_ns = 0;
     for place in 0..WRITTEN / MIB {
-        now_ns = ssd.serve(&Request::new(RequestKind::Write, place * MIB, MIB), now_ns).ended_ns;
+        now_ns =
+            ssd.serve(&HostRequest::new(RequestKind::Write, place * MIB, MIB), now_ns).ended_ns;
     }
     let places = (WRITTEN / len) as u32;
     let order =
         if random { Random::new(1).permutation(places) } else { (0..places).collect::<Vec<_>>() };
     let serve = |place: u32| {
-        let request = Request::new(RequestKind::Write, u64::from(place) * len, len);
+        let request = HostRequest::new(RequestKind::Write, u64::from(place) * len, len);
         let begun_ns = now_ns;
         now_ns = ssd.serve(&request, begun_ns).ended_ns;
         now_ns - begun_ns
@@ -135,7 +136,8 @@ fn sizes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<S
     let heading = ["figure 3: device", "logical block: paper", "ours"];
     let (mut rows, mut curves) = (Vec::new(), Vec::new());
     for (no, (name, paper)) in (1..).zip(LOGICAL_BLOCKS) {
-        let config = Profile::by_name(name).context("a profile")?.with_capacity(WRITTEN).config();
+        let config =
+            SsdProfile::by_name(name).context("a profile")?.with_capacity(WRITTEN).config();
         let (mut probe, region) = ModelProbe::new(&config)?;
         let found = measure(&mut probe, region, BUDGET, &mut |_| ())?.segment_size;
         let (mut probe, region) = ModelProbe::new(&config)?;

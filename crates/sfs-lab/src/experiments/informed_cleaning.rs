@@ -9,7 +9,7 @@ use sfs_lab::block_trace::BlockTrace;
 use sfs_lab::document::table;
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
 use sfs_mkfs::output;
-use sfs_ssd::{Config, Counters, Profile, Queue, Ssd};
+use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdProfile};
 
 /// The device: a thirty-second of the paper's 8 GB.
 const SIZE: u64 = 256 << 20;
@@ -70,11 +70,11 @@ fn record(filesystem: &Filesystem, transactions: u32) -> Result<BlockTrace> {
     disk.finish()
 }
 
-fn clean(trace: &BlockTrace, informed: bool) -> Result<Counters> {
-    let profile = Profile::by_name("fast12").context("a profile")?.with_capacity(SIZE);
-    let config = Config { informed, ..profile.config() };
+fn clean(trace: &BlockTrace, informed: bool) -> Result<SsdCounters> {
+    let profile = SsdProfile::by_name("fast12").context("a profile")?.with_capacity(SIZE);
+    let config = SsdConfig { informed, ..profile.config() };
     let mut ssd = Ssd::new(&config).context("too few spare blocks")?;
     let requests = trace.records.iter().map(|record| record.request());
-    Queue::SYNCHRONOUS.run(&mut ssd, 0, requests, |_, _| {});
+    RequestQueue::SYNCHRONOUS.run(&mut ssd, 0, requests, |_, _| {});
     Ok(*ssd.counters())
 }

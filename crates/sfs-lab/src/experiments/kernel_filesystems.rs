@@ -13,7 +13,7 @@ use sfs_lab::document::{Document, table};
 use sfs_lab::overwriting::{Overwriting, Peer, pages, sfs};
 use sfs_mkfs::{output, parse_size};
 use sfs_ssd::ftl::{Collection, Isolation, Layer};
-use sfs_ssd::{Config, Profile};
+use sfs_ssd::{SsdConfig, SsdProfile};
 
 use crate::commands::progress::with_bar;
 use crate::commands::traces::TraceFolder;
@@ -46,8 +46,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn models(&self) -> Result<[Config; 2]> {
-        let profile = Profile::by_name("fast12").context("the profile of the SFS paper")?;
+    fn models(&self) -> Result<[SsdConfig; 2]> {
+        let profile = SsdProfile::by_name("fast12").context("the profile of the SFS paper")?;
         let page_mapped = Layer::PageMapped {
             collection: Collection::Greedy,
             streams: self.streams,
@@ -97,8 +97,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn both(
-    models: &[Config; 2],
-    run: impl Fn(&Config) -> Result<Overwriting>,
+    models: &[SsdConfig; 2],
+    run: impl Fn(&SsdConfig) -> Result<Overwriting>,
 ) -> Result<[Overwriting; 2]> {
     Ok([run(&models[0])?, run(&models[1])?])
 }

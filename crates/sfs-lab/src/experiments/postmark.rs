@@ -14,7 +14,7 @@ use sfs_lab::document::{Document, table};
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
 use sfs_lab::svg::{self, Series};
 use sfs_mkfs::{Human, output, parse_size};
-use sfs_ssd::{Config, Profile};
+use sfs_ssd::{SsdConfig, SsdProfile};
 
 use crate::commands::progress::with_bar;
 
@@ -85,8 +85,8 @@ impl Arguments {
         std::iter::once(sfs).chain(theirs).filter(is_here).collect()
     }
 
-    fn model(&self) -> Result<Config> {
-        let profile = Profile::by_name("mtron").context("a profile")?;
+    fn model(&self) -> Result<SsdConfig> {
+        let profile = SsdProfile::by_name("mtron").context("a profile")?;
         Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR).config())
     }
 

@@ -17,7 +17,7 @@ use sfs_lab::host::{Filesystem, need_disks};
 use sfs_lab::workload::Source;
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Config, Profile};
+use sfs_ssd::{SsdConfig, SsdProfile};
 
 use crate::commands::progress::with_bar;
 use crate::commands::traces::TraceFolder;
@@ -69,9 +69,9 @@ pub(crate) struct Arguments {
 /// The models: what they are called, and how they are built.
 struct Models {
     /// Page-mapped and FAST, as in the paper's simulator; without discards, and with.
-    simulator: [Config; 4],
+    simulator: [SsdConfig; 4],
     /// SSD-H, SSD-M and SSD-L, without discards.
-    devices: [Config; 3],
+    devices: [SsdConfig; 3],
 }
 
 /// A filesystem under a workload: nothing if it cannot be run, or ran out of space.
@@ -85,15 +85,15 @@ struct Run {
 impl Arguments {
     fn models(&self) -> Result<Models> {
         let layers = [Layer::GREEDY, Layer::Fast { log_blocks: self.log_blocks }];
-        let fast12 = Profile::by_name("fast12").context("the profile of the SFS paper")?;
+        let fast12 = SsdProfile::by_name("fast12").context("the profile of the SFS paper")?;
         let on = |layer: Layer, informed: bool| {
             let profile = fast12.clone().with_layer(layer).with_capacity(self.size);
-            Config { informed, ..profile.config() }
+            SsdConfig { informed, ..profile.config() }
         };
-        let device = |name: &str| -> Result<Config> {
-            let profile = Profile::by_name(name).context("a profile")?;
+        let device = |name: &str| -> Result<SsdConfig> {
+            let profile = SsdProfile::by_name(name).context("a profile")?;
             let config = scaled(profile, self.size, ERASE_BLOCK_DIVISOR).config();
-            Ok(Config { informed: false, ..config })
+            Ok(SsdConfig { informed: false, ..config })
         };
         Ok(Models {
             simulator: [
@@ -262,7 +262,7 @@ fn row(filesystem: &Filesystem, recorded: Result<Recording>, models: &Models) ->
     let Some(recording) = recording else {
         return Ok(Run { filesystem: name, user_mib: 0, simulator: None, devices: None });
     };
-    let on = |config: &Config| recording.on(config);
+    let on = |config: &SsdConfig| recording.on(config);
     let [a, b, c, d] = &models.simulator;
     let simulator = Some([on(a)?, on(b)?, on(c)?, on(d)?]);
     let [h, m, l] = &models.devices;

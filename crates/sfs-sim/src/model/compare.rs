@@ -1,25 +1,24 @@
-//! Comparing a volume with its reference.
+//! The comparison of a volume with its reference. A difference is a panic with its position.
 //!
-//! Owns: what must be equal, and what may differ.
-//! Promises: a difference is a panic that says where.
-//! Never: changes the volume, but for the references it takes and gives back.
+//! A comparison does not change the volume, except that [`listing`] creates and deletes files meanwhile, and
+//! restores the times of the directory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use sfs_core::format::{FileKind, Inode, ROOT_INO, Timestamp, XATTR_LEN_MAX};
-use sfs_core::request::{Caller, Seek, XattrMode};
+use sfs_core::format::{FileKind, Inode, ROOT_INO, Timestamp};
+use sfs_core::request::{Caller, Seek};
 use sfs_core::{Error, Volume};
 
 use super::content::BLOCK;
-use super::random::Random;
+use super::fixture::same_kind;
+use super::random::SplitMix64;
 use super::reference::Reference;
-use super::rig::same_kind;
 
-/// Files up to this length are compared whole; of longer ones what is near their blocks.
+/// Maximum length in bytes of files that are compared whole; of longer files, only the surroundings of their
+/// blocks are compared.
 const WHOLE_LEN_MAX: u64 = 2 << 20;
 
-/// `inode` is what `stat` of `ino` must answer.
+/// Asserts that `inode` has the attributes of `ino` in the reference.
 pub fn attributes(reference: &Reference, ino: u64, inode: &Inode) {
     let node = reference.node(ino).expect("the reference has the file");
     let found = (inode.mode, inode.links, inode.uid, inode.gid, inode.rdev, inode.size);
@@ -30,7 +29,7 @@ pub fn attributes(reference: &Reference, ino: u64, inode: &Inode) {
     assert_eq!(inode.parent, node.parent, "parent of {ino}");
 }
 
-/// A read answers what the reference does.
+/// Asserts that a read returns the bytes, or the error, of the reference.
 pub fn read(volume: &Volume, reference: &Reference, ino: u64, offset: u64, len: usize) {
     let expected = reference.regular(ino).map(|node| node.content.read(offset, len));
     match (volume.read(ino, offset, len), expected) {
@@ -40,13 +39,13 @@ pub fn read(volume: &Volume, reference: &Reference, ino: u64, offset: u64, len: 
     }
 }
 
-/// `found`, read of `ino` at `offset`, is `expected`.
+/// Asserts that the bytes `found`, read from `ino` at `offset`, are `expected`.
 pub fn same_bytes(found: &[u8], expected: &[u8], ino: u64, offset: u64) {
     if found == expected {
         return;
     }
     assert_eq!(found.len(), expected.len(), "bytes read of {ino} at {offset}");
-    let at = found.iter().zip(expected).position(|(a, b)| a != b).expect("they differ");
+    let at = found.iter().zip(expected).position(|(a, b)| a != b).expect("a different byte");
     panic!(
         "{ino} differs at byte {}: {:?}, expected {:?}",
         offset + at as u64,
@@ -55,7 +54,9 @@ pub fn same_bytes(found: &[u8], expected: &[u8], ino: u64, offset: u64) {
     );
 }
 
-/// A seek may call zeros data, and only zeros a hole.
+/// Asserts that seeks for data and holes agree with the reference.
+///
+/// A seek may report zeros as data, but only zeros as a hole.
 pub fn seek(volume: &Volume, reference: &Reference, ino: u64, offset: u64) {
     let Ok(node) = reference.regular(ino) else { return };
     let size = node.content.size;
@@ -78,10 +79,12 @@ pub fn seek(volume: &Volume, reference: &Reference, ino: u64, offset: u64) {
     }
 }
 
-/// Reads a directory in pieces, while entries come and go: what is there throughout comes once.
+/// Reads a directory in several parts while other entries are created and deleted.
+///
+/// Asserts that every entry that exists throughout is listed exactly once.
 pub fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now: Timestamp) {
     let Ok(node) = reference.directory(ino) else { return };
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let caller = Caller { uid: 0, gid: 0, now };
     let mut found = BTreeMap::new();
     let (mut cookie, mut guests) = (0, 0);
@@ -98,18 +101,18 @@ pub fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now:
             cookie = entry.cookie;
             if !entry.name.starts_with(b"guest") {
                 let before = found.insert(entry.name.to_vec(), entry.ino);
-                assert_eq!(before, None, "an entry of {ino} comes twice");
+                assert_eq!(before, None, "an entry of {ino} is listed twice");
             }
             true
         };
-        volume.read_directory(ino, from, false, &mut each).expect("it lists");
+        volume.read_directory(ino, from, false, &mut each).expect("a listing");
         if !more {
             break;
         }
-        // A second name comes or goes, and leaves no trace: times are put back below.
+        // Another file is created and deleted. The times of the directory are restored below.
         if node.links > 0 && guests < 4 {
             guests += 1;
-            guest(volume, ino, &caller);
+            create_and_delete(volume, ino, &caller);
         }
     }
     assert_eq!(found.remove(&b"."[..]), Some(ino));
@@ -120,68 +123,28 @@ pub fn listing(volume: &Volume, reference: &Reference, ino: u64, seed: u64, now:
     }
 }
 
-/// A file that comes and goes.
-fn guest(volume: &Volume, parent: u64, caller: &Caller) {
+/// Creates a file and deletes it again.
+fn create_and_delete(volume: &Volume, parent: u64, caller: &Caller) {
     let name = format!("guest-{}", caller.now.nanos);
-    match volume.make_node(parent, name.as_bytes(), super::rig::FILE, 0, caller) {
+    match volume.make_node(parent, name.as_bytes(), super::fixture::FILE, 0, caller) {
         Ok(entry) => volume.forget(entry.ino, 1),
         Err(Error::Exists) => {}
-        Err(error) => panic!("a guest: {error}"),
+        Err(error) => panic!("creating a file: {error}"),
     }
-    volume.unlink(parent, name.as_bytes(), caller).expect("the guest leaves");
+    volume.unlink(parent, name.as_bytes(), caller).expect("the file is deleted");
 }
 
 fn restore_times(volume: &Volume, reference: &Reference, ino: u64, caller: &Caller) {
-    let node = reference.node(ino).expect("it exists");
+    let node = reference.node(ino).expect("the directory exists");
     let changes = sfs_core::request::AttributeChanges {
         mtime: Some(node.mtime),
         ctime: Some(node.ctime),
         ..Default::default()
     };
-    volume.set_attributes(ino, &changes, caller).expect("times are put back");
+    volume.set_attributes(ino, &changes, caller).expect("the times are restored");
 }
 
-/// Sets an attribute of the reference, or says why it cannot be.
-pub fn set_xattr(
-    reference: &mut Reference,
-    ino: u64,
-    name: &[u8],
-    value: &[u8],
-    mode: XattrMode,
-    caller: &Caller,
-) -> Result<(), Error> {
-    if value.len() > XATTR_LEN_MAX {
-        return Err(Error::ValueTooLong);
-    }
-    let exists = reference.node(ino)?.xattrs.contains_key(name);
-    match (exists, mode) {
-        (true, XattrMode::Create) => return Err(Error::Exists),
-        (false, XattrMode::Replace) => return Err(Error::NoAttribute),
-        _ => {}
-    }
-    let node = reference.edit(ino);
-    node.xattrs.insert(name.to_vec(), Arc::new(value.to_vec()));
-    node.ctime = caller.now;
-    Ok(())
-}
-
-/// Removes an attribute of the reference, or says why it cannot be.
-pub fn remove_xattr(
-    reference: &mut Reference,
-    ino: u64,
-    name: &[u8],
-    caller: &Caller,
-) -> Result<(), Error> {
-    if !reference.node(ino)?.xattrs.contains_key(name) {
-        return Err(Error::NoAttribute);
-    }
-    let node = reference.edit(ino);
-    node.xattrs.remove(name);
-    node.ctime = caller.now;
-    Ok(())
-}
-
-/// Every file, attribute, entry and byte; and nothing more is there.
+/// Asserts that the volume has exactly the files, attributes, entries and bytes of the reference.
 pub fn everything(volume: &Volume, reference: &Reference) {
     for (ino, node) in &reference.nodes {
         let inode = volume.attributes(*ino).unwrap_or_else(|error| panic!("{ino}: {error}"));
@@ -209,13 +172,13 @@ fn directory(volume: &Volume, reference: &Reference, ino: u64) {
         }
         true
     };
-    volume.read_directory(ino, 0, true, &mut each).expect("it lists");
-    let node = reference.node(ino).expect("it exists");
+    volume.read_directory(ino, 0, true, &mut each).expect("a listing");
+    let node = reference.node(ino).expect("the directory exists");
     assert_eq!(found, node.entries, "entries of {ino}");
 }
 
 fn xattrs(volume: &Volume, reference: &Reference, ino: u64) {
-    let node = reference.node(ino).expect("it exists");
+    let node = reference.node(ino).expect("the file exists");
     let names = volume.xattr_names(ino).expect("names");
     let mut names: Vec<&[u8]> = names.split(|byte| *byte == 0).collect();
     assert_eq!(names.pop(), Some(&b""[..]), "names end with a NUL");
@@ -227,7 +190,7 @@ fn xattrs(volume: &Volume, reference: &Reference, ino: u64) {
 }
 
 fn content(volume: &Volume, reference: &Reference, ino: u64) {
-    let content = &reference.node(ino).expect("it exists").content;
+    let content = &reference.node(ino).expect("the file exists").content;
     if content.size <= WHOLE_LEN_MAX {
         return read(volume, reference, ino, 0, content.size as usize + 10);
     }

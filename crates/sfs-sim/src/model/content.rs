@@ -1,4 +1,4 @@
-//! Content of a file in the model: sparse blocks.
+//! Content of a file in the model, stored as sparse blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ pub const BLOCK: u64 = 4096;
 
 static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
-/// The bytes of a file. What is in no block is zero; so is everything beyond the end.
+/// Content of a file. Bytes outside the stored blocks are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct FileContent {
     /// Length in bytes.
     pub size: u64,
-    /// Blocks that were written, by number.
+    /// Written blocks by their number; bytes beyond the length are zero.
     pub blocks: BTreeMap<u32, Arc<Vec<u8>>>,
 }
 
-impl Content {
-    /// Writes `bytes` at `offset`.
+impl FileContent {
+    /// Writes `bytes` at `offset`, and extends the length if necessary.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let mut at = offset;
         let mut rest = bytes;
@@ -33,7 +33,7 @@ impl Content {
         self.size = self.size.max(at);
     }
 
-    /// Makes it `size` bytes long.
+    /// Sets the length to `size` bytes.
     pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             drop(self.blocks.split_off(&(size.div_ceil(BLOCK) as u32)));
@@ -45,7 +45,7 @@ impl Content {
         self.size = size;
     }
 
-    /// Up to `len` bytes from `offset` on.
+    /// Reads up to `len` bytes from `offset` on.
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = len.min(self.size.saturating_sub(offset) as usize);
         let mut bytes = vec![0; len];
@@ -63,12 +63,12 @@ impl Content {
         bytes
     }
 
-    /// Block `block` whole, zero where nothing is.
+    /// Returns the bytes of block `block`, zeros if the block was not written.
     pub fn block(&self, block: u32) -> &[u8] {
         self.blocks.get(&block).map_or(&ZEROS, |bytes| &bytes[..])
     }
 
-    /// Whether `from..to` is all zeros.
+    /// Returns whether all bytes in `from..to` are zero.
     pub fn is_zero(&self, from: u64, to: u64) -> bool {
         let to = to.min(self.size);
         if from >= to {

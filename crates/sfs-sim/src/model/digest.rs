@@ -1,4 +1,7 @@
-//! What of a namespace a crash may not mix: everything but what waits for data.
+//! The digest of a namespace: the part of a state that a crash must not mix with other states.
+//!
+//! The digest has everything except the content, length and times of regular files, which become durable
+//! together with the data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,19 +9,19 @@ use std::sync::Arc;
 use sfs_core::Volume;
 use sfs_core::format::{FileKind, Inode, ROOT_INO};
 
-use super::reference::{Node, Reference};
+use super::reference::{Reference, ReferenceNode};
 
-/// A file as the namespace has it. Length and times of a regular file come with its data.
+/// File with the attributes that belong to the namespace, without length and times of regular files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedFile {
     ino: u64,
-    node: Node,
+    node: ReferenceNode,
 }
 
-/// Every name, with what it refers to.
-pub type Digest = BTreeMap<Vec<u8>, Named>;
+/// All paths, with the files that they refer to.
+pub type Digest = BTreeMap<Vec<u8>, NamedFile>;
 
-fn reduced(ino: u64, node: &Node) -> Named {
+fn reduced(ino: u64, node: &ReferenceNode) -> NamedFile {
     let mut node = node.clone();
     if node.kind() == FileKind::Regular {
         node.mtime = node.btime;
@@ -27,10 +30,10 @@ fn reduced(ino: u64, node: &Node) -> Named {
     }
     node.entries = BTreeMap::new();
     node.replaces = false;
-    Named { ino, node }
+    NamedFile { ino, node }
 }
 
-/// What of `reference` a crash may not mix.
+/// Returns the digest of `reference`.
 pub fn of_reference(reference: &Reference) -> Digest {
     let mut digest = Digest::new();
     let mut todo = vec![(b"/".to_vec(), ROOT_INO)];
@@ -44,7 +47,7 @@ pub fn of_reference(reference: &Reference) -> Digest {
     digest
 }
 
-/// The reference that a volume is like, content of files included where `with_content` says.
+/// Reads a volume into a new reference, the content of files only if `with_content` is set.
 pub fn capture(volume: &Volume, with_content: bool) -> Reference {
     let mut reference =
         Reference { nodes: BTreeMap::new(), references: BTreeMap::new(), label: volume.label() };
@@ -59,7 +62,7 @@ pub fn capture(volume: &Volume, with_content: bool) -> Reference {
                 }
                 true
             };
-            volume.read_directory(ino, 0, false, &mut each).expect("it lists");
+            volume.read_directory(ino, 0, false, &mut each).expect("a listing");
             todo.extend(node.entries.values());
         } else if with_content && node.kind() == FileKind::Regular {
             capture_content(volume, ino, &inode, &mut node);
@@ -69,9 +72,9 @@ pub fn capture(volume: &Volume, with_content: bool) -> Reference {
     reference
 }
 
-fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> Node {
+fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> ReferenceNode {
     let caller = sfs_core::request::Caller { uid: inode.uid, gid: inode.gid, now: inode.btime };
-    let mut node = Node::new(inode.mode, &caller);
+    let mut node = ReferenceNode::new(inode.mode, &caller);
     (node.links, node.rdev, node.parent) = (inode.links, inode.rdev, inode.parent);
     (node.atime, node.mtime, node.ctime) = (inode.atime, inode.mtime, inode.ctime);
     let names = volume.xattr_names(ino).expect("names");
@@ -85,7 +88,7 @@ fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> Node {
     node
 }
 
-fn capture_content(volume: &Volume, ino: u64, inode: &Inode, node: &mut Node) {
+fn capture_content(volume: &Volume, ino: u64, inode: &Inode, node: &mut ReferenceNode) {
     node.content.size = inode.size;
     for run in data_blocks(volume, ino).chunk_by(|a, b| a + 1 == *b) {
         let bytes = volume.read(ino, u64::from(run[0]) * 4096, run.len() * 4096).expect("it reads");
@@ -97,7 +100,7 @@ fn capture_content(volume: &Volume, ino: u64, inode: &Inode, node: &mut Node) {
     }
 }
 
-/// The blocks of a file that are not holes.
+/// Returns the numbers of the blocks of a file that are not holes.
 pub fn data_blocks(volume: &Volume, ino: u64) -> Vec<u32> {
     let mut blocks = Vec::new();
     let mut offset = 0;

@@ -1,13 +1,13 @@
-//! The reference's namespace: names, links and renaming.
+//! Operations of the reference on names: lookup, creation, links, deletion and renames.
 
 use sfs_core::Error;
 use sfs_core::request::{Caller, RenameMode};
 
-use super::reference::{Node, Reference};
+use super::reference::{Reference, ReferenceNode};
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// What a name of the model may be wrong about: nothing but its length and being special.
+/// Checks the name of a new file; the model draws no other invalid names than long and special ones.
 fn check_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),
@@ -18,7 +18,7 @@ fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Reference {
-    /// The file `name` in `parent`.
+    /// Returns the inode number of `name` in `parent`.
     pub fn find(&self, parent: u64, name: &[u8]) -> Result<u64> {
         let directory = self.directory(parent)?;
         if name.len() > 255 {
@@ -27,15 +27,22 @@ impl Reference {
         directory.entries.get(name).copied().ok_or(Error::NotFound)
     }
 
-    /// Whether a new file `name` can be made in `parent`.
+    /// Checks whether a new file `name` can be created in `parent`.
     pub fn may_make(&self, parent: u64, name: &[u8]) -> Result<()> {
         check_name(name)?;
         let directory = self.live_directory(parent)?;
         if directory.entries.contains_key(name) { Err(Error::Exists) } else { Ok(()) }
     }
 
-    /// Adds the new file `ino`.
-    pub fn make(&mut self, parent: u64, name: &[u8], ino: u64, mut node: Node, caller: &Caller) {
+    /// Adds the new file `ino` as `name` in `parent`.
+    pub fn make(
+        &mut self,
+        parent: u64,
+        name: &[u8],
+        ino: u64,
+        mut node: ReferenceNode,
+        caller: &Caller,
+    ) {
         let directory = self.edit(parent);
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
@@ -54,8 +61,8 @@ impl Reference {
         self.refer(ino);
     }
 
-    /// Adds the new file `ino`, which nobody can find.
-    pub fn make_unnamed(&mut self, parent: u64, ino: u64, mut node: Node) {
+    /// Adds the new file `ino` without a name.
+    pub fn make_unnamed(&mut self, parent: u64, ino: u64, mut node: ReferenceNode) {
         let directory = &self.nodes[&parent];
         if directory.mode & 0o2000 != 0 {
             node.gid = directory.gid;
@@ -65,7 +72,7 @@ impl Reference {
         self.refer(ino);
     }
 
-    /// Gives `ino` another name.
+    /// Adds a name for `ino`.
     pub fn link(&mut self, ino: u64, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         check_name(name)?;
         let node = self.node(ino)?;
@@ -87,7 +94,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Takes a name away.
+    /// Removes a name of a file that is not a directory.
     pub fn unlink(&mut self, parent: u64, name: &[u8], caller: &Caller) -> Result<()> {
         let ino = self.find(parent, name)?;
         if self.node(ino)?.is_directory() {
@@ -145,7 +152,7 @@ impl Reference {
         }
     }
 
-    /// Moves a name. A whiteout at the old one is the caller's to make.
+    /// Renames a file. The caller has to create a whiteout at the old name.
     pub fn rename(
         &mut self,
         (parent, name): (u64, &[u8]),
@@ -189,7 +196,7 @@ impl Reference {
         }
     }
 
-    /// File `from` takes the place of `to`.
+    /// Notes that file `from` replaces `to`, if both have data.
     fn note_replaced(&mut self, from: u64, to: u64) {
         let has_data = |ino: u64| self.regular(ino).is_ok_and(|node| node.size() > 0);
         if has_data(from) && has_data(to) {
@@ -214,7 +221,7 @@ impl Reference {
         Ok(())
     }
 
-    /// `ino` is in `new_parent` now.
+    /// Updates times, parent and link counts after `ino` was moved to `new_parent`.
     fn moved(&mut self, ino: u64, parent: u64, new_parent: u64, caller: &Caller) {
         let node = self.edit(ino);
         node.ctime = caller.now;

@@ -1,20 +1,18 @@
-//! Operations: what a random step does.
+//! Operations on a volume, and the random choice of one with its arguments.
 //!
-//! Owns: the choice of operations and of their arguments.
-//! Promises: a seed and a state of the reference decide everything.
-//! Never: carries anything out.
+//! The seed and the state of the reference decide the choice.
 
 use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, RenameMode, WriteMode, XattrMode};
 
-use super::random::Random;
+use super::fixture::{FILE, after};
+use super::random::SplitMix64;
 use super::reference::{CAPABILITY, Reference};
-use super::rig::{FILE, after};
 
-/// One step. Fields are named as the arguments of the volume's methods are.
-#[expect(missing_docs, reason = "see above")]
+/// Operation on a volume. The fields have the names of the arguments of the volume's methods.
+#[expect(missing_docs, reason = "the methods of the volume document the arguments")]
 #[derive(Clone, Debug)]
-pub enum Operation {
+pub enum VolumeOperation {
     Make {
         parent: u64,
         name: Vec<u8>,
@@ -92,24 +90,24 @@ pub enum Operation {
         ino: u64,
     },
     SyncAll,
-    /// Gives the volume a name, durably.
+    /// Change of the volume's label, durable when it returns.
     SetLabel {
         label: Label,
     },
-    /// Background work after so many milliseconds.
+    /// All background work that is due after `millis` milliseconds.
     Work {
         millis: u64,
     },
-    /// One step of background work: what it has begun stays in its hands.
+    /// One step of background work, which can leave work unfinished.
     Step,
-    /// Close and open again, or let go without closing after a sync.
+    /// Remount, after a close or else after a sync without a close.
     Reopen {
         close: bool,
     },
 }
 
-impl Operation {
-    /// It may be refused for lack of space: it makes something new.
+impl VolumeOperation {
+    /// Returns whether the operation may fail for lack of space, because it can create or extend something.
     pub fn takes_space(&self) -> bool {
         matches!(
             self,
@@ -125,19 +123,19 @@ impl Operation {
     }
 }
 
-/// What the files of a run may take in all, in bytes; beyond it, room is made.
+/// Limits of a run, beyond which most operations free space or files.
 pub struct Limits {
-    /// Bytes that files may take.
+    /// Maximum size of all files in bytes.
     pub bytes: u64,
-    /// Files there may be.
+    /// Maximum number of files.
     pub files: usize,
-    /// Reopening is among the operations.
+    /// True if remounts are among the operations.
     pub reopens: bool,
 }
 
-/// The operation that `seed` chooses.
-pub fn choose(seed: u64, reference: &Reference, limits: &Limits) -> Operation {
-    let mut random = Random::new(seed);
+/// Draws an operation from `seed`.
+pub fn choose(seed: u64, reference: &Reference, limits: &Limits) -> VolumeOperation {
+    let mut random = SplitMix64::new(seed);
     let mut chooser = Chooser { random: &mut random, reference };
     let bytes: u64 = reference.nodes.values().map(|node| bytes_of(node)).sum();
     let full = bytes > limits.bytes || reference.nodes.len() > limits.files;
@@ -147,21 +145,21 @@ pub fn choose(seed: u64, reference: &Reference, limits: &Limits) -> Operation {
     chooser.any(limits)
 }
 
-fn bytes_of(node: &super::reference::Node) -> u64 {
+fn bytes_of(node: &super::reference::ReferenceNode) -> u64 {
     let xattrs: usize = node.xattrs.values().map(|value| value.len() + 512).sum();
     node.content.blocks.len() as u64 * 4096 + node.target.len() as u64 + xattrs as u64 + 256
 }
 
 struct Chooser<'a> {
-    random: &'a mut Random,
+    random: &'a mut SplitMix64,
     reference: &'a Reference,
 }
 
 impl Chooser<'_> {
-    fn any(&mut self, limits: &Limits) -> Operation {
+    fn any(&mut self, limits: &Limits) -> VolumeOperation {
         match self.random.below(100) {
             0..=11 => self.make(),
-            12..=13 => Operation::Symlink {
+            12..=13 => VolumeOperation::Symlink {
                 parent: self.directory(),
                 name: self.name(),
                 target: self.target(),
@@ -170,38 +168,38 @@ impl Chooser<'_> {
             17..=20 => self.unlink(),
             21..=22 => {
                 let (parent, name) = self.entry();
-                Operation::RemoveDirectory { parent, name }
+                VolumeOperation::RemoveDirectory { parent, name }
             }
             23..=31 => self.rename(),
             32..=34 => {
                 let (parent, name) = self.entry();
-                Operation::Lookup { parent, name }
+                VolumeOperation::Lookup { parent, name }
             }
-            35..=38 => Operation::Forget { ino: self.ino() },
+            35..=38 => VolumeOperation::Forget { ino: self.ino() },
             39..=60 => self.write(),
             61..=65 => {
                 let ino = self.file();
                 let offset = self.offset(ino);
-                Operation::Read { ino, offset, len: self.random.below(70_000) as usize }
+                VolumeOperation::Read { ino, offset, len: self.random.below(70_000) as usize }
             }
             66..=67 => {
                 let ino = self.file();
-                Operation::Seek { ino, offset: self.offset(ino) }
+                VolumeOperation::Seek { ino, offset: self.offset(ino) }
             }
             68..=75 => self.set_attributes(),
             76..=80 => self.set_xattr(),
-            81 => Operation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
-            82..=83 => Operation::List { ino: self.directory(), seed: self.random.draw() },
-            84..=88 => Operation::SyncFile { ino: self.ino() },
-            89 => Operation::SyncAll,
-            90 => Operation::SetLabel { label: self.label() },
+            81 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            82..=83 => VolumeOperation::List { ino: self.directory(), seed: self.random.draw() },
+            84..=88 => VolumeOperation::SyncFile { ino: self.ino() },
+            89 => VolumeOperation::SyncAll,
+            90 => VolumeOperation::SetLabel { label: self.label() },
             91..=98 => {
-                Operation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }
+                VolumeOperation::Work { millis: self.random.pick(&[0, 10, 300, 600, 6000, 40_000]) }
             }
             _ if limits.reopens && self.random.one_in(4) => {
-                Operation::Reopen { close: self.random.one_in(2) }
+                VolumeOperation::Reopen { close: self.random.one_in(2) }
             }
-            _ => Operation::SyncAll,
+            _ => VolumeOperation::SyncAll,
         }
     }
 
@@ -209,21 +207,21 @@ impl Chooser<'_> {
         Label::new(&format!("volume {}", self.random.below(1 << 20))).expect("a label")
     }
 
-    /// Something that lets go of space or files.
-    fn shrink(&mut self, bytes: bool) -> Operation {
+    /// Draws an operation that frees space or files.
+    fn shrink(&mut self, bytes: bool) -> VolumeOperation {
         match self.random.below(4) {
             0 if bytes => {
                 let size = self.random.below(5000);
                 let changes = AttributeChanges { size: Some(size), ..Default::default() };
-                Operation::SetAttributes { ino: self.file(), changes }
+                VolumeOperation::SetAttributes { ino: self.file(), changes }
             }
-            1 => Operation::Forget { ino: self.ino() },
-            2 => Operation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
+            1 => VolumeOperation::Forget { ino: self.ino() },
+            2 => VolumeOperation::RemoveXattr { ino: self.ino(), name: self.xattr_name() },
             _ => self.unlink(),
         }
     }
 
-    fn pick(&mut self, fits: impl Fn(&super::reference::Node) -> bool) -> u64 {
+    fn pick(&mut self, fits: impl Fn(&super::reference::ReferenceNode) -> bool) -> u64 {
         let all = self.reference.nodes.iter();
         let found: Vec<u64> = all.filter(|(_, node)| fits(node)).map(|(ino, _)| *ino).collect();
         if found.is_empty() { ROOT_INO } else { self.random.pick(&found) }
@@ -253,7 +251,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// A name that is there, mostly.
+    /// Draws a name, which mostly exists.
     fn entry(&mut self) -> (u64, Vec<u8>) {
         if self.random.one_in(12) {
             return (self.directory(), self.name());
@@ -272,10 +270,10 @@ impl Chooser<'_> {
         vec![b't'; len]
     }
 
-    fn make(&mut self) -> Operation {
+    fn make(&mut self) -> VolumeOperation {
         let bits = self.random.draw() as u32;
         if self.random.one_in(12) {
-            return Operation::MakeUnnamed { parent: self.directory(), mode: bits & 0o7777 };
+            return VolumeOperation::MakeUnnamed { parent: self.directory(), mode: bits & 0o7777 };
         }
         let kind = match self.random.below(20) {
             0..=12 => FILE & 0o170_000,
@@ -285,26 +283,26 @@ impl Chooser<'_> {
             _ => self.random.pick(&[0o060_000, 0o140_000, 0o120_000, 0]),
         };
         let (parent, name) = (self.directory(), self.name());
-        Operation::Make { parent, name, mode: kind | bits & 0o7777, rdev: bits }
+        VolumeOperation::Make { parent, name, mode: kind | bits & 0o7777, rdev: bits }
     }
 
-    fn link(&mut self) -> Operation {
+    fn link(&mut self) -> VolumeOperation {
         let unnamed = self.reference.unnamed().filter(|_| self.random.one_in(2));
         let ino = unnamed.unwrap_or_else(|| self.ino());
-        Operation::Link { ino, parent: self.directory(), name: self.name() }
+        VolumeOperation::Link { ino, parent: self.directory(), name: self.name() }
     }
 
-    fn unlink(&mut self) -> Operation {
+    fn unlink(&mut self) -> VolumeOperation {
         let (parent, name) = self.entry();
         let ino = self.reference.find(parent, &name).unwrap_or(ROOT_INO);
         let is_directory = self.reference.node(ino).is_ok_and(|node| node.is_directory());
         if is_directory && self.random.one_in(2) {
-            return Operation::RemoveDirectory { parent, name };
+            return VolumeOperation::RemoveDirectory { parent, name };
         }
-        Operation::Unlink { parent, name }
+        VolumeOperation::Unlink { parent, name }
     }
 
-    fn rename(&mut self) -> Operation {
+    fn rename(&mut self) -> VolumeOperation {
         let mode = match self.random.below(8) {
             0 => RenameMode::NoReplace,
             1..=2 => RenameMode::Exchange,
@@ -313,7 +311,7 @@ impl Chooser<'_> {
             _ => RenameMode::Replace,
         };
         let to = if self.random.one_in(2) { self.entry() } else { (self.directory(), self.name()) };
-        Operation::Rename { from: self.entry(), to, mode }
+        VolumeOperation::Rename { from: self.entry(), to, mode }
     }
 
     fn offset(&mut self, ino: u64) -> u64 {
@@ -330,7 +328,7 @@ impl Chooser<'_> {
         }
     }
 
-    fn write(&mut self) -> Operation {
+    fn write(&mut self) -> VolumeOperation {
         let ino = self.file();
         let offset = self.offset(ino);
         let len = match self.random.below(10) {
@@ -347,10 +345,10 @@ impl Chooser<'_> {
         }
         let mode =
             WriteMode { keep_times: self.random.one_in(3), kill_privileges: self.random.one_in(2) };
-        Operation::Write { ino, offset, bytes, mode }
+        VolumeOperation::Write { ino, offset, bytes, mode }
     }
 
-    fn set_attributes(&mut self) -> Operation {
+    fn set_attributes(&mut self) -> VolumeOperation {
         let ino = if self.random.one_in(3) { self.ino() } else { self.file() };
         let bits = self.random.draw();
         let time = |bit: u32| {
@@ -363,7 +361,7 @@ impl Chooser<'_> {
             size: None,
             atime: time(8),
             mtime: time(10),
-            // Never ahead: a write shows the later of the two.
+            // Never in the future, because a write shows the later of mtime and ctime.
             ctime: (bits >> 12 & 3 == 0).then_some(after(0)),
             btime: time(14),
             kill_privileges: bits >> 16 & 1 == 0,
@@ -372,7 +370,7 @@ impl Chooser<'_> {
         if self.random.one_in(2) {
             changes.size = Some(self.offset(ino));
         }
-        Operation::SetAttributes { ino, changes }
+        VolumeOperation::SetAttributes { ino, changes }
     }
 
     fn xattr_name(&mut self) -> Vec<u8> {
@@ -383,7 +381,7 @@ impl Chooser<'_> {
         }
     }
 
-    fn set_xattr(&mut self) -> Operation {
+    fn set_xattr(&mut self) -> VolumeOperation {
         let len = match self.random.below(8) {
             0 => 0,
             1..=4 => self.random.below(100),
@@ -393,6 +391,6 @@ impl Chooser<'_> {
         };
         let mode = self.random.pick(&[XattrMode::Any, XattrMode::Create, XattrMode::Replace]);
         let value = self.random.bytes(len as usize);
-        Operation::SetXattr { ino: self.ino(), name: self.xattr_name(), value, mode }
+        VolumeOperation::SetXattr { ino: self.ino(), name: self.xattr_name(), value, mode }
     }
 }

@@ -1,8 +1,6 @@
-//! A volume and its reference, to which the same things happen.
+//! A volume together with its reference.
 //!
-//! Owns: carrying an operation out on both, and comparing the answers.
-//! Promises: whatever the two answer differently is a panic that names the operation.
-//! Never: chooses an operation.
+//! Each operation is performed on both. Different results are a panic that names the operation.
 
 use std::sync::Arc;
 
@@ -12,47 +10,47 @@ use sfs_core::{Error, Volume};
 use sfs_device::Device;
 
 use super::compare;
-use super::operation::Operation;
-use super::reference::{Node, Reference};
-use super::rig::{after, same_kind, settle};
+use super::fixture::{after, same_kind, settle};
+use super::operation::VolumeOperation;
+use super::reference::{Reference, ReferenceNode};
 
-/// A volume and its reference.
-pub struct Pair {
-    /// What the volume is on.
+/// Volume with its reference and a virtual clock.
+pub struct VolumePair {
+    /// Device of the volume.
     pub device: Arc<dyn Device>,
     options: VolumeOptions,
-    /// There always is one, but for a moment while it is opened again.
+    /// Open volume; `None` only during a remount.
     volume: Option<Volume>,
-    /// What the volume must be like.
+    /// Expected state of the volume.
     pub reference: Reference,
     millis: u64,
-    /// Segments cleaned before the volume was opened last.
+    /// Segments cleaned before the last remount.
     cleaned_before: u64,
-    /// Operations that were refused for lack of space.
+    /// Number of operations that failed for lack of space.
     pub refused: u64,
 }
 
-impl Pair {
-    /// A new volume on `device`.
+impl VolumePair {
+    /// Opens the new, empty volume on `device`.
     pub fn new(device: Arc<dyn Device>, options: VolumeOptions) -> Self {
         Self::with(device, options, Reference::new(), 0)
     }
 
-    /// The volume on `device`, which holds `reference`. The clock stands at `millis`.
+    /// Opens the volume on `device`, whose content is `reference`, at virtual time `millis`.
     pub fn with(
         device: Arc<dyn Device>,
         options: VolumeOptions,
         reference: Reference,
         millis: u64,
     ) -> Self {
-        Self::open(device, options, millis, |_| reference).expect("it opens")
+        Self::open(device, options, millis, |_| reference).expect("the volume opens")
     }
 
-    /// The volume on `device`, if it opens; `reference` says what it holds.
+    /// Opens the volume on `device`; `reference` makes the reference of the open volume.
     ///
     /// # Errors
     ///
-    /// Those of [`Volume::open`].
+    /// The error of [`Volume::open`].
     pub fn open(
         device: Arc<dyn Device>,
         options: VolumeOptions,
@@ -72,23 +70,23 @@ impl Pair {
         })
     }
 
-    /// The volume.
+    /// Returns the open volume.
     pub fn volume(&self) -> &Volume {
         self.volume.as_ref().expect("an open volume")
     }
 
-    /// Segments cleaned since the beginning.
+    /// Returns the number of segments cleaned since the first mount.
     pub fn cleaned(&self) -> u64 {
         self.cleaned_before + self.volume().counters().segments_cleaned
     }
 
-    /// The time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Timestamp {
         after(self.millis)
     }
 
-    /// Carries `operation` out on both, and demands the same answer.
-    pub fn perform(&mut self, operation: &Operation) {
+    /// Performs `operation` on both, and asserts that the results are the same.
+    pub fn perform(&mut self, operation: &VolumeOperation) {
         let (done, expected) = self.both(operation);
         match (&done, &expected) {
             (Ok(()), Ok(())) => {}
@@ -97,9 +95,10 @@ impl Pair {
         }
     }
 
-    /// As [`Pair::perform`], but an operation that makes something new may be refused for lack of
-    /// space; then nothing has changed.
-    pub fn perform_if_room(&mut self, operation: &Operation) {
+    /// Performs `operation` like [`VolumePair::perform`], but accepts a lack of space if the operation takes space.
+    ///
+    /// A refused operation must not change the volume.
+    pub fn perform_if_room(&mut self, operation: &VolumeOperation) {
         let before = self.reference.clone();
         let (done, expected) = self.both(operation);
         match (&done, &expected) {
@@ -113,28 +112,28 @@ impl Pair {
         }
     }
 
-    /// Carries `operation` out on both; gives what they answer.
-    fn both(&mut self, operation: &Operation) -> (Result<(), Error>, Result<(), Error>) {
+    /// Performs `operation` on both, and returns the result of the volume and the expected one.
+    fn both(&mut self, operation: &VolumeOperation) -> (Result<(), Error>, Result<(), Error>) {
         self.millis += 1;
         let caller = Caller { uid: 1000, gid: 100, now: self.now() };
         match operation {
-            Operation::Make { parent, name, mode, rdev } => {
+            VolumeOperation::Make { parent, name, mode, rdev } => {
                 let made = self.volume().make_node(*parent, name, *mode, *rdev, &caller);
                 self.made(made, *parent, name, made_node(*mode, *rdev, &caller), &caller)
             }
-            Operation::MakeUnnamed { parent, mode } => {
+            VolumeOperation::MakeUnnamed { parent, mode } => {
                 let made = self.volume().make_unnamed(*parent, *mode, &caller);
                 let expected = self.reference.live_directory(*parent).map(drop);
                 if let (Ok(entry), Ok(())) = (&made, &expected) {
-                    let node = Node::new(0o100_000 | mode & 0o7777, &caller);
+                    let node = ReferenceNode::new(0o100_000 | mode & 0o7777, &caller);
                     self.reference.make_unnamed(*parent, entry.ino, node);
                     compare::attributes(&self.reference, entry.ino, &entry.inode);
                 }
                 (made.map(drop), expected)
             }
-            Operation::Symlink { parent, name, target } => {
+            VolumeOperation::Symlink { parent, name, target } => {
                 let made = self.volume().symlink(*parent, name, target, &caller);
-                let mut node = Node::new(0o120_777, &caller);
+                let mut node = ReferenceNode::new(0o120_777, &caller);
                 node.target.clone_from(target);
                 let node = match target.len() {
                     0 => Err(Error::NotFound),
@@ -143,22 +142,22 @@ impl Pair {
                 };
                 self.made(made, *parent, name, node, &caller)
             }
-            Operation::Link { ino, parent, name } => (
+            VolumeOperation::Link { ino, parent, name } => (
                 self.volume().link(*ino, *parent, name, &caller).map(drop),
                 self.reference.link(*ino, *parent, name, &caller),
             ),
-            Operation::Unlink { parent, name } => (
+            VolumeOperation::Unlink { parent, name } => (
                 self.volume().unlink(*parent, name, &caller),
                 self.reference.unlink(*parent, name, &caller),
             ),
-            Operation::RemoveDirectory { parent, name } => match &name[..] {
+            VolumeOperation::RemoveDirectory { parent, name } => match &name[..] {
                 b".." => (Ok(()), Ok(())),
                 _ => (
                     self.volume().remove_directory(*parent, name, &caller),
                     self.reference.remove_directory(*parent, name, &caller),
                 ),
             },
-            Operation::Rename { from, to, mode } => {
+            VolumeOperation::Rename { from, to, mode } => {
                 let done = self.volume().rename(from.0, &from.1, to.0, &to.1, *mode, &caller);
                 let expected =
                     self.reference.rename((from.0, &from.1), (to.0, &to.1), *mode, &caller);
@@ -175,33 +174,33 @@ impl Pair {
                 }
                 (done.map(drop), expected)
             }
-            Operation::Write { ino, offset, bytes, mode } => (
+            VolumeOperation::Write { ino, offset, bytes, mode } => (
                 self.volume().write(*ino, *offset, bytes, *mode, &caller),
                 self.reference.write(*ino, *offset, bytes, *mode, &caller),
             ),
-            Operation::SetAttributes { ino, changes } => (
+            VolumeOperation::SetAttributes { ino, changes } => (
                 self.volume().set_attributes(*ino, changes, &caller).map(drop),
                 self.reference.set_attributes(*ino, changes, &caller),
             ),
-            Operation::SetXattr { ino, name, value, mode } => (
+            VolumeOperation::SetXattr { ino, name, value, mode } => (
                 self.volume().set_xattr(*ino, name, value, *mode, &caller),
-                compare::set_xattr(&mut self.reference, *ino, name, value, *mode, &caller),
+                self.reference.set_xattr(*ino, name, value, *mode, &caller),
             ),
-            Operation::RemoveXattr { ino, name } => (
+            VolumeOperation::RemoveXattr { ino, name } => (
                 self.volume().remove_xattr(*ino, name, &caller),
-                compare::remove_xattr(&mut self.reference, *ino, name, &caller),
+                self.reference.remove_xattr(*ino, name, &caller),
             ),
             other => (self.look(other), Ok(())),
         }
     }
 
-    /// A new file, or the reason why there is none.
+    /// Adds a file that the volume made to the reference, and returns the actual and the expected result.
     fn made(
         &mut self,
         made: Result<FileEntry, Error>,
         parent: u64,
         name: &[u8],
-        node: Result<Node, Error>,
+        node: Result<ReferenceNode, Error>,
         caller: &Caller,
     ) -> (Result<(), Error>, Result<(), Error>) {
         let expected = node.and_then(|node| {
@@ -218,36 +217,36 @@ impl Pair {
         }
     }
 
-    /// What does not change anything that can be seen in the namespace.
-    fn look(&mut self, operation: &Operation) -> Result<(), Error> {
+    /// Performs an operation that does not change files, except by a remount.
+    fn look(&mut self, operation: &VolumeOperation) -> Result<(), Error> {
         match operation {
-            Operation::Lookup { parent, name } => self.lookup(*parent, name),
-            Operation::Forget { ino } => {
+            VolumeOperation::Lookup { parent, name } => self.lookup(*parent, name),
+            VolumeOperation::Forget { ino } => {
                 let count = self.reference.forget(*ino);
                 self.volume().forget(*ino, count);
             }
-            Operation::Read { ino, offset, len } => {
+            VolumeOperation::Read { ino, offset, len } => {
                 compare::read(self.volume(), &self.reference, *ino, *offset, *len);
             }
-            Operation::Seek { ino, offset } => {
+            VolumeOperation::Seek { ino, offset } => {
                 compare::seek(self.volume(), &self.reference, *ino, *offset);
             }
-            Operation::List { ino, seed } => {
+            VolumeOperation::List { ino, seed } => {
                 compare::listing(self.volume(), &self.reference, *ino, *seed, self.now());
             }
-            Operation::SyncFile { ino } => self.volume().sync_file(*ino)?,
-            Operation::SyncAll => self.volume().sync_all()?,
-            Operation::SetLabel { label } => {
+            VolumeOperation::SyncFile { ino } => self.volume().sync_file(*ino)?,
+            VolumeOperation::SyncAll => self.volume().sync_all()?,
+            VolumeOperation::SetLabel { label } => {
                 self.volume().set_label(*label)?;
                 self.reference.label = *label;
             }
-            Operation::Work { millis } => {
+            VolumeOperation::Work { millis } => {
                 self.millis += millis;
                 settle(self.volume(), self.now())?;
             }
-            Operation::Step => drop(self.volume().work(self.now())?),
-            Operation::Reopen { close } => self.reopen(*close),
-            other => unreachable!("{other:?} is done elsewhere"),
+            VolumeOperation::Step => drop(self.volume().work(self.now())?),
+            VolumeOperation::Reopen { close } => self.reopen(*close),
+            other => unreachable!("{other:?} is performed by `both`"),
         }
         Ok(())
     }
@@ -268,39 +267,39 @@ impl Pair {
         }
     }
 
-    /// Opens the volume again, and compares everything.
+    /// Remounts the volume, after a close or else after a sync, and compares everything.
     pub fn reopen(&mut self, close: bool) {
         let now = self.now();
         self.cleaned_before = self.cleaned();
         let volume = self.volume.take().expect("an open volume");
         if close {
-            volume.close().expect("it closes");
+            volume.close().expect("the volume closes");
         } else {
-            volume.sync_all().expect("it syncs");
+            volume.sync_all().expect("a sync");
         }
         drop(volume);
         self.reference.forget_all();
         let opened = Volume::open(self.device.clone(), self.options.clone(), now);
-        self.volume = Some(opened.expect("it opens again"));
+        self.volume = Some(opened.expect("the volume opens again"));
         self.compare();
     }
 
-    /// Compares everything.
+    /// Compares the whole volume with the reference, its usage table with the tree, and the reference counts.
     pub fn compare(&self) {
         compare::everything(self.volume(), &self.reference);
-        assert_eq!(self.volume().audit().expect("it can be counted"), []);
+        assert_eq!(self.volume().audit().expect("an audit"), []);
         let referenced: u64 = self.reference.references.values().sum();
         assert_eq!(self.volume().reference_count(), referenced);
         assert!(self.reference.nodes.contains_key(&ROOT_INO));
     }
 }
 
-fn made_node(mode: u32, rdev: u32, caller: &Caller) -> Result<Node, Error> {
+fn made_node(mode: u32, rdev: u32, caller: &Caller) -> Result<ReferenceNode, Error> {
     let kind = mode & 0o170_000;
     if !matches!(kind, 0o100_000 | 0o040_000 | 0o010_000 | 0o020_000 | 0o060_000 | 0o140_000) {
         return Err(Error::Invalid);
     }
-    let mut node = Node::new(mode, caller);
+    let mut node = ReferenceNode::new(mode, caller);
     node.rdev = if matches!(kind, 0o020_000 | 0o060_000) { rdev } else { 0 };
     Ok(node)
 }

@@ -1,20 +1,19 @@
-//! Random numbers that a seed repeats.
+//! Pseudo-random numbers, and the seed of a test run.
 //!
-//! Owns: the generator, and the seed that a run is given.
-//! Promises: the same seed gives the same numbers, everywhere.
-//! Never: draws entropy.
+//! The same seed gives the same numbers on every machine. Case names and recorded crash states depend on this
+//! exact generator.
 
-/// SplitMix64.
+/// Pseudo-random generator SplitMix64.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct SplitMix64(u64);
 
-impl Random {
-    /// The numbers that `seed` gives.
+impl SplitMix64 {
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Draws 64 bits.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -23,22 +22,22 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// `0..bound`; 0 for a bound of 0.
+    /// Draws a number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.draw() % bound }
     }
 
-    /// True once in `count` times.
+    /// Returns `true` with probability 1 in `count`.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    /// One of `items`.
+    /// Draws one of `items`.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len() as u64) as usize]
     }
 
-    /// `len` random bytes.
+    /// Draws `len` bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
@@ -49,7 +48,7 @@ impl Random {
     }
 }
 
-/// A number from the environment.
+/// Reads a number from environment variable `name`, or returns `default` if the variable is not set.
 pub fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
@@ -57,17 +56,17 @@ pub fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Prints the command that repeats a run, if the run panics.
-pub struct Replay {
-    /// Package, target and name of the test, as `cargo test` takes them.
+/// Guard that prints the command to replay a test when the test panics.
+pub struct ReplayHint {
+    /// Package, target and name of the test, as arguments of `cargo test`.
     pub test: &'static str,
-    /// What repeats it.
+    /// Seed of the run.
     pub seed: u64,
-    /// Its length.
+    /// Number of steps of the run.
     pub steps: u64,
 }
 
-impl Drop for Replay {
+impl Drop for ReplayHint {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let Self { test, seed, steps } = self;

@@ -1,8 +1,7 @@
-//! The reference: a filesystem in memory, as simple as can be.
+//! The reference: a simple filesystem in memory with the expected result and effect of every operation.
 //!
-//! Owns: what every operation must answer, and what must be there afterwards.
-//! Promises: a clone is cheap, so that the state after each operation can be kept.
-//! Never: looks at the volume, but for the inode number that a new file got.
+//! Clones share unchanged files, so that the state after each operation can be stored. The only input from
+//! the volume is the inode number of a new file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,26 +10,26 @@ use sfs_core::Error;
 use sfs_core::format::{FileKind, Label, ROOT_INO, Timestamp};
 use sfs_core::request::{AttributeChanges, Caller, WriteMode};
 
-use super::content::Content;
-use super::rig::NOW;
+use super::content::FileContent;
+use super::fixture::NOW;
 
-/// The attribute that a write clears.
+/// Extended attribute that a write removes.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// A file of any kind.
+/// File of any type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct ReferenceNode {
     /// Type and permissions.
     pub mode: u32,
-    /// Names, and of a directory those in its children.
+    /// Link count; for a directory, the entries `.` and `..` that refer to it count as well.
     pub links: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Number of a device file.
+    /// Device number of a device file.
     pub rdev: u32,
     /// Last access.
     pub atime: Timestamp,
@@ -38,27 +37,27 @@ pub struct Node {
     pub mtime: Timestamp,
     /// Last change of attributes.
     pub ctime: Timestamp,
-    /// Birth.
+    /// Creation.
     pub btime: Timestamp,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Arc<Vec<u8>>>,
     /// Content of a regular file.
-    pub content: Content,
+    pub content: FileContent,
     /// Target of a symbolic link.
     pub target: Vec<u8>,
-    /// The directory that holds a directory.
+    /// Parent of a directory.
     pub parent: u64,
-    /// Names in a directory.
+    /// Entries of a directory.
     pub entries: BTreeMap<Vec<u8>, u64>,
-    /// It took the place of another file, or was cut to nothing to be written anew: the fourth
-    /// sentence of the contract is about it.
+    /// True if the file replaced another one, or was truncated to be rewritten. The fourth sentence of the
+    /// durability contract is about these files.
     pub replaces: bool,
-    /// It was made without a name, and has not had one.
+    /// True if the file was made without a name and has never had one.
     pub linkable: bool,
 }
 
-impl Node {
-    /// A new file of `caller`.
+impl ReferenceNode {
+    /// Makes a new file of `caller`, with one link.
     pub fn new(mode: u32, caller: &Caller) -> Self {
         let now = caller.now;
         Self {
@@ -72,7 +71,7 @@ impl Node {
             ctime: now,
             btime: now,
             xattrs: BTreeMap::new(),
-            content: Content::default(),
+            content: FileContent::default(),
             target: Vec::new(),
             parent: 0,
             entries: BTreeMap::new(),
@@ -81,17 +80,17 @@ impl Node {
         }
     }
 
-    /// What it is.
+    /// Returns the type of the file.
     pub fn kind(&self) -> FileKind {
         FileKind::from_mode(self.mode).expect("a mode with a kind")
     }
 
-    /// Whether it is a directory.
+    /// Returns whether the file is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind() == FileKind::Directory
     }
 
-    /// What `stat` says of the length.
+    /// Returns the size that `stat` has to report.
     pub fn size(&self) -> u64 {
         match self.kind() {
             FileKind::Directory => self.entries.len() as u64,
@@ -105,21 +104,21 @@ impl Node {
         self.mode &= !(0o4000 | sgid);
     }
 
-    /// Its content changes.
+    /// Sets the times that a change of the content sets.
     pub fn touch(&mut self, caller: &Caller) {
         self.mtime = caller.now;
         self.ctime = caller.now;
     }
 }
 
-/// The whole filesystem.
+/// State of the whole filesystem.
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// All files, by inode number.
-    pub nodes: BTreeMap<u64, Arc<Node>>,
-    /// References that the caller got and has not forgotten.
+    pub nodes: BTreeMap<u64, Arc<ReferenceNode>>,
+    /// Number of references to each inode that the caller has not dropped.
     pub references: BTreeMap<u64, u64>,
-    /// The name of the volume.
+    /// Label of the volume.
     pub label: Label,
 }
 
@@ -130,9 +129,9 @@ impl Default for Reference {
 }
 
 impl Reference {
-    /// An empty root directory.
+    /// Makes a filesystem with an empty root directory.
     pub fn new() -> Self {
-        let mut root = Node::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW });
+        let mut root = ReferenceNode::new(0o040_755, &Caller { uid: 0, gid: 0, now: NOW });
         root.links = 2;
         root.parent = ROOT_INO;
         Self {
@@ -142,56 +141,60 @@ impl Reference {
         }
     }
 
-    /// The file `ino`.
-    pub fn node(&self, ino: u64) -> Result<&Node> {
+    /// Returns the file `ino`.
+    pub fn node(&self, ino: u64) -> Result<&ReferenceNode> {
         self.nodes.get(&ino).map(|node| &**node).ok_or(Error::NotFound)
     }
 
-    /// The file `ino`, which exists, to be changed.
-    pub fn edit(&mut self, ino: u64) -> &mut Node {
+    /// Returns the file `ino` for a change.
+    ///
+    /// # Panics
+    ///
+    /// If the file does not exist.
+    pub fn edit(&mut self, ino: u64) -> &mut ReferenceNode {
         Arc::make_mut(self.nodes.get_mut(&ino).expect("the file exists"))
     }
 
-    /// The directory `ino`.
-    pub fn directory(&self, ino: u64) -> Result<&Node> {
+    /// Returns the directory `ino`.
+    pub fn directory(&self, ino: u64) -> Result<&ReferenceNode> {
         self.node(ino).and_then(|n| if n.is_directory() { Ok(n) } else { Err(Error::NotDirectory) })
     }
 
-    /// The directory `ino`, which must have a name.
-    pub fn live_directory(&self, ino: u64) -> Result<&Node> {
+    /// Returns the directory `ino`, which must not be deleted.
+    pub fn live_directory(&self, ino: u64) -> Result<&ReferenceNode> {
         self.directory(ino).and_then(|n| if n.links > 0 { Ok(n) } else { Err(Error::NotFound) })
     }
 
-    /// A file that was made without a name and has none yet.
+    /// Returns a file that was made without a name and has never had one.
     pub fn unnamed(&self) -> Option<u64> {
         self.nodes.iter().find(|(_, node)| node.linkable).map(|(ino, _)| *ino)
     }
 
-    /// Files that have a name, or a reference.
+    /// Returns the inode numbers of all files.
     pub fn inos(&self) -> Vec<u64> {
         self.nodes.keys().copied().collect()
     }
 
-    /// A caller gets a reference.
+    /// Adds a reference to `ino`.
     pub fn refer(&mut self, ino: u64) {
         *self.references.entry(ino).or_default() += 1;
     }
 
-    /// Forgets all references to `ino`; gives how many there were.
+    /// Drops all references to `ino`, and returns their number.
     pub fn forget(&mut self, ino: u64) -> u64 {
         let count = self.references.remove(&ino).unwrap_or(0);
         self.drop_nameless(ino);
         count
     }
 
-    /// A reopened volume knows no references.
+    /// Drops all references to all files, as a remount does.
     pub fn forget_all(&mut self) {
         for ino in self.inos() {
             self.forget(ino);
         }
     }
 
-    /// Deletes a file that has neither name nor reference.
+    /// Deletes the file if it has neither a name nor a reference.
     pub fn drop_nameless(&mut self, ino: u64) {
         let nameless = self.nodes.get(&ino).is_some_and(|node| node.links == 0);
         if nameless && !self.references.contains_key(&ino) {
@@ -199,16 +202,15 @@ impl Reference {
         }
     }
 
-    /// What has been said so far may have become durable: a file that is empty by now may be found
-    /// so.
+    /// Allows each file that is empty now to be empty after a crash, because this state may be durable.
     pub fn forget_replaced(&mut self) {
         for node in self.nodes.values_mut().filter(|node| node.replaces && node.size() == 0) {
             Arc::make_mut(node).replaces = false;
         }
     }
 
-    /// The regular file `ino`.
-    pub fn regular(&self, ino: u64) -> Result<&Node> {
+    /// Returns the regular file `ino`.
+    pub fn regular(&self, ino: u64) -> Result<&ReferenceNode> {
         let node = self.node(ino)?;
         match node.kind() {
             FileKind::Regular => Ok(node),
@@ -242,7 +244,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Changes attributes and length.
+    /// Changes attributes, and the length of a regular file.
     pub fn set_attributes(
         &mut self,
         ino: u64,

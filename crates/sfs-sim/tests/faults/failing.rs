@@ -1,4 +1,4 @@
-//! Devices that fail, and say so.
+//! Tests on devices that return errors, or corrupt data.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
 use sfs_device::{Device, FaultyDevice, Operation, RamDevice};
 
+use sfs_sim::model::fixture::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
 use sfs_sim::model::random::number;
-use sfs_sim::model::rig::{FILE, NOW, SEGMENT_BLOCKS, after, caller, open, ram, settle, tight};
 
 type Faulty = FaultyDevice<RamDevice>;
 
@@ -27,7 +27,7 @@ fn write(volume: &Volume, ino: u64, byte: u8) -> Result<(), Error> {
 }
 
 fn assert_content(volume: &Volume, ino: u64, byte: u8) {
-    assert!(volume.read(ino, 0, 30_000).expect("it reads").as_bytes() == [byte; 20_000]);
+    assert!(volume.read(ino, 0, 30_000).expect("a read").as_bytes() == [byte; 20_000]);
 }
 
 /// "A device that fails a write turns the volume read-only; what is in memory can still be read."
@@ -43,7 +43,7 @@ fn a_failing_device_turns_the_volume_read_only() {
         let refused = volume.sync_file(waiting);
         assert!(matches!(refused, Err(Error::Device(_))), "{refused:?}");
         device.heal();
-        // It stays so, whatever the device does from now on.
+        // The volume stays read-only although the device works again.
         assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
         for ino in [synced, waiting] {
             assert!(matches!(volume.sync_file(ino), Err(Error::Stopped)));
@@ -60,9 +60,9 @@ fn a_failing_device_turns_the_volume_read_only() {
     }
 }
 
-/// Who syncs what is lost is told in the same way after a shutdown.
+/// A sync after a shutdown reports the loss in the same way as after a failed write.
 #[test]
-fn a_volume_that_is_shut_down_says_that_what_waits_is_lost() {
+fn a_sync_after_a_shutdown_reports_unsynced_data_as_lost() {
     let device = faulty();
     let volume = open(device.clone(), tight());
     let synced = make(&volume, b"synced", 1);
@@ -81,15 +81,15 @@ fn a_volume_that_is_shut_down_says_that_what_waits_is_lost() {
     assert_content(&volume, waiting, 2);
 }
 
-/// Each request of a run fails once, one after the other.
+/// In each iteration another request of the run fails.
 #[test]
-fn whichever_request_fails_nothing_panics_and_nothing_synced_is_lost() {
+fn any_failed_request_neither_panics_nor_loses_synced_data() {
     for operation in [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard] {
         for nth in 1..number("SFS_FAULTS", 40) {
             let device = faulty();
             let volume = open(device.clone(), tight());
             let synced = make(&volume, b"synced", 1);
-            volume.close().expect("it closes");
+            volume.close().expect("the volume closes");
             let Ok(volume) = Volume::open(device.clone(), tight(), NOW) else { panic!("opens") };
             device.fail_nth(operation, nth);
             let run = || -> Result<(), Error> {
@@ -133,11 +133,11 @@ fn corrupted_data_is_an_error() {
         }
         other => panic!("{other:?}"),
     }
-    // Overwriting a part would hide the damage.
+    // A partial overwrite would hide the damage under a new checksum.
     let partial = volume.write(ino, 10, &[8; 10], WriteMode::default(), &caller());
     assert!(matches!(partial, Err(Error::Corrupt(_))), "{partial:?}");
     volume.write(ino, 0, &[8; 4096], WriteMode::default(), &caller()).expect("a whole block");
     device.heal();
-    let bytes = volume.read(ino, 0, 8192).expect("it reads");
+    let bytes = volume.read(ino, 0, 8192).expect("a read");
     assert!(bytes.as_bytes()[..4096] == [8; 4096] && bytes.as_bytes()[4096..] == [7; 4096]);
 }

@@ -1,8 +1,8 @@
-//! Faults that are not crashes: what the fifth and sixth sentence of the durability contract
-//! (docs/SEMANTICS.md) say of them.
+//! Tests of the fifth and sixth sentence of the durability contract (docs/SEMANTICS.md), on faults other than
+//! crashes.
 
 mod failing;
-mod lying;
 mod rot;
 mod shrinking;
+mod silent;
 mod witness;

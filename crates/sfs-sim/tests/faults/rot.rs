@@ -1,4 +1,4 @@
-//! Bit rot: blocks that are not what they were.
+//! Tests of bit rot: blocks whose content changed on the medium or is corrupt when read.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use sfs_core::format::{CorruptionKind, Layout, SUPERBLOCK_ADDRESS, Structure};
 use sfs_core::request::VolumeOptions;
 use sfs_core::{Error, Volume};
 use sfs_device::{Device, FaultyDevice, RamDevice};
-use sfs_sim::image::Image;
+use sfs_sim::image::CowImage;
 use sfs_sim::model::compare;
+use sfs_sim::model::fixture::{SEGMENT_BLOCKS, after, ram, tight};
 use sfs_sim::model::operation::{Limits, choose};
-use sfs_sim::model::pair::Pair;
-use sfs_sim::model::random::{Random, number};
+use sfs_sim::model::pair::VolumePair;
+use sfs_sim::model::random::{SplitMix64, number};
 use sfs_sim::model::reference::Reference;
-use sfs_sim::model::rig::{SEGMENT_BLOCKS, after, ram, tight};
 
-use crate::witness::{Witness, judge_image};
+use crate::witness::{Witness, check_image};
 
-/// Any one block of the device lies, whatever it holds: errors, but no wrong answer.
+/// In each iteration the reads of one block are corrupt: every answer is correct or an error.
 #[test]
-fn whichever_block_lies_no_answer_is_wrong() {
+fn corrupt_reads_of_any_block_give_no_wrong_answer() {
     let limits = Limits { bytes: 1 << 20, files: 30, reopens: false };
-    let mut random = Random::new(number("SFS_SEED", 5));
+    let mut random = SplitMix64::new(number("SFS_SEED", 5));
     let base: Arc<RamDevice> = Arc::new(ram(4_400_000, SEGMENT_BLOCKS));
-    let mut pair = Pair::new(base.clone(), tight());
+    let mut pair = VolumePair::new(base.clone(), tight());
     for _ in 0..400 {
         let operation = choose(random.draw(), &pair.reference, &limits);
         pair.perform(&operation);
     }
-    pair.volume().close().expect("it closes");
+    pair.volume().close().expect("the volume closes");
     pair.reference.forget_all();
     for address in 0..base.geometry().block_count {
         let device = Arc::new(FaultyDevice::new(base.snapshot()));
@@ -42,7 +42,7 @@ fn whichever_block_lies_no_answer_is_wrong() {
     }
 }
 
-/// Every answer is right, or an error that says what is corrupt.
+/// Asserts that every answer is correct, or an error that names the corrupt structure.
 fn check_answers(volume: &Volume, reference: &Reference) {
     for (ino, node) in &reference.nodes {
         match volume.attributes(*ino) {
@@ -63,53 +63,53 @@ fn check_answers(volume: &Volume, reference: &Reference) {
     }
 }
 
-/// A bit of any one block is flipped on the medium, in whatever structure: a mount answers right, or
-/// says what is corrupt; and `sfs-fsck` finds whatever a mount or a read of everything found.
+/// In each iteration one bit of one block is flipped on the medium. Every answer is correct or names the corrupt
+/// structure, and `sfs-fsck` reports every damage that a mount or a read detects.
 #[test]
 fn bit_rot_in_every_structure_gives_no_wrong_byte() {
     let witness = Witness::new(11);
     let image = image_of(&witness);
-    let mut random = Random::new(11);
+    let mut random = SplitMix64::new(11);
     let mut refused = 0;
     for address in 0..image.geometry().block_count {
-        let rotten = image.clone();
+        let damaged = image.clone();
         let (byte, bit) = (random.below(4096) as usize, random.below(8));
-        rotten.edit(address, |bytes| bytes[byte] ^= 1 << bit);
-        let judged = judge_image(&witness, &rotten);
-        refused += u64::from(judged.is_err());
-        if !matches!(judged, Ok(0)) {
-            assert!(has_findings(&rotten), "sfs-fsck says nothing of block {address}: {judged:?}");
+        damaged.edit(address, |bytes| bytes[byte] ^= 1 << bit);
+        let checked = check_image(&witness, &damaged);
+        refused += u64::from(checked.is_err());
+        if !matches!(checked, Ok(0)) {
+            assert!(has_findings(&damaged), "no finding for block {address}: {checked:?}");
         }
     }
-    assert!(refused > 0, "no block mattered to a mount");
+    assert!(refused > 0, "no damage was refused by a mount");
 }
 
-fn image_of(witness: &Witness) -> Image {
-    let image = witness.history.base.clone();
-    for event in &witness.history.events {
-        sfs_sim::crash::apply(&image, event, sfs_sim::crash::Fate::Done);
+fn image_of(witness: &Witness) -> CowImage {
+    let image = witness.recorded.base.clone();
+    for event in &witness.recorded.events {
+        sfs_sim::crash::apply(&image, event, sfs_sim::crash::RequestEffect::Done);
     }
     image
 }
 
-/// Whether the check finds something, were it only worth a note.
-fn has_findings(image: &Image) -> bool {
-    let mut go_on = |_| ControlFlow::Continue(());
-    match sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut go_on) {
+/// Returns whether the check reports anything, notes included.
+fn has_findings(image: &CowImage) -> bool {
+    let mut proceed = |_| ControlFlow::Continue(());
+    match sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut proceed) {
         Ok(report) => report.errors() > 0 || !report.findings.kept().is_empty(),
         Err(_) => true,
     }
 }
 
-/// Either superblock does for a mount; when both are gone, it is refused by name.
+/// Either superblock is enough for a mount. With both damaged, the error of the mount names the superblock.
 #[test]
 fn one_superblock_is_enough() {
     let image = image_of(&Witness::new(12));
     let layout = layout_of(&image);
     for copy in [SUPERBLOCK_ADDRESS, layout.backup] {
-        let rotten = flip(&image, &[copy]);
-        Volume::open(Arc::new(rotten.clone()), tight(), after(0)).expect("the other one is there");
-        assert!(has_findings(&rotten), "sfs-fsck says nothing of {copy}");
+        let damaged = flip(&image, &[copy]);
+        Volume::open(Arc::new(damaged.clone()), tight(), after(0)).expect("one copy is valid");
+        assert!(has_findings(&damaged), "no finding for the superblock at {copy}");
     }
     assert_refused(
         flip(&image, &[SUPERBLOCK_ADDRESS, layout.backup]),
@@ -118,44 +118,44 @@ fn one_superblock_is_enough() {
     );
 }
 
-/// The older checkpoint is not needed. Without the newer one the older is taken, whose tree may have
-/// been overwritten since: then the mount is refused by name, too. Without both it always is.
+/// A mount does not need the older checkpoint. Without the newer checkpoint, the older one is used; if its tree
+/// was overwritten since, the mount is refused. Without both, the mount is always refused.
 #[test]
-fn one_checkpoint_is_enough_or_is_refused() {
+fn one_valid_checkpoint_is_mounted_or_refused() {
     let witness = Witness::new(12);
     let image = image_of(&witness);
     let slots = layout_of(&image).slots;
     let mut mounted = 0;
     for slot in slots {
-        let rotten = flip(&image, &[slot]);
-        mounted += usize::from(judge_image(&witness, &rotten).is_ok());
-        assert!(has_findings(&rotten), "sfs-fsck says nothing of {slot}");
+        let damaged = flip(&image, &[slot]);
+        mounted += usize::from(check_image(&witness, &damaged).is_ok());
+        assert!(has_findings(&damaged), "no finding for the checkpoint at {slot}");
     }
-    assert!(mounted > 0, "the older one was needed");
+    assert!(mounted > 0, "the mount needed the older checkpoint");
     let both = flip(&image, &slots);
     assert_refused(both, Structure::Checkpoint, "checkpoint at block 16: checksum mismatch");
 }
 
-fn layout_of(image: &Image) -> Layout {
-    Layout::new(image.geometry().block_count, SEGMENT_BLOCKS, 0).expect("it fits")
+fn layout_of(image: &CowImage) -> Layout {
+    Layout::new(image.geometry().block_count, SEGMENT_BLOCKS, 0).expect("a layout")
 }
 
-/// The image does not mount; the message is `said`.
-fn assert_refused(image: Image, structure: Structure, said: &str) {
+/// The image does not mount; the error is `message`.
+fn assert_refused(image: CowImage, structure: Structure, message: &str) {
     match Volume::open(Arc::new(image), tight(), after(0)) {
         Err(Error::Corrupt(damage)) => {
             assert_eq!((damage.structure, damage.kind), (structure, CorruptionKind::Checksum));
-            assert_eq!(damage.to_string(), said);
+            assert_eq!(damage.to_string(), message);
         }
         other => panic!("{structure:?}: {:?}", other.err()),
     }
 }
 
-/// Flips a bit in the middle of what each of these blocks says.
-fn flip(image: &Image, addresses: &[u64]) -> Image {
-    let rotten = image.clone();
+/// Returns a copy of `image` with one bit flipped in the content of each of these blocks.
+fn flip(image: &CowImage, addresses: &[u64]) -> CowImage {
+    let damaged = image.clone();
     for address in addresses {
-        rotten.edit(*address, |bytes| bytes[40] ^= 4);
+        damaged.edit(*address, |bytes| bytes[40] ^= 4);
     }
-    rotten
+    damaged
 }

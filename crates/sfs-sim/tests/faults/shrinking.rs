@@ -1,4 +1,4 @@
-//! Devices that become smaller, and image files on a filesystem that is full.
+//! Tests on devices that become smaller, and on image files in a full filesystem.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use sfs_core::format::{DataLayout, ROOT_INO};
 use sfs_core::request::WriteMode;
 use sfs_core::{Error, Volume};
 use sfs_device::Device;
-use sfs_sim::case::fresh;
-use sfs_sim::image::Image;
-use sfs_sim::lying::LyingDevice;
-use sfs_sim::model::rig::{FILE, NOW, caller, open, tight};
+use sfs_sim::empty_volume::empty_volume;
+use sfs_sim::image::CowImage;
+use sfs_sim::model::fixture::{FILE, NOW, caller, open, tight};
+use sfs_sim::silent_faults::SilentFaultDevice;
 
 static SYNCED: [u8; 20_000] = [1; 20_000];
 
-/// A volume with a file that is synced.
-fn begin() -> (Arc<LyingDevice>, Volume, u64) {
-    let device = Arc::new(LyingDevice::new(fresh(DataLayout::Log, 34)));
+/// Makes a volume with a synced file.
+fn begin() -> (Arc<SilentFaultDevice>, Volume, u64) {
+    let device = Arc::new(SilentFaultDevice::new(empty_volume(DataLayout::Log, 34)));
     let volume = open(device.clone(), tight());
     let ino = volume.make_node(ROOT_INO, b"synced", FILE, 0, &caller()).expect("a file").ino;
     volume.write(ino, 0, &SYNCED, WriteMode::default(), &caller()).expect("a write");
@@ -24,7 +24,7 @@ fn begin() -> (Arc<LyingDevice>, Volume, u64) {
     (device, volume, ino)
 }
 
-/// Writes new files and syncs each, until something fails.
+/// Writes and syncs new files until an operation fails, and returns the error.
 fn write_until_it_fails(volume: &Volume) -> Error {
     for no in 0..200 {
         let name = format!("file-{no}");
@@ -40,13 +40,13 @@ fn write_until_it_fails(volume: &Volume) -> Error {
     panic!("200 files were written to a device that cannot take them");
 }
 
-/// It stays read-only, and can still be read.
-fn assert_latched(volume: &Volume, ino: u64) {
+/// Asserts that the volume stays read-only and can still be read.
+fn assert_read_only_for_good(volume: &Volume, ino: u64) {
     assert!(matches!(volume.sync_all(), Err(Error::Stopped)));
     let refused = volume.write(ino, 0, &[3; 10], WriteMode::default(), &caller());
     assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
     assert!(matches!(volume.close(), Err(Error::Stopped)));
-    let bytes = volume.read(ino, 0, 30_000).expect("it can still be read");
+    let bytes = volume.read(ino, 0, 30_000).expect("a read");
     assert!(bytes.as_bytes() == SYNCED);
 }
 
@@ -60,17 +60,17 @@ fn a_device_that_shrinks_turns_the_volume_read_only() {
     assert!(matches!(error, Error::Device(_)), "{error:?}");
     let message = error.to_string();
     assert!(message.starts_with("write of ") && message.contains(" failed: "), "{message}");
-    assert_latched(&volume, ino);
+    assert_read_only_for_good(&volume, ino);
 }
 
-/// The same, found at the next mount: the message says both sizes.
+/// A mount detects a smaller device; its error message has both sizes.
 #[test]
 fn a_device_that_has_shrunk_is_refused() {
     let (device, volume, _) = begin();
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
     let whole = device.image();
     let block_count = whole.geometry().block_count;
-    let smaller = Image::new(block_count - 40);
+    let smaller = CowImage::new(block_count - 40);
     for address in 0..block_count - 40 {
         smaller.edit(address, |bytes| *bytes = *whole.block(address));
     }
@@ -84,7 +84,7 @@ fn a_device_that_has_shrunk_is_refused() {
     }
 }
 
-/// ENOSPC of the file beneath the image, which was sparse: as any write that fails.
+/// ENOSPC in the filesystem of a sparse image file is handled as any other failed write.
 #[test]
 fn a_full_disk_beneath_the_image_turns_the_volume_read_only() {
     for room in [0, 1, 7, 30, 100] {
@@ -94,11 +94,11 @@ fn a_full_disk_beneath_the_image_turns_the_volume_read_only() {
             Error::Device(error) => assert_eq!(error.source.kind(), ErrorKind::StorageFull),
             error => panic!("{error:?}"),
         }
-        assert_latched(&volume, ino);
+        assert_read_only_for_good(&volume, ino);
         drop(volume);
-        // Once there is room again, what was synced is there.
+        // With free space again, the synced data is there.
         device.fill(u64::MAX);
         let volume = open(device, tight());
-        assert!(volume.read(ino, 0, 30_000).expect("it reads").as_bytes() == SYNCED);
+        assert!(volume.read(ino, 0, 30_000).expect("a read").as_bytes() == SYNCED);
     }
 }

@@ -1,16 +1,17 @@
 #!/bin/sh
-# Makes the images of version 1 in this directory, with the programs of the last commit that wrote it (fab95bc).
+# Makes the images of format version 1 in this directory, with the programs of the last commit that wrote this version (fab95bc).
 #
 #     PROGRAMS=DIRECTORY ./make.sh
 #
 # Needs root, FUSE and python3. Each image has 32 segments of 128 KiB:
 #
 #   clean   unmounted
-#   log     killed: past its checkpoint the log has deltas of every kind but Map
-#   placed  the same on a volume whose data is overwritten in place: with Map
+#   log     killed: after its checkpoint the log has deltas of every kind except Map
+#   placed  killed, on a volume with data in place: its log also has deltas of kind Map
 #
-# NAME.image is the image, packed (pack.py); NAME.superblock its superblock as version 2 has it; NAME.list what is in it: a line for each name, with its kind, mode,
-# links, size, and the CRC-32C of its content, of its target or of its extended attributes.
+# NAME.image is the packed image (pack.py), and NAME.superblock its packed superblock after an upgrade to version 2. NAME.list
+# lists the content: a line for each path, with its mode, link count and size, and the CRC-32C of its content (or target)
+# and extended attributes.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -29,7 +30,7 @@ unmount_v1() {
     wait "$daemon"
 }
 
-# kill_v1 IMAGE NAME: the device as a crash after a sync leaves it.
+# kill_v1 IMAGE NAME: syncs, kills the daemon, and packs the image that the crash left.
 kill_v1() {
     sync -f "$dir"
     python3 "$here/pack.py" list "$dir" > "$here/$2.list"
@@ -40,7 +41,7 @@ kill_v1() {
     python3 "$here/pack.py" upgraded "$1" > "$here/$2.superblock"
 }
 
-fill() { # BYTE COUNT FILE: blocks of one byte each, synced
+fill() { # BYTE COUNT FILE: writes and syncs COUNT blocks, each filled with BYTE
     python3 "$here/pack.py" fill "$1" "$2" "$3"
 }
 
@@ -62,7 +63,7 @@ populate() {
 }
 
 change() {
-    # Segments run empty, and are released.
+    # The overwrites leave segments without live blocks, which are released.
     for round in 11 12 13 14 15 16 17 18 19 20; do
         fill $round 150 "$dir/often"
     done
@@ -77,7 +78,7 @@ change() {
     python3 "$here/pack.py" attr "$dir/small" user.taste sour
 }
 
-for name in log placed; do # The superblock of clean is that of log.
+for name in log placed; do # clean has the same superblock as log.
     image=$work/$name
     placement=log
     [ $name = placed ] && placement=greedy-space

@@ -1,8 +1,8 @@
-"""Packs an image, or lists what is on a mounted volume; see make.sh.
+"""Packs an image, or lists the content of a mounted volume; see make.sh.
 
-A packed image is a u32 of blocks, and for each block that is not zero its address (u32), the length of its packed
-bytes (u16) and those: PackBits, that is a byte n below 128 and n + 1 bytes as they are, or n above 128 and one byte
-that is there 257 - n times.
+A packed image begins with the number of blocks (u32). Each block that is not zero follows with its address (u32), the
+length of its packed bytes (u16), and the bytes packed by PackBits: a byte n below 128 is followed by n + 1 literal
+bytes, and a byte n above 128 is followed by one byte that is repeated 257 - n times.
 """
 
 import os
@@ -51,7 +51,7 @@ def read(path):
 
 
 def upgraded(path):
-    """Packs nothing but the superblock, in block 4, as an upgrade to version 2 has to make it by FORMAT.md."""
+    """Packs only the superblock (block 4), with the bytes that FORMAT.md specifies for an upgrade to version 2."""
     image = bytearray(read(path))
     superblock = image[4 * BLOCK : 5 * BLOCK]
     blocks = struct.unpack_from("<I", superblock, 120)[0] * struct.unpack_from("<I", superblock, 124)[0]

@@ -1,6 +1,8 @@
+//! Tests of the flash array: times, counters, and the rules of NAND.
+
 use super::*;
 
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: FlashGeometry = FlashGeometry {
     channels: 2,
     packages: 1,
     dies: 2,
@@ -31,7 +33,7 @@ fn spare(page: u32) -> Spare {
 }
 
 #[test]
-fn transfers_share_a_channel_and_programming_goes_on_meanwhile() {
+fn transfers_on_one_channel_wait_for_each_other_but_programming_overlaps() {
     let mut flash = flash();
     // Elements 0 and 2 are on one channel: the second transfer waits for the first.
     let ends: Vec<u64> = (0..4).map(|slot| flash.program(slot, spare(slot), 0)).collect();
@@ -42,7 +44,7 @@ fn transfers_share_a_channel_and_programming_goes_on_meanwhile() {
 }
 
 #[test]
-fn a_read_senses_and_then_sends() {
+fn a_read_takes_the_read_time_and_then_the_transfer_time() {
     let mut flash = flash();
     flash.program(0, spare(7), 0);
     assert_eq!(flash.read(0, 1000), 1125);
@@ -52,7 +54,7 @@ fn a_read_senses_and_then_sends() {
 }
 
 #[test]
-fn a_copy_reads_before_it_programs_and_keeps_the_spare() {
+fn a_copy_reads_before_it_programs_and_copies_the_spare_area() {
     let mut flash = flash();
     flash.program(0, spare(7), 0);
     assert_eq!(flash.copy(0, 16, 1000), 1425);
@@ -61,7 +63,7 @@ fn a_copy_reads_before_it_programs_and_keeps_the_spare() {
 }
 
 #[test]
-fn an_erase_takes_all_elements_once() {
+fn an_erase_occupies_all_elements_of_the_gang() {
     let mut flash = flash();
     flash.program(0, spare(7), 0);
     assert_eq!(flash.erase(0, 0), 1800);
@@ -71,8 +73,8 @@ fn an_erase_takes_all_elements_once() {
 }
 
 #[test]
-fn a_striped_page_takes_all_its_elements() {
-    let mut flash = Flash::new(Geometry { stripe: 4, ..GEOMETRY }, TIMING);
+fn a_striped_page_occupies_all_its_elements() {
+    let mut flash = Flash::new(FlashGeometry { stripe: 4, ..GEOMETRY }, TIMING);
     assert_eq!(flash.program(0, spare(0), 0), 400);
     assert_eq!(flash.counters.flash_pages_programmed, 4);
     assert_eq!(flash.read(0, 1000), 1225);
@@ -80,7 +82,7 @@ fn a_striped_page_takes_all_its_elements() {
 
 #[test]
 #[should_panic(expected = "comes after")]
-fn a_slot_is_not_programmed_twice() {
+fn programming_a_slot_twice_panics() {
     let mut flash = flash();
     flash.program(3, spare(0), 0);
     flash.program(3, spare(0), 0);
@@ -88,7 +90,7 @@ fn a_slot_is_not_programmed_twice() {
 
 #[test]
 #[should_panic(expected = "comes after")]
-fn nor_before_an_earlier_one() {
+fn programming_an_earlier_slot_panics() {
     let mut flash = flash();
     flash.program(3, spare(0), 0);
     flash.program(2, spare(0), 0);
@@ -96,6 +98,6 @@ fn nor_before_an_earlier_one() {
 
 #[test]
 #[should_panic(expected = "erased")]
-fn an_erased_slot_is_not_read() {
+fn reading_an_erased_slot_panics() {
     flash().read(0, 0);
 }

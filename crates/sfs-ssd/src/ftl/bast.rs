@@ -1,47 +1,49 @@
-//! BAST: block-mapped, with log blocks of one logical block each.
+//! BAST: a block-mapped layer with log blocks of one logical block each (Kim et al., IEEE Trans.
+//! Consumer Electronics 2002).
 //!
-//! Owns: which logical block has a log block (Kim et al., IEEE Trans. Consumer Electronics 2002).
-//! Promises: the log block that was written to longest ago is given up first.
-//! Never: holds more log blocks than it was given.
+//! A page that cannot be written to its position in the data block is appended to the log block of its
+//! logical block. If no log block is left, the one that was written least recently is merged.
 
-use super::hybrid::{Hybrid, Log};
-use super::{Ftl, PageWrite, WearLevelling};
+use super::hybrid::{Hybrid, LogBlock};
+use super::interface::{Ftl, PageWrite};
+use super::layer::WearLevelling;
 use crate::flash::Flash;
-use crate::geometry::Geometry;
+use crate::geometry::FlashGeometry;
 
-/// The BAST translation layer.
+/// BAST translation layer.
 pub struct Bast {
     blocks: Hybrid,
-    /// The log blocks, the one written to last at the end.
-    logs: Vec<Log>,
+    /// Log blocks, the most recently written last.
+    logs: Vec<LogBlock>,
     log_blocks: u32,
 }
 
 impl Bast {
-    /// The layer of an erased device, with `log_blocks` log blocks; `None` if there is none or
-    /// the spare blocks do not suffice.
-    pub fn new(geometry: &Geometry, log_blocks: u32, wear: WearLevelling) -> Option<Bast> {
+    /// Makes the layer of an erased device, with `log_blocks` log blocks.
+    ///
+    /// Returns `None` if `log_blocks` is zero or the device has too few spare blocks.
+    pub fn new(geometry: &FlashGeometry, log_blocks: u32, wear: WearLevelling) -> Option<Bast> {
         let blocks = Hybrid::new(geometry, log_blocks, wear)?;
         (log_blocks > 0).then(|| Bast { blocks, logs: Vec::new(), log_blocks })
     }
 
-    fn take_log(&mut self, block: u32) -> Option<Log> {
+    fn take_log(&mut self, block: u32) -> Option<LogBlock> {
         let no = self.logs.iter().rposition(|log| log.block == block)?;
         Some(self.logs.remove(no))
     }
 
-    /// The log block for the next page of `block`: its own, or a new one.
-    fn log_for(&mut self, flash: &mut Flash, block: u32, at_ns: u64) -> Log {
+    /// Takes the log block for the next page of `block` from the list, or makes a new one.
+    fn log_for(&mut self, flash: &mut Flash, block: u32, at_ns: u64) -> LogBlock {
         match self.take_log(block) {
             Some(log) if flash.filled(log.cluster) < flash.cluster_pages() => return log,
             Some(full) => self.blocks.merge(flash, full, at_ns),
             None if self.logs.len() as u32 == self.log_blocks => {
-                let rested = self.logs.remove(0);
-                self.blocks.merge(flash, rested, at_ns);
+                let least_recent = self.logs.remove(0);
+                self.blocks.merge(flash, least_recent, at_ns);
             }
             None => {}
         }
-        Log { cluster: self.blocks.free.take(), block, in_order: true }
+        LogBlock { cluster: self.blocks.free.take(), block, in_order: true }
     }
 }
 
@@ -50,7 +52,7 @@ impl Ftl for Bast {
         if let Some(end_ns) = self.blocks.write_in_data(flash, write, at_ns) {
             return end_ns;
         }
-        let (block, index) = self.blocks.place(write.page);
+        let (block, index) = self.blocks.position(write.page);
         let mut log = self.log_for(flash, block, at_ns);
         log.in_order &= index == flash.filled(log.cluster);
         let end_ns = self.blocks.append(flash, log.cluster, write, at_ns);
@@ -60,7 +62,7 @@ impl Ftl for Bast {
 
     fn trim(&mut self, flash: &mut Flash, page: u32, at_ns: u64) {
         if self.blocks.trim(flash, page, at_ns) {
-            let (block, _) = self.blocks.place(page);
+            let (block, _) = self.blocks.position(page);
             if let Some(log) = self.take_log(block) {
                 self.blocks.erase(flash, log.cluster, at_ns);
             }
@@ -72,7 +74,7 @@ impl Ftl for Bast {
     }
 
     fn slot_next(&self, flash: &Flash, page: u32, _: u8) -> Option<u32> {
-        self.blocks.place_in_data(flash, page)
+        self.blocks.slot_in_data(flash, page)
     }
 
     fn clean(&mut self, _: &mut Flash, _: u32, _: u64) -> bool {

@@ -1,25 +1,23 @@
-//! Erased clustered blocks, waiting for use.
+//! The list of free clustered blocks, in the order of their next use.
 //!
-//! Owns: their order.
-//! Promises: the same order every time; the least worn first if wear is levelled, else the first
-//! freed.
-//! Never: erases.
+//! With wear levelling, the least worn block is used first, and otherwise the block that was freed first.
+//! Blocks of equal wear are used in the order in which they were freed, so the order is deterministic.
 
 use std::collections::BTreeSet;
 
-use super::WearLevelling;
+use super::layer::WearLevelling;
 
 /// Free clustered blocks.
-pub(super) struct Free {
+pub(super) struct FreeBlocks {
     wear: WearLevelling,
-    /// Erase count (zero if it does not matter), a number that grows, the block.
+    /// Erase count (zero without wear levelling), running number, clustered block.
     order: BTreeSet<(u32, u64, u32)>,
     freed_count: u64,
 }
 
-impl Free {
-    pub(super) fn new(wear: WearLevelling, clusters: impl Iterator<Item = u32>) -> Free {
-        let mut free = Free { wear, order: BTreeSet::new(), freed_count: 0 };
+impl FreeBlocks {
+    pub(super) fn new(wear: WearLevelling, clusters: impl Iterator<Item = u32>) -> FreeBlocks {
+        let mut free = FreeBlocks { wear, order: BTreeSet::new(), freed_count: 0 };
         clusters.for_each(|cluster| free.put(cluster, 0));
         free
     }
@@ -34,16 +32,16 @@ impl Free {
         self.freed_count += 1;
     }
 
-    /// The next to be used.
+    /// Removes and returns the block to be used next.
     ///
     /// # Panics
     ///
-    /// If there is none: layers make room before they need it.
+    /// If no block is free. Layers clean before they run out.
     pub(super) fn take(&mut self) -> u32 {
-        self.order.pop_first().expect("room was made before").2
+        self.order.pop_first().expect("layers clean before they run out of free blocks").2
     }
 
-    /// The most worn one, for what will not change soon.
+    /// Removes and returns the most worn block, for data that will not change soon.
     pub(super) fn take_most_worn(&mut self) -> Option<u32> {
         self.order.pop_last().map(|(_, _, cluster)| cluster)
     }
@@ -54,9 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_worn_comes_first_or_the_first_freed() {
-        let mut levelled = Free::new(WearLevelling::Dynamic, 0..0);
-        let mut plain = Free::new(WearLevelling::None, 0..0);
+    fn the_least_worn_block_is_first_or_the_first_freed() {
+        let mut levelled = FreeBlocks::new(WearLevelling::Dynamic, 0..0);
+        let mut plain = FreeBlocks::new(WearLevelling::None, 0..0);
         for free in [&mut levelled, &mut plain] {
             [(7, 3), (8, 1), (9, 3)]
                 .into_iter()

@@ -1,28 +1,21 @@
-//! Translation layers by name, as the command line has them.
+//! Names of translation layers on the command line.
 //!
-//! Owns: `page-mapped[:STREAMS]`, `page-mapped-fifo`, `fast[:LOG_BLOCKS]`, `bast[:LOG_BLOCKS]`.
-//! Promises: what is shown parses to the same layer.
-//! Never: builds one.
+//! The names are `page-mapped[:STREAMS]`, `page-mapped-fifo`, `fast[:LOG_BLOCKS]` and `bast[:LOG_BLOCKS]`.
+//! The printed name of a layer parses to the same layer, except that a name does not contain
+//! [`Isolation`]: a parsed page-mapped layer has [`Isolation::Persistent`].
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Collection, Isolation, Layer};
+use super::layer::{Collection, Isolation, Layer};
 
-/// Log blocks where none are said.
+/// Default number of log blocks.
 const LOG_BLOCKS: u32 = 8;
 
-/// A text that names no translation layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Error of parsing a text that names no translation layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there are page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS], bast[:LOG_BLOCKS]")]
 pub struct LayerError;
-
-impl fmt::Display for LayerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there are page-mapped[:STREAMS], page-mapped-fifo, fast[:LOG_BLOCKS], bast[:LOG_BLOCKS]")
-    }
-}
-
-impl std::error::Error for LayerError {}
 
 impl FromStr for Layer {
     type Err = LayerError;
@@ -70,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_parse_to_what_they_show() {
+    fn the_printed_name_of_a_layer_parses_to_the_same_layer() {
         for name in ["page-mapped", "page-mapped:4", "page-mapped-fifo", "fast:16", "bast:5"] {
             assert_eq!(name.parse::<Layer>().expect(name).to_string(), name);
         }

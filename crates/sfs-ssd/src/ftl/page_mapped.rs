@@ -1,96 +1,100 @@
-//! A page-mapped translation layer: a log in each gang, and a cleaner.
+//! The page-mapped translation layer: an independent log with a cleaner in each gang.
 //!
-//! Owns: the mapping of every page, the open blocks of every stream, the choice of victims.
-//! Promises: one clustered block of each gang stays free for the cleaner; so it never gets stuck.
-//! Never: moves a page to another gang: gang `page % gangs` has it (Agrawal et al., USENIX 2008,
-//! section 4.1: static allocation).
+//! Page `p` always lives in gang `p % gangs` (static allocation; Agrawal et al., USENIX 2008, section 4.1).
+//! Host writes are appended to the open block of their stream. When only the reserve of free blocks is left
+//! in a gang, the layer cleans victims until a block is free. One clustered block of each gang is reserved
+//! for cleaning, so that cleaning always succeeds.
 
-use super::free::Free;
-use super::victims::Victims;
-use super::{Collection, Ftl, Isolation, PageWrite, WearLevelling};
+use super::free::FreeBlocks;
+use super::interface::{Ftl, PageWrite};
+use super::layer::{Collection, Isolation, WearLevelling};
+use super::victims::VictimQueue;
 use crate::divisor::Divisor;
 use crate::flash::{Flash, NONE, Spare};
-use crate::geometry::Geometry;
+use crate::geometry::FlashGeometry;
 
-/// Free blocks that only the cleaner may take.
-const RESERVE: u32 = 1;
+/// Free blocks of each gang that only cleaning may take.
+const RESERVE_BLOCKS: u32 = 1;
 
-/// Static wear levelling looks at a gang when this part of its blocks has been erased.
-const LEVELLING_PART: u32 = 16;
+/// Fraction of a gang's blocks, as a divisor, after as many erases of which static wear levelling runs.
+const LEVELLING_FRACTION: u32 = 16;
 
-/// A page-mapped translation layer.
+/// Page-mapped translation layer.
 pub struct PageMapped {
     slots: Vec<u32>,
-    /// For each clustered block, its live pages, and which of the pool's open blocks it was.
-    blocks: Vec<Block>,
-    pools: Vec<Pool>,
-    gangs: Divisor,
+    /// State of each clustered block.
+    blocks: Vec<BlockState>,
+    gangs: Vec<GangLog>,
+    gang_count: Divisor,
     streams: u8,
     isolation: Isolation,
     wear: WearLevelling,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Block {
+struct BlockState {
     live_pages: u32,
-    opened_as: u8,
+    /// Index of the head that the block was filled as.
+    head: u8,
 }
 
-/// What a gang has: the log is its own.
-struct Pool {
-    free: Free,
-    victims: Victims,
-    /// The open block of each stream, and of cleaned pages under [`Isolation::Initial`].
-    open: Vec<u32>,
+/// Log of one gang.
+struct GangLog {
+    free: FreeBlocks,
+    victims: VictimQueue,
+    /// Open block of each stream, and that of cleaned pages under [`Isolation::Initial`].
+    heads: Vec<u32>,
     erase_count: u32,
 }
 
 impl PageMapped {
-    /// The layer of an erased device; `None` if the spare blocks do not suffice for the open
-    /// blocks of `streams` streams and the reserve.
+    /// Makes the layer of an erased device.
+    ///
+    /// Returns `None` if the device has too few spare blocks for the open blocks of `streams` streams and
+    /// the reserve, or if `streams` is zero.
     pub fn new(
-        geometry: &Geometry,
+        geometry: &FlashGeometry,
         collection: Collection,
         streams: u8,
         isolation: Isolation,
         wear: WearLevelling,
     ) -> Option<PageMapped> {
-        let open_count = match isolation {
+        let head_count = match isolation {
             Isolation::Initial => u32::from(streams) + 1,
             Isolation::Persistent => u32::from(streams),
         };
         let (gangs, clusters) = (geometry.gangs(), geometry.clusters());
-        let needed = geometry.logical_clusters().div_ceil(gangs) + open_count + RESERVE + 1;
+        let needed = geometry.logical_clusters().div_ceil(gangs) + head_count + RESERVE_BLOCKS + 1;
         if streams == 0 || geometry.blocks < needed {
             return None;
         }
-        let pool = |gang| Pool {
-            free: Free::new(wear, (gang..clusters).step_by(gangs as usize)),
-            victims: Victims::new(collection, clusters, geometry.cluster_pages()),
-            open: vec![NONE; open_count as usize],
+        let log_of = |gang| GangLog {
+            free: FreeBlocks::new(wear, (gang..clusters).step_by(gangs as usize)),
+            victims: VictimQueue::new(collection, clusters, geometry.cluster_pages()),
+            heads: vec![NONE; head_count as usize],
             erase_count: 0,
         };
         Some(PageMapped {
             slots: vec![NONE; geometry.pages() as usize],
-            blocks: vec![Block::default(); clusters as usize],
-            pools: (0..gangs).map(pool).collect(),
-            gangs: Divisor::new(gangs),
+            blocks: vec![BlockState::default(); clusters as usize],
+            gangs: (0..gangs).map(log_of).collect(),
+            gang_count: Divisor::new(gangs),
             streams,
             isolation,
             wear,
         })
     }
 
-    fn pool_of(&self, page: u32) -> usize {
-        self.gangs.remainder(page) as usize
+    fn gang_of(&self, page: u32) -> usize {
+        self.gang_count.remainder(page) as usize
     }
 
-    fn open_of(&self, stream: u8) -> usize {
+    fn head_of(&self, stream: u8) -> usize {
         usize::from(stream.min(self.streams - 1))
     }
 
-    /// The last version of a page is dead. Whether there was one.
-    fn forget(&mut self, flash: &Flash, page: u32) -> bool {
+    /// Unmaps a page and returns whether it was mapped.
+    fn unmap(&mut self, flash: &Flash, page: u32) -> bool {
         let slot = std::mem::replace(&mut self.slots[page as usize], NONE);
         if slot == NONE {
             return false;
@@ -99,137 +103,140 @@ impl PageMapped {
         let block = &mut self.blocks[cluster as usize];
         block.live_pages -= 1;
         let live_pages = block.live_pages;
-        let pool = self.pool_of(page);
-        self.pools[pool].victims.lower(cluster, live_pages);
+        let gang = self.gang_of(page);
+        self.gangs[gang].victims.lower(cluster, live_pages);
         true
     }
 
-    fn remember(&mut self, flash: &Flash, page: u32, slot: u32) {
+    fn map(&mut self, flash: &Flash, page: u32, slot: u32) {
         self.slots[page as usize] = slot;
         self.blocks[flash.cluster_of(slot) as usize].live_pages += 1;
     }
 
-    /// The next slot of an open block; `None` if it is full, or there is none.
-    fn room(&self, flash: &Flash, pool: usize, open: usize) -> Option<u32> {
-        let cluster = self.pools[pool].open[open];
+    /// Returns the next slot of an open block; `None` if the block is full or none is open.
+    fn next_slot(&self, flash: &Flash, gang: usize, head: usize) -> Option<u32> {
+        let cluster = self.gangs[gang].heads[head];
         let filled = if cluster == NONE { NONE } else { flash.filled(cluster) };
         (filled < flash.cluster_pages()).then(|| flash.slot(cluster, filled))
     }
 
-    /// Puts a free block in the place of a full one.
-    fn open(&mut self, flash: &Flash, pool: usize, open: usize) -> u32 {
-        let Pool { free, victims, open: opened, .. } = &mut self.pools[pool];
+    /// Opens a free block in place of the full block of a head, which becomes a candidate for cleaning.
+    ///
+    /// Returns the first slot of the new block.
+    fn open_block(&mut self, flash: &Flash, gang: usize, head: usize) -> u32 {
+        let GangLog { free, victims, heads, .. } = &mut self.gangs[gang];
         let cluster = free.take();
-        let full = std::mem::replace(&mut opened[open], cluster);
+        let full = std::mem::replace(&mut heads[head], cluster);
         if full != NONE {
             victims.add(full, self.blocks[full as usize].live_pages);
         }
-        self.blocks[cluster as usize] = Block { live_pages: 0, opened_as: open as u8 };
+        self.blocks[cluster as usize] = BlockState { live_pages: 0, head: head as u8 };
         flash.slot(cluster, 0)
     }
 
-    /// A slot for the host, after as much cleaning as that takes.
-    fn host_slot(&mut self, flash: &mut Flash, pool: usize, open: usize, at_ns: u64) -> u32 {
+    /// Returns the slot for a page of the host, after cleaning as many victims as this takes.
+    fn host_slot(&mut self, flash: &mut Flash, gang: usize, head: usize, at_ns: u64) -> u32 {
         loop {
-            if let Some(slot) = self.room(flash, pool, open) {
+            if let Some(slot) = self.next_slot(flash, gang, head) {
                 return slot;
             }
-            if self.pools[pool].free.len() > RESERVE {
-                return self.open(flash, pool, open);
+            if self.gangs[gang].free.len() > RESERVE_BLOCKS {
+                return self.open_block(flash, gang, head);
             }
-            self.clean_victim(flash, pool, at_ns);
+            self.clean_victim(flash, gang, at_ns);
         }
     }
 
-    /// Moves what lives in the next victim, and erases it.
-    fn clean_victim(&mut self, flash: &mut Flash, pool: usize, at_ns: u64) {
-        let victim = self.pools[pool].victims.first().expect("a full device has full blocks");
-        self.pools[pool].victims.remove(victim);
-        let open = match self.isolation {
+    /// Moves the live pages of the next victim, and erases the victim.
+    fn clean_victim(&mut self, flash: &mut Flash, gang: usize, at_ns: u64) {
+        let victim = self.gangs[gang].victims.first().expect("a full device has full blocks");
+        self.gangs[gang].victims.remove(victim);
+        let head = match self.isolation {
             Isolation::Initial => usize::from(self.streams),
-            Isolation::Persistent => usize::from(self.blocks[victim as usize].opened_as),
+            Isolation::Persistent => usize::from(self.blocks[victim as usize].head),
         };
         let mut end_ns = at_ns;
         for index in 0..flash.filled(victim) {
             let from = flash.slot(victim, index);
-            if let Some(page) = self.live(flash, from) {
-                let to = self.room(flash, pool, open);
-                let to = to.unwrap_or_else(|| self.open(flash, pool, open));
+            if let Some(page) = self.live_page(flash, from) {
+                let to = self.next_slot(flash, gang, head);
+                let to = to.unwrap_or_else(|| self.open_block(flash, gang, head));
                 end_ns = end_ns.max(self.relocate(flash, page, from, to, at_ns));
             }
         }
         flash.counters.cleanings += 1;
-        self.erase(flash, pool, victim, end_ns);
-        self.level(flash, pool, at_ns);
+        self.erase(flash, gang, victim, end_ns);
+        self.level_wear(flash, gang, at_ns);
     }
 
-    /// The page that lives in a slot.
-    fn live(&self, flash: &Flash, slot: u32) -> Option<u32> {
+    /// Returns the page whose last version is in a slot.
+    fn live_page(&self, flash: &Flash, slot: u32) -> Option<u32> {
         let page = flash.spare(slot)?.page;
         (self.slots[page as usize] == slot).then_some(page)
     }
 
     fn relocate(&mut self, flash: &mut Flash, page: u32, from: u32, to: u32, at_ns: u64) -> u64 {
         self.blocks[flash.cluster_of(from) as usize].live_pages -= 1;
-        self.remember(flash, page, to);
+        self.map(flash, page, to);
         flash.copy(from, to, at_ns)
     }
 
-    fn erase(&mut self, flash: &mut Flash, pool: usize, cluster: u32, at_ns: u64) {
+    fn erase(&mut self, flash: &mut Flash, gang: usize, cluster: u32, at_ns: u64) {
         flash.erase(cluster, at_ns);
-        let pool = &mut self.pools[pool];
-        pool.erase_count += 1;
-        pool.free.put(cluster, flash.erases()[cluster as usize]);
+        let log = &mut self.gangs[gang];
+        log.erase_count += 1;
+        log.free.put(cluster, flash.erases()[cluster as usize]);
     }
 
-    /// Moves what lies in the least worn full block to the most worn free one, if they are far
-    /// apart: data that never changes keeps its block from wearing.
-    fn level(&mut self, flash: &mut Flash, pool: usize, at_ns: u64) {
+    /// Moves the least worn full block to the most worn free block, if their erase counts differ enough.
+    ///
+    /// Data that never changes would otherwise keep its block from being erased.
+    fn level_wear(&mut self, flash: &mut Flash, gang: usize, at_ns: u64) {
         let WearLevelling::Static { spread } = self.wear else { return };
-        let interval = (flash.geometry().blocks / LEVELLING_PART).max(1);
-        if !self.pools[pool].erase_count.is_multiple_of(interval) {
+        let interval = (flash.geometry().blocks / LEVELLING_FRACTION).max(1);
+        if !self.gangs[gang].erase_count.is_multiple_of(interval) {
             return;
         }
-        let gangs = self.pools.len();
-        let full = (pool as u32..self.blocks.len() as u32).step_by(gangs);
-        let full = full.filter(|&cluster| self.pools[pool].victims.has(cluster));
+        let gangs = self.gangs.len();
+        let full = (gang as u32..self.blocks.len() as u32).step_by(gangs);
+        let full = full.filter(|&cluster| self.gangs[gang].victims.has(cluster));
         let wear = |cluster: u32| flash.erases()[cluster as usize];
-        let Some(rested) = full.min_by_key(|&cluster| wear(cluster)) else { return };
-        let Some(worn) = self.pools[pool].free.take_most_worn() else { return };
-        if wear(worn) <= wear(rested).saturating_add(spread) {
-            return self.pools[pool].free.put(worn, wear(worn));
+        let Some(least_worn) = full.min_by_key(|&cluster| wear(cluster)) else { return };
+        let Some(most_worn) = self.gangs[gang].free.take_most_worn() else { return };
+        if wear(most_worn) <= wear(least_worn).saturating_add(spread) {
+            return self.gangs[gang].free.put(most_worn, wear(most_worn));
         }
-        self.exchange(flash, pool, rested, worn, at_ns);
+        self.move_block(flash, gang, least_worn, most_worn, at_ns);
     }
 
-    fn exchange(&mut self, flash: &mut Flash, pool: usize, full: u32, free: u32, at_ns: u64) {
-        self.pools[pool].victims.remove(full);
-        self.blocks[free as usize] = Block { live_pages: 0, ..self.blocks[full as usize] };
+    fn move_block(&mut self, flash: &mut Flash, gang: usize, full: u32, free: u32, at_ns: u64) {
+        self.gangs[gang].victims.remove(full);
+        self.blocks[free as usize] = BlockState { live_pages: 0, ..self.blocks[full as usize] };
         let mut end_ns = at_ns;
         for index in 0..flash.filled(full) {
             let from = flash.slot(full, index);
-            if let Some(page) = self.live(flash, from) {
+            if let Some(page) = self.live_page(flash, from) {
                 let to = flash.slot(free, flash.filled(free));
                 end_ns = end_ns.max(self.relocate(flash, page, from, to, at_ns));
             }
         }
         flash.counters.wear_moves += 1;
-        self.erase(flash, pool, full, end_ns);
-        self.pools[pool].victims.add(free, self.blocks[free as usize].live_pages);
+        self.erase(flash, gang, full, end_ns);
+        self.gangs[gang].victims.add(free, self.blocks[free as usize].live_pages);
     }
 }
 
 impl Ftl for PageMapped {
     fn write(&mut self, flash: &mut Flash, write: PageWrite, at_ns: u64) -> u64 {
-        self.forget(flash, write.page);
-        let (pool, open) = (self.pool_of(write.page), self.open_of(write.stream));
-        let slot = self.host_slot(flash, pool, open, at_ns);
-        self.remember(flash, write.page, slot);
+        self.unmap(flash, write.page);
+        let (gang, head) = (self.gang_of(write.page), self.head_of(write.stream));
+        let slot = self.host_slot(flash, gang, head, at_ns);
+        self.map(flash, write.page, slot);
         flash.program(slot, Spare { page: write.page, version: write.version }, at_ns)
     }
 
     fn trim(&mut self, flash: &mut Flash, page: u32, _: u64) {
-        if self.forget(flash, page) {
+        if self.unmap(flash, page) {
             flash.counters.host_pages_trimmed += 1;
         }
     }
@@ -240,22 +247,22 @@ impl Ftl for PageMapped {
     }
 
     fn slot_next(&self, flash: &Flash, page: u32, stream: u8) -> Option<u32> {
-        self.room(flash, self.pool_of(page), self.open_of(stream))
+        self.next_slot(flash, self.gang_of(page), self.head_of(stream))
     }
 
     fn clean(&mut self, flash: &mut Flash, low_permille: u32, at_ns: u64) -> bool {
-        let free = |pool: &Pool| pool.free.len();
-        let neediest = (0..self.pools.len()).min_by_key(|&pool| free(&self.pools[pool]));
-        let pool = neediest.expect("a device has a gang");
-        if free(&self.pools[pool]) * 1000 >= low_permille * flash.geometry().blocks {
+        let free_blocks = |gang: usize| self.gangs[gang].free.len();
+        let gang = (0..self.gangs.len()).min_by_key(|&gang| free_blocks(gang));
+        let gang = gang.expect("a device has a gang");
+        if free_blocks(gang) * 1000 >= low_permille * flash.geometry().blocks {
             return false;
         }
-        let victim = self.pools[pool].victims.first();
-        let lives = |cluster: u32| self.blocks[cluster as usize].live_pages;
-        if victim.is_none_or(|victim| lives(victim) == flash.cluster_pages()) {
+        let victim = self.gangs[gang].victims.first();
+        let live_pages = |cluster: u32| self.blocks[cluster as usize].live_pages;
+        if victim.is_none_or(|victim| live_pages(victim) == flash.cluster_pages()) {
             return false;
         }
-        self.clean_victim(flash, pool, at_ns);
+        self.clean_victim(flash, gang, at_ns);
         true
     }
 }

@@ -1,32 +1,31 @@
-//! Filled clustered blocks, in the order in which they would be cleaned.
+//! The full clustered blocks of a gang, in the order in which they would be cleaned.
 //!
-//! Owns: the order, as linked lists by the number of live pages.
-//! Promises: constant time for what happens at every write.
-//! Never: cleans.
+//! Greedy collection has one linked list for each number of live pages, FIFO collection has a single list.
+//! Every update that a write causes takes constant time.
 
-use super::Collection;
+use super::layer::Collection;
 use crate::flash::NONE;
 
-/// The filled blocks of a pool, by their number on the device.
-pub(super) struct Victims {
+/// Full blocks of a gang, by their number on the device.
+pub(super) struct VictimQueue {
     collection: Collection,
-    /// First and last of the list of each number of live pages (of the first list for FIFO).
+    /// First and last block of the list of each number of live pages; FIFO has the first list only.
     lists: Vec<[u32; 2]>,
-    /// Before and after each block in its list; `NONE` at the ends.
+    /// Previous and next block of each block in its list; `NONE` at the ends.
     links: Vec<[u32; 2]>,
-    /// Which list each block is in; `NONE` if it is not filled.
+    /// List of each block; `NONE` for a block that is not queued.
     list_of: Vec<u32>,
-    /// No list before this one has any.
+    /// Lower bound of the first list that is not empty.
     first: usize,
 }
 
-impl Victims {
-    pub(super) fn new(collection: Collection, clusters: u32, cluster_pages: u32) -> Victims {
+impl VictimQueue {
+    pub(super) fn new(collection: Collection, clusters: u32, cluster_pages: u32) -> VictimQueue {
         let list_count = match collection {
             Collection::Greedy => cluster_pages as usize + 1,
             Collection::Fifo => 1,
         };
-        Victims {
+        VictimQueue {
             collection,
             lists: vec![[NONE; 2]; list_count],
             links: vec![[NONE; 2]; clusters as usize],
@@ -35,7 +34,7 @@ impl Victims {
         }
     }
 
-    /// A block has been filled, and so many of its pages live.
+    /// Adds a block that became full, with the number of its live pages.
     pub(super) fn add(&mut self, cluster: u32, live_pages: u32) {
         let list = match self.collection {
             Collection::Greedy => live_pages,
@@ -52,7 +51,7 @@ impl Victims {
         self.first = self.first.min(list as usize);
     }
 
-    /// Takes a block out. Whether it was in.
+    /// Removes a block and returns whether it was queued.
     pub(super) fn remove(&mut self, cluster: u32) -> bool {
         let list = std::mem::replace(&mut self.list_of[cluster as usize], NONE);
         if list == NONE {
@@ -71,14 +70,14 @@ impl Victims {
         true
     }
 
-    /// A page of a block has died; so many are left.
+    /// Updates a block, one of whose pages became dead, to its lower number of live pages.
     pub(super) fn lower(&mut self, cluster: u32, live_pages: u32) {
         if self.collection == Collection::Greedy && self.remove(cluster) {
             self.add(cluster, live_pages);
         }
     }
 
-    /// The next victim.
+    /// Returns the next victim.
     pub(super) fn first(&mut self) -> Option<u32> {
         while self.first + 1 < self.lists.len() && self.lists[self.first][0] == NONE {
             self.first += 1;
@@ -87,7 +86,7 @@ impl Victims {
         (cluster != NONE).then_some(cluster)
     }
 
-    /// Whether a block is among them.
+    /// Returns whether a block is queued.
     pub(super) fn has(&self, cluster: u32) -> bool {
         self.list_of[cluster as usize] != NONE
     }
@@ -97,13 +96,13 @@ impl Victims {
 mod tests {
     use super::*;
 
-    fn drained(mut victims: Victims) -> Vec<u32> {
+    fn drained(mut victims: VictimQueue) -> Vec<u32> {
         std::iter::from_fn(|| victims.first().inspect(|&first| assert!(victims.remove(first))))
             .collect()
     }
 
-    fn filled(collection: Collection) -> Victims {
-        let mut victims = Victims::new(collection, 6, 8);
+    fn filled(collection: Collection) -> VictimQueue {
+        let mut victims = VictimQueue::new(collection, 6, 8);
         for (cluster, live_pages) in [(0, 8), (1, 3), (2, 5), (3, 3)] {
             victims.add(cluster, live_pages);
         }
@@ -114,17 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn greedy_takes_the_emptiest_and_of_those_the_first() {
+    fn greedy_returns_the_block_with_the_fewest_live_pages_first() {
         assert_eq!(drained(filled(Collection::Greedy)), [1, 3, 2, 0]);
     }
 
     #[test]
-    fn fifo_takes_the_first_filled() {
+    fn fifo_returns_the_block_that_was_filled_first() {
         assert_eq!(drained(filled(Collection::Fifo)), [0, 1, 2, 3]);
     }
 
     #[test]
-    fn what_is_removed_does_not_come() {
+    fn a_removed_block_is_not_returned() {
         let mut victims = filled(Collection::Greedy);
         assert!(victims.remove(3) && !victims.remove(3) && !victims.has(3) && victims.has(2));
         assert_eq!(drained(victims), [1, 2, 0]);

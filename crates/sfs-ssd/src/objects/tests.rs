@@ -1,9 +1,11 @@
+//! Tests of the object interface.
+
 use super::*;
 use crate::ftl::{Collection, Isolation, Layer, WearLevelling};
-use crate::{Config, Geometry, Timing};
+use crate::{FlashGeometry, SsdConfig, Timing};
 
 fn store() -> ObjectStore {
-    let geometry = Geometry {
+    let geometry = FlashGeometry {
         channels: 1,
         packages: 1,
         dies: 1,
@@ -20,7 +22,7 @@ fn store() -> ObjectStore {
         streams: 2,
         isolation: Isolation::Persistent,
     };
-    let config = Config {
+    let config = SsdConfig {
         geometry,
         timing: Timing { program_ns: 200, ..Timing::NONE },
         layer,
@@ -34,36 +36,36 @@ fn store() -> ObjectStore {
 const PAGE: u64 = 4096;
 
 #[test]
-fn a_deleted_object_leaves_its_pages() {
+fn the_pages_of_a_deleted_object_are_free_and_not_moved() {
     let mut store = store();
     let pages = u64::from(store.ssd().geometry().pages());
     for _ in 0..10 {
-        let id = store.create(Attributes::default());
+        let id = store.create(ObjectAttributes::default());
         assert!(store.write(id, 0, pages * PAGE, 0).is_ok());
-        let other = store.create(Attributes::default());
+        let other = store.create(ObjectAttributes::default());
         assert_eq!(store.write(other, 0, 1, 0), Err(ObjectError::NoSpace));
         assert!(store.delete(id, 0).is_ok());
         assert_eq!(store.delete(id, 0), Err(ObjectError::NotFound));
     }
     let counters = store.ssd().counters();
     assert_eq!(counters.host_pages_trimmed, 10 * pages);
-    assert_eq!(counters.pages_moved, 0, "nothing that was deleted is moved");
+    assert_eq!(counters.pages_moved, 0, "pages of deleted objects are not moved");
 }
 
 #[test]
-fn a_read_only_object_is_written_once() {
+fn a_page_of_a_read_only_object_is_written_only_once() {
     let mut store = store();
-    let id = store.create(Attributes { read_only: true, priority: false });
+    let id = store.create(ObjectAttributes { read_only: true, priority: false });
     assert!(store.write(id, 0, 2 * PAGE, 0).is_ok());
     assert!(store.write(id, 2 * PAGE, PAGE, 0).is_ok());
     assert_eq!(store.write(id, 2 * PAGE, 1, 0), Err(ObjectError::ReadOnly));
 }
 
 #[test]
-fn read_only_objects_lie_apart() {
+fn read_only_objects_have_clustered_blocks_of_their_own() {
     let mut store = store();
-    let fixed = store.create(Attributes { read_only: true, priority: false });
-    let changing = store.create(Attributes::default());
+    let fixed = store.create(ObjectAttributes { read_only: true, priority: false });
+    let changing = store.create(ObjectAttributes::default());
     for number in 0..8 {
         store.write(fixed, number * PAGE, PAGE, 0).expect("room");
         store.write(changing, number * PAGE, PAGE, 0).expect("room");
@@ -76,12 +78,12 @@ fn read_only_objects_lie_apart() {
 }
 
 #[test]
-fn a_part_of_a_page_is_completed() {
+fn a_partial_write_of_a_written_page_completes_the_page() {
     let mut store = store();
-    let id = store.create(Attributes::default());
+    let id = store.create(ObjectAttributes::default());
     store.write(id, 100, 2 * PAGE, 0).expect("room");
     assert_eq!(store.ssd().counters().host_pages_written, 3);
-    assert_eq!(store.ssd().counters().pages_completed, 0, "there was nothing before");
+    assert_eq!(store.ssd().counters().pages_completed, 0, "the pages were empty before");
     let completion = store.write(id, PAGE, 10, 1000).expect("room");
     assert_eq!(store.ssd().counters().pages_completed, 1);
     assert_eq!(completion.response_ns(), 200);

@@ -1,53 +1,55 @@
-//! Queues, cleaning, wear and what the host says: each does what it is for.
+//! Tests of queues, background cleaning, wear levelling and informed cleaning: each has its published effect.
 
-use crate::rig::{PAGE, Random, config, one_element, trim_page, write_page};
+use crate::fixture::{PAGE, XorShift64, config, one_element, trim_page, write_page};
 use sfs_ssd::ftl::{Collection, Isolation, Layer, WearLevelling};
-use sfs_ssd::{Cleaning, Config, Queue, Request, RequestKind, Responses, Scheduling, Ssd};
+use sfs_ssd::{
+    Cleaning, HostRequest, RequestKind, RequestQueue, Responses, Scheduling, Ssd, SsdConfig,
+};
 
-fn filled(config: &Config) -> Ssd {
+fn filled(config: &SsdConfig) -> Ssd {
     Ssd::filled(config).expect("a device")
 }
 
 #[test]
-fn the_shortest_wait_first_shortens_waiting() {
+fn shortest_wait_first_has_shorter_response_times_than_first_come_first_served() {
     let requests = |pages: u32| {
-        let mut random = Random::new(7);
+        let mut random = XorShift64::new(7);
         let mut at_ns = 0;
         let mut request = move || {
             at_ns += u64::from(random.below(250_000));
             let kind = if random.below(3) == 0 { RequestKind::Write } else { RequestKind::Read };
             let offset = u64::from(random.below(pages)) * PAGE;
-            Request { arrival_ns: at_ns, ..Request::new(kind, offset, PAGE) }
+            HostRequest { arrival_ns: at_ns, ..HostRequest::new(kind, offset, PAGE) }
         };
         (0..20_000).map(|_| request()).collect::<Vec<_>>()
     };
-    let config = Config::eight_packages(1, 1, 100);
+    let config = SsdConfig::eight_packages(1, 1, 100);
     let pages = config.geometry.pages();
-    let fcfs = Queue::FCFS.respond(&mut filled(&config), requests(pages)).mean_ms();
-    let swtf = Queue { scheduling: Scheduling::Swtf, ..Queue::FCFS };
+    let fcfs = RequestQueue::FCFS.respond(&mut filled(&config), requests(pages)).mean_ms();
+    let swtf = RequestQueue { scheduling: Scheduling::Swtf, ..RequestQueue::FCFS };
     let swtf = swtf.respond(&mut filled(&config), requests(pages)).mean_ms();
     println!("FCFS {fcfs:.3} ms, SWTF {swtf:.3} ms");
     assert!(swtf < 0.95 * fcfs, "FCFS {fcfs} ms, SWTF {swtf} ms");
 }
 
 #[test]
-fn an_idle_device_serves_in_the_time_of_its_parts() {
-    let mut ssd = filled(&Config::eight_packages(8, 1, 20));
-    let read = Request::new(RequestKind::Read, 5 * PAGE, PAGE);
-    assert_eq!(Queue::FCFS.respond(&mut ssd, [read]).mean_ms(), 0.125);
-    let eight_pages = Request::new(RequestKind::Read, 0, 8 * PAGE);
+fn a_read_on_an_idle_device_takes_read_and_transfer_time() {
+    let mut ssd = filled(&SsdConfig::eight_packages(8, 1, 20));
+    let read = HostRequest::new(RequestKind::Read, 5 * PAGE, PAGE);
+    assert_eq!(RequestQueue::FCFS.respond(&mut ssd, [read]).mean_ms(), 0.125);
+    let eight_pages = HostRequest::new(RequestKind::Read, 0, 8 * PAGE);
     assert_eq!(
-        Queue::FCFS.respond(&mut ssd, [eight_pages]).mean_ms(),
+        RequestQueue::FCFS.respond(&mut ssd, [eight_pages]).mean_ms(),
         0.125,
-        "all elements at once"
+        "all elements work in parallel"
     );
-    let nine_pages = Request::new(RequestKind::Read, 0, 9 * PAGE);
-    assert_eq!(Queue::FCFS.respond(&mut ssd, [nine_pages]).mean_ms(), 0.25);
+    let nine_pages = HostRequest::new(RequestKind::Read, 0, 9 * PAGE);
+    assert_eq!(RequestQueue::FCFS.respond(&mut ssd, [nine_pages]).mean_ms(), 0.25);
 }
 
-/// Writes of 4 KiB that continue the one before with probability `sequential`.
-fn runs(capacity: u64, sequential: f64) -> Vec<Request> {
-    let mut random = Random::new(3);
+/// Makes writes of 4 KiB, each of which continues the previous one with probability `sequential`.
+fn runs(capacity: u64, sequential: f64) -> Vec<HostRequest> {
+    let mut random = XorShift64::new(3);
     let (mut at_ns, mut block) = (0, 0);
     let mut request = move || {
         at_ns += u64::from(random.below(3_500_000));
@@ -56,19 +58,19 @@ fn runs(capacity: u64, sequential: f64) -> Vec<Request> {
             true => (block + 1) % blocks,
             false => random.below(blocks),
         };
-        let request = Request::new(RequestKind::Write, u64::from(block) * PAGE, PAGE);
-        Request { arrival_ns: at_ns, ..request }
+        let request = HostRequest::new(RequestKind::Write, u64::from(block) * PAGE, PAGE);
+        HostRequest { arrival_ns: at_ns, ..request }
     };
     (0..10_000).map(|_| request()).collect()
 }
 
 #[test]
-fn aligned_writes_gain_with_sequentiality_and_nothing_without() {
-    let config = Config::eight_packages(8, 8, 200);
-    let aligned = Queue { merging: true, ..Queue::FCFS };
+fn merging_of_aligned_writes_gains_with_sequentiality_only() {
+    let config = SsdConfig::eight_packages(8, 8, 200);
+    let aligned = RequestQueue { merging: true, ..RequestQueue::FCFS };
     let gain = |sequential: f64| {
-        let requests = |config: &Config| runs(config.geometry.capacity(), sequential);
-        let plain = Queue::FCFS.respond(&mut filled(&config), requests(&config)).mean_ms();
+        let requests = |config: &SsdConfig| runs(config.geometry.capacity(), sequential);
+        let plain = RequestQueue::FCFS.respond(&mut filled(&config), requests(&config)).mean_ms();
         let merged = aligned.respond(&mut filled(&config), requests(&config)).mean_ms();
         println!("{sequential}: {plain:.2} ms, aligned {merged:.2} ms");
         merged / plain
@@ -80,32 +82,33 @@ fn aligned_writes_gain_with_sequentiality_and_nothing_without() {
 
 #[test]
 fn merged_writes_are_one_page_write() {
-    let mut ssd = filled(&Config::eight_packages(8, 8, 20));
-    let writes = (0..8).map(|no| Request::new(RequestKind::Write, no * PAGE, PAGE));
-    Queue { merging: true, ..Queue::FCFS }.respond(&mut ssd, writes);
+    let mut ssd = filled(&SsdConfig::eight_packages(8, 8, 20));
+    let writes = (0..8).map(|no| HostRequest::new(RequestKind::Write, no * PAGE, PAGE));
+    RequestQueue { merging: true, ..RequestQueue::FCFS }.respond(&mut ssd, writes);
     let counters = ssd.counters();
     assert_eq!((counters.host_pages_written, counters.pages_completed), (1, 0));
     assert_eq!((counters.host_bytes_written, counters.flash_pages_programmed), (8 * PAGE, 8));
 }
 
-/// Mean responses of priority requests and of others: a tenth has priority, half are writes.
+/// Returns the response times of priority requests and of all others. A tenth of the requests has
+/// priority, and half are writes.
 fn with_priority(priority_aware: bool) -> [Responses; 2] {
     let cleaning = Cleaning { low_permille: 50, critical_permille: 20, priority_aware };
-    let config = Config { cleaning: Some(cleaning), ..Config::eight_packages(1, 1, 200) };
+    let config = SsdConfig { cleaning: Some(cleaning), ..SsdConfig::eight_packages(1, 1, 200) };
     let mut ssd = filled(&config);
     let pages = ssd.geometry().pages();
-    let mut random = Random::new(11);
+    let mut random = XorShift64::new(11);
     (0..2 * pages).for_each(|_| write_page(&mut ssd, random.below(pages), 0));
     let mut at_ns = ssd.idle_ns();
     let from_ns = at_ns;
     let requests = (0..60_000).map(move |_| {
         at_ns += u64::from(random.below(800_000));
         let kind = if random.below(2) == 0 { RequestKind::Write } else { RequestKind::Read };
-        let request = Request::new(kind, u64::from(random.below(pages)) * PAGE, PAGE);
-        Request { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
+        let request = HostRequest::new(kind, u64::from(random.below(pages)) * PAGE, PAGE);
+        HostRequest { arrival_ns: at_ns, priority: random.below(10) == 0, ..request }
     });
     let mut responses = [Responses::default(); 2];
-    let swtf = Queue { scheduling: Scheduling::Swtf, ..Queue::FCFS };
+    let swtf = RequestQueue { scheduling: Scheduling::Swtf, ..RequestQueue::FCFS };
     swtf.run(&mut ssd, from_ns, requests, |request, completion| {
         responses[usize::from(!request.priority)].add(completion);
     });
@@ -113,7 +116,7 @@ fn with_priority(priority_aware: bool) -> [Responses; 2] {
 }
 
 #[test]
-fn cleaning_gives_way_to_priority() {
+fn priority_aware_cleaning_shortens_the_response_of_priority_requests() {
     let (agnostic, aware) = (with_priority(false), with_priority(true));
     let means = |responses: [Responses; 2]| responses.map(|responses| responses.mean_ms());
     println!("agnostic {:?}, aware {:?}", means(agnostic), means(aware));
@@ -121,47 +124,47 @@ fn cleaning_gives_way_to_priority() {
 }
 
 #[test]
-fn informed_cleaning_moves_less() {
+fn informed_cleaning_moves_fewer_pages() {
     let moved = |informed: bool| {
         let geometry = one_element(200, 64, 100);
         let config = config(Layer::GREEDY, WearLevelling::Dynamic, geometry);
-        let mut ssd = Ssd::new(&Config { informed, ..config }).expect("a device");
+        let mut ssd = Ssd::new(&SsdConfig { informed, ..config }).expect("a device");
         let pages = ssd.geometry().pages();
-        let mut random = Random::new(5);
-        // Half of the space in use: for each page that is written, one is let go.
+        let mut random = XorShift64::new(5);
+        // About half of the space is in use, because one page is trimmed for each page that is written.
         for _ in 0..6 * pages {
             write_page(&mut ssd, random.below(pages), 0);
             trim_page(&mut ssd, random.below(pages));
         }
         ssd.counters().pages_moved
     };
-    let (told, not_told) = (moved(true), moved(false));
-    assert!(told * 2 < not_told, "{told} {not_told}");
+    let (informed, uninformed) = (moved(true), moved(false));
+    assert!(informed * 2 < uninformed, "{informed} {uninformed}");
 }
 
 #[test]
-fn a_write_of_a_part_reads_the_rest() {
-    let mut ssd = filled(&Config::eight_packages(8, 1, 20));
-    ssd.serve(&Request::new(RequestKind::Write, 512, PAGE), 0);
+fn a_partial_page_write_reads_the_rest_of_the_page() {
+    let mut ssd = filled(&SsdConfig::eight_packages(8, 1, 20));
+    ssd.serve(&HostRequest::new(RequestKind::Write, 512, PAGE), 0);
     let counters = ssd.counters();
     assert_eq!((counters.host_pages_written, counters.pages_completed), (2, 2));
     assert_eq!((counters.flash_pages_read, counters.flash_pages_programmed), (2, 2));
     assert_eq!(ssd.write_amplification(), 2.0);
 }
 
-/// Largest difference of erase counts after a tenth of the pages was written again and again.
+/// Returns the maximum difference of erase counts after many overwrites of one tenth of the pages.
 fn spread(layer: Layer, wear: WearLevelling) -> u32 {
-    let mut ssd = crate::rig::ssd(layer, wear, 100, 16, 200);
+    let mut ssd = crate::fixture::ssd(layer, wear, 100, 16, 200);
     let pages = ssd.geometry().pages();
     (0..pages).for_each(|page| write_page(&mut ssd, page, 0));
-    let mut random = Random::new(2);
+    let mut random = XorShift64::new(2);
     (0..100 * pages).for_each(|_| write_page(&mut ssd, random.below(pages / 10), 0));
     let erases = ssd.flash().erases();
     erases.iter().max().unwrap() - erases.iter().min().unwrap()
 }
 
 #[test]
-fn static_wear_levelling_bounds_the_difference() {
+fn static_wear_levelling_bounds_the_difference_of_erase_counts() {
     let persistent = Isolation::Persistent;
     let fifo =
         Layer::PageMapped { collection: Collection::Fifo, streams: 1, isolation: persistent };
@@ -171,5 +174,5 @@ fn static_wear_levelling_bounds_the_difference() {
         println!("{layer:?}: dynamic {dynamic}, static {levelled}");
         assert!(levelled < 60 && dynamic > 2 * levelled, "{layer:?} {dynamic} {levelled}");
     }
-    assert!(spread(fifo, WearLevelling::None) < 3, "a ring wears evenly by itself");
+    assert!(spread(fifo, WearLevelling::None) < 3, "FIFO collection wears all blocks evenly");
 }

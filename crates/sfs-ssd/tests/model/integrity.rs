@@ -1,12 +1,12 @@
-//! Whatever is asked of a layer, every page is in its last version afterwards.
+//! Property test: after any sequence of requests, every layer finds the last version of every page.
 
-use crate::rig::{PAGE, config};
+use crate::fixture::{PAGE, config};
 use proptest::prelude::*;
 use sfs_ssd::ftl::{Collection, Isolation, Layer, WearLevelling};
-use sfs_ssd::{Geometry, Request, RequestKind, Ssd};
+use sfs_ssd::{FlashGeometry, HostRequest, RequestKind, Ssd};
 
-/// Two gangs of two elements, blocks of eight pages.
-const GEOMETRY: Geometry = Geometry {
+/// Geometry of two gangs of two elements, with clustered blocks of eight pages.
+const GEOMETRY: FlashGeometry = FlashGeometry {
     channels: 2,
     packages: 2,
     dies: 1,
@@ -34,7 +34,7 @@ fn layers() -> Vec<Layer> {
     layers
 }
 
-/// What the host does: kind, first page, pages, stream.
+/// Generates a request of the host: kind, first page, number of pages, stream.
 fn operation(pages: u32) -> impl Strategy<Value = (RequestKind, u32, u32, u8)> {
     let kind = prop_oneof![
         8 => Just(RequestKind::Write),
@@ -53,8 +53,8 @@ fn check(layer: Layer, wear: WearLevelling, operations: &[(RequestKind, u32, u32
     let mut version = 0;
     for &(kind, first, count, stream) in operations {
         let count = count.min(pages - first);
-        let request = Request::new(kind, u64::from(first) * PAGE, u64::from(count) * PAGE);
-        ssd.serve(&Request { stream, ..request }, 0);
+        let request = HostRequest::new(kind, u64::from(first) * PAGE, u64::from(count) * PAGE);
+        ssd.serve(&HostRequest { stream, ..request }, 0);
         for page in first..first + count {
             match kind {
                 RequestKind::Write => {
@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_page_is_in_its_last_version(
+    fn every_page_has_its_last_version(
         operations in proptest::collection::vec(operation(GEOMETRY.pages()), 1..600),
     ) {
         for layer in layers() {

@@ -1,39 +1,43 @@
-//! The object interface beside the block one, under the same files (Rajimwale et al., section 3.7).
+//! Comparison of the object interface and the block interface for the same files (Rajimwale et al.,
+//! section 3.7).
 
 use std::collections::BTreeSet;
 
 use sfs_ssd::ftl::{Collection, Isolation, Layer, WearLevelling};
-use sfs_ssd::{Attributes, Config, ObjectStore, Request, RequestKind, Ssd};
+use sfs_ssd::{HostRequest, ObjectAttributes, ObjectStore, RequestKind, Ssd, SsdConfig};
 
-use crate::rig::{PAGE, Random, config, one_element};
+use crate::fixture::{PAGE, XorShift64, config, one_element};
 
-/// What happens to files, by their number: made with so many pages, or deleted.
+/// Event in the history of a file, which has a number.
 #[derive(Clone, Copy)]
-enum Step {
+enum FileEvent {
+    /// The file is created with this number of pages.
     Create(usize, u64),
     Delete(usize),
 }
 
-/// One file in so many is made to stay, and read-only.
-const FIXED: usize = 40;
+/// Interval of the files that are read-only and never deleted.
+const READ_ONLY_INTERVAL: usize = 40;
 
-/// Postmark's life: files of 3 or 4 pages (9 to 15 KB) are created and deleted at random, so that
-/// there are `files_max`; those that stay are among them.
-fn steps(files_max: usize, count: usize) -> Vec<Step> {
-    let mut random = Random::new(9);
-    let mut mortal = Vec::new();
-    let mut steps = Vec::new();
+/// Makes the events of a Postmark run.
+///
+/// Files of 3 or 4 pages (9 to 15 KB) are created and deleted at random, so that `files_max` files exist,
+/// read-only ones included.
+fn events(files_max: usize, count: usize) -> Vec<FileEvent> {
+    let mut random = XorShift64::new(9);
+    let mut deletable = Vec::new();
+    let mut events = Vec::new();
     for file in 0..count {
-        steps.push(Step::Create(file, 3 + u64::from(random.below(2))));
-        if file % FIXED > 0 {
-            mortal.push(file);
+        events.push(FileEvent::Create(file, 3 + u64::from(random.below(2))));
+        if file % READ_ONLY_INTERVAL > 0 {
+            deletable.push(file);
         }
         if file >= files_max {
-            let no = random.below(mortal.len() as u32) as usize;
-            steps.push(Step::Delete(mortal.swap_remove(no)));
+            let no = random.below(deletable.len() as u32) as usize;
+            events.push(FileEvent::Delete(deletable.swap_remove(no)));
         }
     }
-    steps
+    events
 }
 
 fn device(informed: bool) -> Ssd {
@@ -43,10 +47,10 @@ fn device(informed: bool) -> Ssd {
         isolation: Isolation::Persistent,
     };
     let config = config(layer, WearLevelling::Dynamic, one_element(300, 64, 70));
-    Ssd::new(&Config { informed, ..config }).expect("a device")
+    Ssd::new(&SsdConfig { informed, ..config }).expect("a device")
 }
 
-/// The next free page after `cursor`, and from the beginning again.
+/// Allocates the first free page from `cursor` on, or else the first free page of the device.
 fn next_fit(free: &mut BTreeSet<u64>, cursor: &mut u64) -> u64 {
     let page = free.range(*cursor..).chain(free.iter()).next().copied().expect("a free page");
     free.remove(&page);
@@ -54,26 +58,26 @@ fn next_fit(free: &mut BTreeSet<u64>, cursor: &mut u64) -> u64 {
     page
 }
 
-/// The files on a filesystem that takes the next free pages and trims what it frees; whether the
-/// device listens is its own matter.
-fn moved_by_blocks(steps: &[Step], informed: bool) -> u64 {
+/// Returns the pages that a block device moves under a filesystem that allocates the next free pages and
+/// trims freed ones. The device obeys trim requests if `informed` is set.
+fn moved_by_blocks(events: &[FileEvent], informed: bool) -> u64 {
     let mut ssd = device(informed);
     let mut free: BTreeSet<u64> = (0..u64::from(ssd.geometry().pages())).collect();
     let mut cursor = 0;
     let mut files: Vec<Vec<u64>> = Vec::new();
-    for &step in steps {
-        match step {
-            Step::Create(_, count) => {
+    for &event in events {
+        match event {
+            FileEvent::Create(_, count) => {
                 let pages: Vec<u64> =
                     (0..count).map(|_| next_fit(&mut free, &mut cursor)).collect();
                 for page in &pages {
-                    ssd.serve(&Request::new(RequestKind::Write, page * PAGE, PAGE), 0);
+                    ssd.serve(&HostRequest::new(RequestKind::Write, page * PAGE, PAGE), 0);
                 }
                 files.push(pages);
             }
-            Step::Delete(file) => {
+            FileEvent::Delete(file) => {
                 for page in std::mem::take(&mut files[file]) {
-                    ssd.serve(&Request::new(RequestKind::Trim, page * PAGE, PAGE), 0);
+                    ssd.serve(&HostRequest::new(RequestKind::Trim, page * PAGE, PAGE), 0);
                     free.insert(page);
                 }
             }
@@ -82,18 +86,18 @@ fn moved_by_blocks(steps: &[Step], informed: bool) -> u64 {
     ssd.counters().pages_moved
 }
 
-fn moved_by_objects(steps: &[Step]) -> u64 {
+fn moved_by_objects(events: &[FileEvent]) -> u64 {
     let mut store = ObjectStore::new(device(true));
     let mut files = Vec::new();
-    for &step in steps {
-        match step {
-            Step::Create(file, count) => {
-                let read_only = file % FIXED == 0;
-                files.push(store.create(Attributes { read_only, priority: false }));
+    for &event in events {
+        match event {
+            FileEvent::Create(file, count) => {
+                let read_only = file % READ_ONLY_INTERVAL == 0;
+                files.push(store.create(ObjectAttributes { read_only, priority: false }));
                 store.write(files[file], 0, count * PAGE, 0).expect("room");
             }
-            Step::Delete(file) => {
-                store.delete(files[file], 0).expect("it is there");
+            FileEvent::Delete(file) => {
+                store.delete(files[file], 0).expect("the file exists");
             }
         }
     }
@@ -101,13 +105,13 @@ fn moved_by_objects(steps: &[Step]) -> u64 {
 }
 
 #[test]
-fn a_device_that_knows_what_is_free_moves_less_and_one_that_knows_objects_least() {
-    let steps = steps(3000, 40_000);
-    let blocks = moved_by_blocks(&steps, false);
-    let informed = moved_by_blocks(&steps, true);
-    let objects = moved_by_objects(&steps);
+fn trim_reduces_moved_pages_and_objects_reduce_them_further() {
+    let events = events(3000, 40_000);
+    let blocks = moved_by_blocks(&events, false);
+    let informed = moved_by_blocks(&events, true);
+    let objects = moved_by_objects(&events);
     println!("pages moved: blocks {blocks}, with trim {informed}, objects {objects}");
-    // The paper has 0.25 to 0.50 for free-page information (table 5), on files of another age.
+    // The paper reports 0.25 to 0.50 for free-page information (table 5), for files of other ages.
     assert!(informed * 10 < blocks * 8, "{blocks} {informed}");
     assert!(objects * 2 < blocks, "{blocks} {objects}");
 }

@@ -1,17 +1,18 @@
-//! Every profile gives the bandwidths that it claims, and the block device over it keeps bytes.
+//! Tests that every profile has its published bandwidths, and that a block device over it stores data.
 
-use crate::rig::Random;
+use crate::fixture::XorShift64;
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{
-    Arrivals, Pace, Profile, Queue, Request, RequestKind, Scheduling, Ssd, SsdDevice, profiles,
+    Arrivals, HostRequest, RequestKind, RequestQueue, Scheduling, Ssd, SsdDevice, SsdProfile,
+    TimeMode, profiles,
 };
 
 const MIB: u64 = 1 << 20;
 
-/// Sequential writes and reads, and random reads of 4 KiB, in kB/s, as the profile's source says;
-/// and the size of what the host sees as erase block, in MiB.
-const CLAIMS: [(&str, [u64; 3], u64); 8] = [
+/// Published bandwidths of sequential writes, sequential reads and random reads of 4 KiB, in kB/s, and the
+/// size of a clustered block in MiB.
+const PUBLISHED: [(&str, [u64; 3], u64); 8] = [
     ("ssd-h", [170_000, 216_900, 13_800], 16),
     ("ssd-m", [87_000, 212_600, 10_600], 32),
     ("ssd-l", [38_000, 69_100, 5_300], 16),
@@ -22,7 +23,7 @@ const CLAIMS: [(&str, [u64; 3], u64); 8] = [
     ("emmc", [30_000, 100_000, 12_000], 8),
 ];
 
-/// Bandwidth of `kind` requests of these offsets and `len` bytes, `depth` at a time, in kB/s.
+/// Measures the bandwidth of `kind` requests of `len` bytes at `offsets`, `depth` at a time, in kB/s.
 fn bandwidth(
     ssd: &mut Ssd,
     kind: RequestKind,
@@ -31,36 +32,43 @@ fn bandwidth(
     depth: usize,
     now_ns: &mut u64,
 ) -> u64 {
-    let queue =
-        Queue { scheduling: Scheduling::Fcfs, depth, arrivals: Arrivals::Eager, merging: false };
-    let requests = offsets.iter().map(|&offset| Request::new(kind, offset, len));
+    let queue = RequestQueue {
+        scheduling: Scheduling::Fcfs,
+        depth,
+        arrivals: Arrivals::Eager,
+        merging: false,
+    };
+    let requests = offsets.iter().map(|&offset| HostRequest::new(kind, offset, len));
     let began_ns = *now_ns;
     *now_ns = queue.run(ssd, began_ns, requests, |_, _| {});
     offsets.len() as u64 * len * 1_000_000 / (*now_ns - began_ns)
 }
 
 #[test]
-fn bandwidths_are_those_claimed() {
-    for (name, claims, cluster_mib) in CLAIMS {
-        let profile = Profile::by_name(name).expect("a profile").with_capacity(512 * MIB);
+fn modelled_bandwidths_are_within_five_percent_of_the_published_ones() {
+    for (name, published, cluster_mib) in PUBLISHED {
+        let profile = SsdProfile::by_name(name).expect("a profile").with_capacity(512 * MIB);
         assert_eq!(profile.geometry.cluster_size(), cluster_mib * MIB, "{name}");
         let mut ssd = Ssd::new(&profile.config()).expect("a device");
         let mut now_ns = 0;
         let all: Vec<u64> = (0..256).map(|no| no * MIB).collect();
         let write = bandwidth(&mut ssd, RequestKind::Write, &all, MIB, 4, &mut now_ns);
         let read = bandwidth(&mut ssd, RequestKind::Read, &all, MIB, 4, &mut now_ns);
-        let mut random = Random::new(1);
+        let mut random = XorShift64::new(1);
         let blocks: Vec<u64> = (0..1000).map(|_| u64::from(random.below(65_536)) * 4096).collect();
         let random = bandwidth(&mut ssd, RequestKind::Read, &blocks, 4096, 1, &mut now_ns);
         println!("{name}: write {write} kB/s, read {read} kB/s, random read {random} kB/s");
-        for (found, claim) in [write, read, random].into_iter().zip(claims) {
-            assert!(found.abs_diff(claim) * 20 < claim, "{name}: {found} kB/s, not {claim}");
+        for (found, expected) in [write, read, random].into_iter().zip(published) {
+            assert!(
+                found.abs_diff(expected) * 20 < expected,
+                "{name}: {found}, not {expected} kB/s"
+            );
         }
     }
 }
 
 #[test]
-fn every_profile_can_be_made_small() {
+fn every_profile_can_be_scaled_down_with_every_layer() {
     for profile in profiles() {
         for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 9 }, Layer::Bast { log_blocks: 3 }] {
             let small = profile.clone().with_layer(layer).with_capacity(100 * MIB);
@@ -75,10 +83,10 @@ fn blocks(content: u8, count: usize) -> Vec<Block> {
 }
 
 #[test]
-fn the_block_device_keeps_bytes_and_counts() {
-    let profile = Profile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
+fn the_block_device_stores_data_and_counts_requests() {
+    let profile = SsdProfile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
     let ssd = Ssd::new(&profile.config()).expect("a device");
-    let device = SsdDevice::new(ssd, Pace::Virtual, profile.erase_size_known);
+    let device = SsdDevice::new(ssd, TimeMode::Virtual, profile.erase_size_known);
     assert_eq!(device.geometry().preferred_erase_size, 4 * MIB);
     device.write(10, &[&blocks(1, 2), &blocks(2, 1)], Stream(0)).expect("written");
     device.flush().expect("flushed");
@@ -97,14 +105,14 @@ fn the_block_device_keeps_bytes_and_counts() {
 }
 
 #[test]
-fn real_time_is_not_shorter_than_the_models() {
-    let profile = Profile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
+fn real_time_requests_take_at_least_the_modelled_time() {
+    let profile = SsdProfile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
     let ssd = Ssd::new(&profile.config()).expect("a device");
     let began = std::time::Instant::now();
-    let device = SsdDevice::new(ssd, Pace::RealTime, false);
+    let device = SsdDevice::new(ssd, TimeMode::RealTime, false);
     for address in 0..20 {
         device.write(address, &[&blocks(1, 1)], Stream(0)).expect("written");
     }
-    // A random read of 4 KiB takes 1 ms of this card, and programming takes longer.
+    // A random read of 4 KiB takes 1 ms on this card, and programming takes longer.
     assert!(began.elapsed().as_millis() >= 20);
 }

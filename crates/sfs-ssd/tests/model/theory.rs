@@ -1,6 +1,6 @@
-//! Whether the page-mapped layer agrees with the closed forms, and sequential writing costs nothing.
+//! Comparison of the page-mapped layer with theory, and of sequential writes on all layers.
 
-use crate::rig::{Random, ssd, write_page};
+use crate::fixture::{XorShift64, ssd, write_page};
 use sfs_ssd::ftl::{Collection, Isolation, Layer, WearLevelling};
 use sfs_ssd::{Ssd, theory};
 
@@ -11,16 +11,18 @@ fn page_mapped(collection: Collection, streams: u8) -> Layer {
     Layer::PageMapped { collection, streams, isolation: Isolation::Persistent }
 }
 
-/// Physical over logical space, less what does not hold data: the block that is kept free, the one
-/// that was just made so half of the time, and half of the one that is being filled.
+/// Returns physical divided by logical space, without the space that holds no data.
+///
+/// Two blocks hold no data on average: the reserved block, half of the open block, and a free block half of
+/// the time.
 fn alpha(ssd: &Ssd) -> f64 {
     let geometry = ssd.geometry();
     f64::from(geometry.clusters() - 2) / f64::from(geometry.logical_clusters())
 }
 
-/// Fills the device, overwrites it three times to warm up, and as often to measure.
-fn steady(ssd: &mut Ssd, mut page: impl FnMut(&mut Random) -> u32) -> f64 {
-    let mut random = Random::new(1);
+/// Fills the device, overwrites it three times to reach the steady state, and three times to measure.
+fn steady(ssd: &mut Ssd, mut page: impl FnMut(&mut XorShift64) -> u32) -> f64 {
+    let mut random = XorShift64::new(1);
     let pages = ssd.geometry().pages();
     (0..pages).for_each(|page| write_page(ssd, page, 0));
     for round in 0..6 {
@@ -32,7 +34,7 @@ fn steady(ssd: &mut Ssd, mut page: impl FnMut(&mut Random) -> u32) -> f64 {
     ssd.write_amplification()
 }
 
-fn expect(found: f64, theory: f64, what: &str) {
+fn assert_close(found: f64, theory: f64, what: &str) {
     let off = found / theory - 1.0;
     println!("{what}: {found:.3}, in theory {theory:.3}, {:+.1}%", off * 100.0);
     assert!(off.abs() < 0.03, "{what}: {found}, and in theory {theory}");
@@ -48,7 +50,7 @@ fn uniform_random_writes_agree_with_the_closed_form() {
         let theory = theory::uniform(alpha(&ssd));
         let pages = ssd.geometry().pages();
         let found = steady(&mut ssd, |random| random.below(pages));
-        expect(found, theory, &format!("{collection:?}, {spare_permille} permille to spare"));
+        assert_close(found, theory, &format!("{collection:?}, {spare_permille} permille to spare"));
     }
 }
 
@@ -64,19 +66,23 @@ fn two_classes_of_pages_agree_with_the_closed_form() {
             true => random.below(hot),
             false => hot + random.below(pages - hot),
         });
-        expect(found, theory, &format!("{writes} of the writes to {pages_part} of the pages"));
+        assert_close(
+            found,
+            theory,
+            &format!("{writes} of the writes to {pages_part} of the pages"),
+        );
     }
 }
 
 #[test]
-fn streams_that_are_kept_apart_cost_less_than_theory_says_of_mixed_ones() {
+fn separate_streams_have_less_write_amplification_than_mixed_ones_in_theory() {
     let (writes, part) = (0.9, 0.1);
     let layer = page_mapped(Collection::Greedy, 2);
     let mut ssd = ssd(layer, WearLevelling::None, CLUSTERS, 128, 250);
     let mixed = theory::two_classes(alpha(&ssd), writes, part);
     let pages = ssd.geometry().pages();
     let hot = (f64::from(pages) * part) as u32;
-    let mut random = Random::new(1);
+    let mut random = XorShift64::new(1);
     for _ in 0..6 * pages {
         let is_hot = random.unit() < writes;
         let page = if is_hot { random.below(hot) } else { hot + random.below(pages - hot) };
@@ -87,7 +93,7 @@ fn streams_that_are_kept_apart_cost_less_than_theory_says_of_mixed_ones() {
 }
 
 #[test]
-fn sequential_writing_has_no_amplification() {
+fn sequential_writes_have_no_amplification() {
     let fast = Layer::Fast { log_blocks: 4 };
     let bast = Layer::Bast { log_blocks: 4 };
     for layer in [page_mapped(Collection::Greedy, 1), page_mapped(Collection::Fifo, 1), fast, bast]

@@ -18,7 +18,7 @@ use sfs_lab::host::{Disk, DiskRequest, Filesystem, Job, Postmark, need_disks};
 use sfs_lab::svg::{self, Series};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{Config, Profile, RequestKind, Responses};
+use sfs_ssd::{RequestKind, Responses, SsdConfig, SsdProfile};
 
 use crate::commands::progress::with_bar;
 
@@ -94,7 +94,7 @@ enum Load {
 /// A model: a device with a translation layer.
 struct Model {
     name: String,
-    config: Config,
+    config: SsdConfig,
 }
 
 /// One filesystem under one load.
@@ -132,8 +132,8 @@ impl Arguments {
         all.into_iter().filter(is_here).collect()
     }
 
-    fn profile(&self, device: &str, layer: Layer) -> Result<Profile> {
-        let profile = Profile::by_name(device).context("a profile")?.with_layer(layer);
+    fn profile(&self, device: &str, layer: Layer) -> Result<SsdProfile> {
+        let profile = SsdProfile::by_name(device).context("a profile")?.with_layer(layer);
         Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR))
     }
 
@@ -147,7 +147,7 @@ impl Arguments {
         kinds
             .map(|(device, name, layer)| {
                 let config = self.profile(device, layer)?.config();
-                let config = Config { informed: false, ..config };
+                let config = SsdConfig { informed: false, ..config };
                 Ok(Model { name: format!("{device}, {name}"), config })
             })
             .collect()

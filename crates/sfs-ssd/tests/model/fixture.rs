@@ -1,21 +1,21 @@
-//! What the tests share: a plain device, and numbers that look random.
+//! Fixtures of the tests: a device of one element, and a pseudo-random generator.
 
 use sfs_ssd::ftl::{Layer, WearLevelling};
-use sfs_ssd::{Config, Geometry, Request, RequestKind, Ssd, Timing};
+use sfs_ssd::{FlashGeometry, HostRequest, RequestKind, Ssd, SsdConfig, Timing};
 
-/// Bytes of a page of the plain device.
+/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// xorshift64*: enough to scatter writes.
-pub(crate) struct Random(u64);
+/// Pseudo-random generator xorshift64*, good enough to scatter writes.
+pub(crate) struct XorShift64(u64);
 
-impl Random {
-    /// The sequence of this seed, which is not zero.
+impl XorShift64 {
+    /// Starts the sequence of `seed`, which must not be zero.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// 64 bits.
+    /// Draws 64 bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -23,20 +23,20 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number below `end`.
+    /// Draws a number below `end`.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u32
     }
 
-    /// A number in 0..1.
+    /// Draws a number in 0..1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// The shape of a device of one element.
-pub(crate) fn one_element(clusters: u32, cluster_pages: u32, spare_permille: u32) -> Geometry {
-    Geometry {
+/// Returns the geometry of a device of one element.
+pub(crate) fn one_element(clusters: u32, cluster_pages: u32, spare_permille: u32) -> FlashGeometry {
+    FlashGeometry {
         channels: 1,
         packages: 1,
         dies: 1,
@@ -50,12 +50,12 @@ pub(crate) fn one_element(clusters: u32, cluster_pages: u32, spare_permille: u32
     }
 }
 
-/// A configuration that counts and takes no time.
-pub(crate) fn config(layer: Layer, wear: WearLevelling, geometry: Geometry) -> Config {
-    Config { geometry, timing: Timing::NONE, layer, wear, informed: true, cleaning: None }
+/// Returns a configuration that counts operations and takes no time.
+pub(crate) fn config(layer: Layer, wear: WearLevelling, geometry: FlashGeometry) -> SsdConfig {
+    SsdConfig { geometry, timing: Timing::NONE, layer, wear, informed: true, cleaning: None }
 }
 
-/// A device of one element that counts and takes no time.
+/// Makes a device of one element that counts operations and takes no time.
 pub(crate) fn ssd(
     layer: Layer,
     wear: WearLevelling,
@@ -69,11 +69,11 @@ pub(crate) fn ssd(
 
 /// Writes one page.
 pub(crate) fn write_page(ssd: &mut Ssd, page: u32, stream: u8) {
-    let request = Request::new(RequestKind::Write, u64::from(page) * PAGE, PAGE);
-    ssd.serve(&Request { stream, ..request }, 0);
+    let request = HostRequest::new(RequestKind::Write, u64::from(page) * PAGE, PAGE);
+    ssd.serve(&HostRequest { stream, ..request }, 0);
 }
 
 /// Trims one page.
 pub(crate) fn trim_page(ssd: &mut Ssd, page: u32) {
-    ssd.serve(&Request::new(RequestKind::Trim, u64::from(page) * PAGE, PAGE), 0);
+    ssd.serve(&HostRequest::new(RequestKind::Trim, u64::from(page) * PAGE, PAGE), 0);
 }

@@ -1,0 +1,192 @@
+//! Recorded runs: the requests to the device, and the state of the reference after each operation.
+//!
+//! A recorder performs operations on a volume and its reference. The recorded run tells the states that the
+//! contract allows after a crash. An operation is acknowledged if it returned before the crash.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use sfs_core::Error;
+use sfs_core::format::Label;
+use sfs_core::request::VolumeOptions;
+use sfs_device::{Event, Keep, RecordingDevice};
+
+use crate::crash::Crash;
+use crate::image::CowImage;
+use crate::model::digest::{Digest, capture, of_reference};
+use crate::model::operation::VolumeOperation;
+use crate::model::pair::VolumePair;
+use crate::model::reference::Reference;
+
+/// State that an operation made durable by its return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synced {
+    /// Nothing.
+    Nothing,
+    /// The namespace, and the content of one file.
+    File(u64),
+    /// Everything.
+    Everything,
+}
+
+/// State of the reference after an operation.
+#[derive(Debug)]
+pub struct RunState {
+    /// Complete state.
+    pub reference: Reference,
+    /// Part of the state that a crash must not mix with other states.
+    pub digest: Digest,
+    /// State that the operation made durable.
+    pub synced: Synced,
+    /// Number of requests to the device before the operation began.
+    started: usize,
+    /// Number of requests when the operation returned.
+    done: usize,
+}
+
+/// Recording of a run, from the mount on.
+#[derive(Debug)]
+pub struct RecordedRun {
+    /// Durable content of the device at the begin.
+    pub base: CowImage,
+    /// Requests to the device.
+    pub events: Vec<Event>,
+    /// States of the reference: the initial one, and one after each operation.
+    pub states: Vec<RunState>,
+}
+
+impl RecordedRun {
+    /// Returns the indexes of the states that the namespace may have after `crash`.
+    ///
+    /// The range begins with the last acknowledged sync, and ends with the operation that issued the last
+    /// request which arrived.
+    pub fn allowed(&self, crash: &Crash) -> RangeInclusive<usize> {
+        self.range(crash, |synced| synced != Synced::Nothing)
+    }
+
+    /// Returns the states that the content of `ino` may come from after `crash`.
+    pub fn versions(&self, crash: &Crash, ino: u64) -> &[RunState] {
+        let covers = |synced| synced == Synced::Everything || synced == Synced::File(ino);
+        &self.states[self.range(crash, covers)]
+    }
+
+    /// Returns the labels that the volume may have after `crash`. A change of the label is durable when the
+    /// operation returns.
+    pub fn labels(&self, crash: &Crash) -> impl Iterator<Item = Label> {
+        self.states[self.range(crash, |_| true)].iter().map(|state| state.reference.label)
+    }
+
+    /// Returns whether the operation of `state` had returned before the crash.
+    pub fn is_done(crash: &Crash, state: &RunState) -> bool {
+        state.done <= crash.epoch.end
+    }
+
+    /// Returns the indexes of the states from the last durable one that `covers` accepts to the newest one
+    /// that may have arrived.
+    ///
+    /// The power may have been cut as early as the last request that arrived was issued, and as late as the
+    /// next flush began. The range holds for both bounds.
+    fn range(&self, crash: &Crash, covers: impl Fn(Synced) -> bool) -> RangeInclusive<usize> {
+        let acknowledged = |state: &RunState| state.done <= crash.epoch.end && covers(state.synced);
+        let floor = self.states.iter().rposition(acknowledged).expect("the first is durable");
+        let issued = crash.issued_min();
+        let last = self.states.iter().rposition(|state| state.started < issued);
+        floor..=last.unwrap_or(0).max(floor)
+    }
+}
+
+/// Recorder of a run that is in progress.
+pub struct RunRecorder {
+    base: CowImage,
+    device: Arc<RecordingDevice<CowImage>>,
+    /// The volume and its reference.
+    pub pair: VolumePair,
+    states: Vec<RunState>,
+}
+
+impl RunRecorder {
+    /// Mounts the volume on `base`, whose content is `reference`, at virtual time `millis`.
+    ///
+    /// # Panics
+    ///
+    /// If the mount fails.
+    pub fn begin(
+        base: CowImage,
+        options: VolumeOptions,
+        reference: Reference,
+        millis: u64,
+    ) -> Self {
+        Self::open(base, options, millis, |_| reference).expect("the volume opens")
+    }
+
+    /// Mounts the volume that a crash left on `base`, and takes its content as the reference.
+    ///
+    /// # Errors
+    ///
+    /// The error of the mount.
+    pub fn recover(base: CowImage, options: VolumeOptions, millis: u64) -> Result<Self, Error> {
+        Self::open(base, options, millis, |volume| capture(volume, true))
+    }
+
+    fn open(
+        base: CowImage,
+        options: VolumeOptions,
+        millis: u64,
+        reference: impl FnOnce(&sfs_core::Volume) -> Reference,
+    ) -> Result<Self, Error> {
+        let device = Arc::new(RecordingDevice::new(base.clone(), Keep::Contents));
+        let pair = VolumePair::open(device.clone(), options, millis, reference)?;
+        let states = vec![state(&pair, Synced::Everything, 0, 0)];
+        Ok(Self { base, device, pair, states })
+    }
+
+    /// Makes the writes of the mount part of the durable base, so that no crash state is made of them.
+    pub fn skip_mount(&mut self) {
+        self.device.reset();
+        self.base = self.device.inner().clone();
+    }
+
+    /// Performs `operation` and records the new state.
+    pub fn step(&mut self, operation: &VolumeOperation) {
+        let started = self.device.event_count();
+        self.pair.perform_if_room(operation);
+        let synced = match operation {
+            VolumeOperation::SyncFile { ino } => Synced::File(*ino),
+            VolumeOperation::SyncAll | VolumeOperation::Reopen { .. } => Synced::Everything,
+            _ => Synced::Nothing,
+        };
+        let done = self.device.event_count();
+        if done > started {
+            self.pair.reference.forget_replaced();
+        }
+        self.states.push(state(&self.pair, synced, started, done));
+    }
+
+    /// Unmounts the volume.
+    ///
+    /// # Panics
+    ///
+    /// If the unmount fails.
+    pub fn close(&mut self) {
+        let started = self.device.event_count();
+        self.pair.volume().close().expect("the volume closes");
+        let done = self.device.event_count();
+        self.states.push(state(&self.pair, Synced::Everything, started, done));
+    }
+
+    /// Returns the current content of the device.
+    pub fn image(&self) -> CowImage {
+        self.device.inner().clone()
+    }
+
+    /// Returns the recording, and drops the volume without closing it.
+    pub fn end(self) -> RecordedRun {
+        RecordedRun { base: self.base, events: self.device.take_events(), states: self.states }
+    }
+}
+
+fn state(pair: &VolumePair, synced: Synced, started: usize, done: usize) -> RunState {
+    let reference = pair.reference.clone();
+    let digest = of_reference(&reference);
+    RunState { reference, digest, synced, started, done }
+}
