@@ -191,7 +191,7 @@ fn options(random: &mut Random) -> VolumeOptions {
 
 fn check_volume(image: &Image, data: bool) -> Result<(), Violation> {
     let mut go_on = |_| ControlFlow::Continue(());
-    let options = sfs_fsck::Options { data };
+    let options = sfs_fsck::CheckOptions { data };
     let report = sfs_fsck::check(image, &options, &mut go_on).map_err(Violation::NoVolume)?;
     match report.errors() {
         0 => Ok(()),

@@ -129,7 +129,7 @@ fn line(path: &str, node: &Node) -> String {
 }
 
 fn check(image: &Image) {
-    let report = sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut |_| {
+    let report = sfs_fsck::check(image, &sfs_fsck::CheckOptions { data: true }, &mut |_| {
         ControlFlow::Continue(())
     });
     let report = report.expect("a volume");

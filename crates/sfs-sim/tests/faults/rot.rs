@@ -95,7 +95,7 @@ fn image_of(witness: &Witness) -> Image {
 /// Whether the check finds something, were it only worth a note.
 fn has_findings(image: &Image) -> bool {
     let mut go_on = |_| ControlFlow::Continue(());
-    match sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut go_on) {
+    match sfs_fsck::check(image, &sfs_fsck::CheckOptions { data: true }, &mut go_on) {
         Ok(report) => report.errors() > 0 || !report.findings.kept().is_empty(),
         Err(_) => true,
     }

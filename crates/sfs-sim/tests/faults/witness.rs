@@ -142,7 +142,7 @@ pub(crate) fn named(error: &Error) -> usize {
 pub(crate) fn judge_image(witness: &Witness, image: &Image) -> Result<usize, Error> {
     let mut go_on = |_| ControlFlow::Continue(());
     // Whatever it finds, it must not panic.
-    let _ = sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut go_on);
+    let _ = sfs_fsck::check(image, &sfs_fsck::CheckOptions { data: true }, &mut go_on);
     let options = VolumeOptions { read_only: true, ..tight() };
     match Volume::open(std::sync::Arc::new(image.clone()), options, after(0)) {
         Ok(volume) => Ok(witness.judge(&volume)),
