@@ -10,7 +10,7 @@ pub(crate) mod quick;
 pub(crate) mod reference;
 pub(crate) mod references;
 pub(crate) mod report;
-pub(crate) mod segment_sums;
 pub(crate) mod tree;
+pub(crate) mod usage_recount;
 pub(crate) mod volume;
 pub(crate) mod xattrs;

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Reason why a volume cannot be checked, repaired or shown.
 #[derive(Debug, Error)]
 pub enum FsckError {
-    /// The device failed to read a superblock, or to write.
+    /// The device failed a request without which the work cannot continue.
     #[error("{0}")]
     Device(#[from] DeviceError),
     /// The device holds no SFS volume.

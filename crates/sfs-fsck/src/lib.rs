@@ -1,9 +1,11 @@
 //! Checks and repairs an SFS volume that is not mounted.
 //!
-//! The crate is a second reader of the format: a check uses `sfs_core::format` and none of the code that
-//! wrote the volume. A repair hands its result to [`sfs_core::Rebuild`], so that the format has one writer.
-//! [`check()`] and [`dump()`] write nothing. They end on any content of the device, and report damage as
-//! values. Memory grows with files and segments, and not with data, except for one bit a block.
+//! The crate is a second reader of a volume. A check shares only `sfs_core::format` with the filesystem: the
+//! encoding of single structures. Tree nodes, directory entries, the log and the usage table have their own
+//! readers here. A repair hands its result to [`sfs_core::Rebuild`], so that the tree has one writer.
+//!
+//! [`check()`] and [`dump()`] write nothing, end on any content of the device, and report damage as values.
+//! The memory of a check grows with files and segments, and with one bit for each used block.
 //!
 //! The modules form four rooms, each with imports from the rooms below it only:
 //!

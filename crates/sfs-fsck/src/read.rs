@@ -3,12 +3,14 @@
 //! A reader returns the sound part and reports the rest as findings or as lost ranges of keys. Nothing here
 //! writes to the device.
 
+pub(crate) mod batch;
 pub(crate) mod block_set;
 pub(crate) mod checkpoint;
 pub(crate) mod chunk;
 pub(crate) mod dirent;
 pub(crate) mod edits;
 pub(crate) mod key_range;
+pub(crate) mod log_tail;
 pub(crate) mod mapping;
 pub(crate) mod node;
 pub(crate) mod overlay_tree;

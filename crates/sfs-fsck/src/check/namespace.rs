@@ -1,7 +1,7 @@
 //! Check of names: each name leads to an inode, and each inode has its names.
 //!
-//! Memory holds 32 bytes for each inode and each name, and no text. Damage is reported where it is, and not
-//! again for each of its consequences.
+//! Memory holds 32 bytes for each inode and each name, and the text only of names with one hash in one
+//! directory. Damage is reported where it is, and not again for each of its consequences.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -9,9 +9,9 @@ use crate::read::volume::VolumeReader;
 /// Owner of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockOwner {
-    /// File with the number of its block.
+    /// Block `block` of file `ino`.
     Data { ino: u64, block: u32 },
-    /// Tree.
+    /// The tree.
     Node,
 }
 

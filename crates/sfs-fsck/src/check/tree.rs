@@ -1,7 +1,7 @@
 //! Check of a tree in one walk over its nodes and items.
 //!
-//! [`TreeCheckPass`] hands each item to the checks of files, names and blocks. A tree with unreadable nodes
-//! has its own finding, and references are not checked in it.
+//! [`TreeCheckPass`] hands each item to the checks of files, names and blocks. References are checked only if
+//! every node is readable, or the unreadable ones are known to be lost.
 
 use sfs_core::format::{
     DecodeError, FILE_BLOCKS_MAX, FIRST_INO, Incompatibility, ItemKind, Key, NodePointer, ROOT_INO,
@@ -11,7 +11,7 @@ use sfs_core::format::{
 use crate::check::file::FileCheck;
 use crate::check::namespace::{FileCounts, NamespaceCheck};
 use crate::check::references::BlockReferences;
-use crate::check::segment_sums::SegmentSums;
+use crate::check::usage_recount::UsageRecount;
 use crate::error::FsckError;
 use crate::finding::Finding;
 use crate::findings::Findings;
@@ -35,7 +35,7 @@ pub(crate) struct TreeExpectation {
 /// Result of the check of a tree.
 pub(crate) struct TreeCheck {
     /// Live blocks of the tree on the device, before all edits.
-    pub(crate) sums: SegmentSums,
+    pub(crate) recount: UsageRecount,
     pub(crate) references: BlockReferences,
     pub(crate) namespace: NamespaceCheck,
     pub(crate) file_counts: FileCounts,
@@ -69,7 +69,7 @@ impl TreeCheck {
             return Err(FsckError::Incompatible(reason));
         }
         pass.finish_file();
-        let TreeCheckPass { sums, references, mut namespace, items, mut files, .. } = pass;
+        let TreeCheckPass { recount, references, mut namespace, items, mut files, .. } = pass;
         let is_whole = lost.is_empty() || !tree.lost().is_empty();
         let file_counts = namespace.check(&mut files);
         files.extend(&pass.content);
@@ -79,7 +79,7 @@ impl TreeCheck {
         }
         let without_attributes = pass.without_attributes;
         Ok(Self {
-            sums,
+            recount,
             references,
             namespace,
             file_counts,
@@ -101,7 +101,7 @@ impl TreeCheck {
 struct TreeCheckPass<'a> {
     volume: &'a VolumeReader<'a>,
     next_ino: u64,
-    sums: SegmentSums,
+    recount: UsageRecount,
     references: BlockReferences,
     namespace: NamespaceCheck,
     /// Inode whose items are arriving.
@@ -124,7 +124,7 @@ impl<'a> TreeCheckPass<'a> {
         Self {
             volume,
             next_ino,
-            sums: SegmentSums::default(),
+            recount: UsageRecount::default(),
             references: BlockReferences::default(),
             namespace: NamespaceCheck::default(),
             file: None,
@@ -206,12 +206,12 @@ impl<'a> TreeCheckPass<'a> {
 
 impl TreeVisitor for TreeCheckPass<'_> {
     fn node(&mut self, pointer: NodePointer) {
-        self.sums.add_node(self.volume, pointer.address);
+        self.recount.add_node(self.volume, pointer.address);
         self.references.add_node(self.volume, pointer);
     }
 
     fn old_item(&mut self, key: &Key, value: &[u8]) {
-        self.sums.add_item(self.volume, key, value);
+        self.recount.add_item(self.volume, key, value);
         if key.ino == 0 && key.kind == ItemKind::Usage as u8 {
             let item_count = self.volume.layout().segment_count.div_ceil(USAGE_PER_ITEM);
             if key.offset >= u64::from(item_count) {

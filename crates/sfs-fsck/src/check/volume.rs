@@ -92,7 +92,7 @@ impl<'a> VolumeCheck<'a> {
         let expected = TreeExpectation { next_ino, node_count: usage.node_count(), data };
         let tree_check = TreeCheck::run(&tree, expected, listener)?;
         let data_layout = tree.volume.superblock.data_layout;
-        tree_check.sums.check(data_layout, &record, &usage, &mut usage_findings);
+        tree_check.recount.check(data_layout, &record, &usage, &mut usage_findings);
         for segment in tree_check.references.segments().filter(|at| rolled.released.contains(at)) {
             let at = segment.into();
             let corruption = Corruption::new(Structure::Usage, at, CorruptionKind::Count);

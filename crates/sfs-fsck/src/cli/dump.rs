@@ -4,8 +4,9 @@
 
 use serde_json::{Value, json};
 use sfs_core::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, DeltaForm, NodeHeader, NodePointer,
-    ROOT_INO, Remembered, SUPERBLOCK_ADDRESS, SummaryEntry, Superblock,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ChunkSummary, DeltaForm, Extension, HeadRecord, Key,
+    NodeHeader, NodePointer, PolicyRecord, ROOT_INO, Remembered, SUPERBLOCK_ADDRESS, SummaryEntry,
+    Superblock,
 };
 use sfs_device::{Block, Device};
 
@@ -120,9 +121,10 @@ fn checkpoints(volume: &VolumeReader<'_>) -> Result<Value, FsckError> {
 
 fn show_record(record: &CheckpointRecord, superblock: &Superblock) -> Value {
     let remembered = remembered_to_json(&Remembered::of(superblock, record));
-    let head = |head: &sfs_core::format::HeadRecord| json!({ "head": head.head, "segment": head.segment, "next_block": head.next_block });
-    let policy = |policy: &sfs_core::format::PolicyRecord| json!({ "name": policy.name, "state_len": policy.state.len() });
-    let extension = |record: &sfs_core::format::Extension| json!({ "tag": record.tag, "class": record.class.name(), "len": record.bytes.len() });
+    let head = |head: &HeadRecord| json!({ "head": head.head, "segment": head.segment, "next_block": head.next_block });
+    let policy =
+        |policy: &PolicyRecord| json!({ "name": policy.name, "state_len": policy.state.len() });
+    let extension = |record: &Extension| json!({ "tag": record.tag, "class": record.class.name(), "len": record.bytes.len() });
     json!({
         "number": record.number,
         "next_sequence": record.next_sequence,
@@ -213,7 +215,7 @@ fn show_node(volume: &VolumeReader<'_>, address: u64) -> Result<Value, FsckError
     Ok(json!({ "address": address, "checksum": hex(checksum), "level": level, name: inside }))
 }
 
-fn show_child((key, pointer): &(sfs_core::format::Key, NodePointer)) -> Value {
+fn show_child((key, pointer): &(Key, NodePointer)) -> Value {
     json!({
         "key": key_to_text(key),
         "address": pointer.address,

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use sfs_core::format::{
-    Inode, InodeFlags, ItemKind, Key, RUN_BLOCKS, Timestamp, Tolerance, USAGE_PER_ITEM, UsageEntry,
+    Inode, InodeFlags, ItemKind, Key, Mapping, RUN_BLOCKS, Timestamp, Tolerance, USAGE_PER_ITEM,
+    UsageEntry,
 };
 
 use crate::read::dirent::Dirent;
@@ -88,7 +89,7 @@ fn hex_bytes(bytes: &[u8]) -> String {
 
 fn show_run(key: &Key, value: &[u8]) -> Option<Value> {
     let run = decode_run(key, value, Tolerance::Exact).ok()?;
-    let block = |(block, mapping): (u32, sfs_core::format::Mapping)| {
+    let block = |(block, mapping): (u32, Mapping)| {
         json!({
             "block": block, "address": mapping.address, "checksum": mapping.checksum.map(hex),
             "writes": mapping.history.write_count(), "modified": mapping.history.modified,

@@ -1,7 +1,7 @@
 //! Tree of a checkpoint with edits over it.
 //!
-//! Every reader of items uses this view: a check of the log past the checkpoint, and a check of a repair that
-//! is not written yet. Items come in ascending order. Memory holds the edits and a bounded number of nodes.
+//! A check sees the tree with the log past its checkpoint, and a repair sees what it will write. Items come
+//! in ascending order. Memory holds the edits and a bounded number of nodes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

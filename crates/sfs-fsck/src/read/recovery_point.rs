@@ -1,7 +1,7 @@
 //! Choice of the checkpoint from which a volume is read.
 //!
 //! As long as both slots hold sound checkpoints, the newer one counts and no segment is searched. Otherwise a
-//! scan of the segments tells whether a newer checkpoint was durable. A repair may also begin with the newest
+//! scan of the segments shows whether a newer checkpoint was durable. A repair may also begin with the newest
 //! root of the segments, or with no root at all. Nothing below the root is judged here.
 
 use std::collections::BTreeSet;

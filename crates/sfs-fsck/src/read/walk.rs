@@ -59,7 +59,7 @@ struct NodeVisit {
     level: u8,
     /// Key of the entry that points to the node. No key in the node is below it.
     least: Key,
-    /// Range of keys that the parents assign to the node. For a first child it begins below `least`.
+    /// Range of keys that the parents assign to the node. For a first child it may begin below `least`.
     range: KeyRange,
 }
 

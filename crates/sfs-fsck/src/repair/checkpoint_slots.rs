@@ -17,8 +17,8 @@ pub(crate) fn clear_slot(
     Ok(device.flush()?)
 }
 
-/// Writes the checkpoint `record` to its slot, durably. By its number that is not the slot of the newest
-/// checkpoint.
+/// Writes the checkpoint `record` to its slot, durably. A record with the next number does not replace the
+/// newest checkpoint.
 pub(crate) fn write_record(
     volume: &VolumeReader<'_>,
     record: &CheckpointRecord,

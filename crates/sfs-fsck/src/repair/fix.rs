@@ -1,7 +1,7 @@
 //! Choice of the fix for each finding about files.
 //!
-//! One [`Fixes`] is one round: it edits the tree for every finding of the last check. The next check
-//! shows the remaining findings.
+//! A [`Fixes`] is one round of edits for the findings of the last check of the tree. The next check shows the
+//! remaining findings.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
 //! Fixes of the content of files: inline parts, extended attributes, mappings.
 //!
-//! A block of a file is dropped only if it does not match its checksum, is unreadable, or is outside all
-//! segments. Names are not changed here.
+//! A block of a regular file is kept, or copied, if it matches its checksum. Names are not changed here.
 
 use std::cmp::Ordering;
 

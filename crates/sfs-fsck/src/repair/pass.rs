@@ -90,11 +90,7 @@ pub(crate) fn run_pass(
     if is_lost || before.findings.kept().iter().any(is_other) {
         let mut repair = TreeRepair::new(checked, options, root, progress)?;
         repair.fix_all(options, progress)?;
-        // A program for format version 1 must refuse the volume before anything new is on it.
-        if fixes_superblock || volume.superblock.version < FORMAT_VERSION {
-            write_superblocks(&volume)?;
-        }
-        copies = repair.write(device, progress)?;
+        copies = repair.write(device, fixes_superblock, progress)?;
         losses.extend(repair.plan.losses);
         clear_impossible_slots(device)?;
     } else if fixes_superblock {
@@ -229,12 +225,19 @@ impl<'a> TreeRepair<'a> {
         all.filter(|finding| finding.is_error() && !self.plan.covers(finding)).cloned().collect()
     }
 
-    /// Writes the repaired tree, with as many copies as there is space for.
+    /// Writes the repaired tree, with as many copies as there is space for, and before it the superblocks if
+    /// they have findings or an older version.
     fn write(
         &mut self,
         device: &Arc<dyn Device>,
+        fixes_superblock: bool,
         listener: ProgressListener<'_>,
     ) -> Result<CopyCounts, FsckError> {
+        // A program for format version 1 must refuse the volume before anything new is on it.
+        let volume = self.checked.tree.volume;
+        if fixes_superblock || volume.superblock.version < FORMAT_VERSION {
+            write_superblocks(volume)?;
+        }
         let needed = self.needed_segments();
         let VolumeCheck { record, tree, usage, rolled, tree_check, .. } = &mut self.checked;
         let record = CheckpointRecord {

@@ -15,7 +15,7 @@ use crate::read::volume::VolumeReader;
 
 /// Live blocks of a segment, counted from the tree.
 #[derive(Clone, Copy, Default)]
-struct SegmentSum {
+struct RecountedSegment {
     live_blocks: u64,
     /// Live blocks that are overwritten in place.
     placed_blocks: u64,
@@ -27,16 +27,20 @@ struct SegmentSum {
 
 /// Sums of live blocks by segment.
 #[derive(Default)]
-pub(crate) struct SegmentSums(BTreeMap<u32, SegmentSum>);
+pub(crate) struct UsageRecount(BTreeMap<u32, RecountedSegment>);
 
-impl SegmentSums {
+impl UsageRecount {
     /// Counts the node at `address`.
     pub(crate) fn add_node(&mut self, volume: &VolumeReader<'_>, address: u64) {
         self.add_block(volume, address);
     }
 
     /// Counts the live block at `address`. Returns the sums of its segment, if it is in one.
-    fn add_block(&mut self, volume: &VolumeReader<'_>, address: u64) -> Option<&mut SegmentSum> {
+    fn add_block(
+        &mut self,
+        volume: &VolumeReader<'_>,
+        address: u64,
+    ) -> Option<&mut RecountedSegment> {
         let segment = volume.layout().segment_of(address)?;
         let sum = self.0.entry(segment).or_default();
         sum.live_blocks += 1;
@@ -95,7 +99,7 @@ impl SegmentSums {
 /// Returns whether a segment with these sums can have the state of `entry`.
 fn is_state_sound(
     entry: &UsageEntry,
-    sum: &SegmentSum,
+    sum: &RecountedSegment,
     is_head: bool,
     data_layout: DataLayout,
 ) -> bool {
