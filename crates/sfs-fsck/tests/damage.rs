@@ -1,4 +1,4 @@
-//! SplitMix64 damage to a volume that the filesystem has used. A repair ends. A file that no loss names is
+//! Random damage to a volume that the filesystem has used. A repair ends. A file that no loss names is
 //! unchanged. A second run finds nothing, and the volume mounts.
 
 mod used;

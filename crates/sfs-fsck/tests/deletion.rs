@@ -27,9 +27,9 @@ fn volume(device: &Arc<RamDevice>) -> Volume {
 }
 
 fn expect_clean(device: &RamDevice, step: usize) {
-    let mut go_on = |_| ControlFlow::Continue(());
+    let mut never_cancel = |_| ControlFlow::Continue(());
     let options = sfs_fsck::CheckOptions { data: true };
-    let report = sfs_fsck::check(device, &options, &mut go_on).expect("there is a volume");
+    let report = sfs_fsck::check(device, &options, &mut never_cancel).expect("there is a volume");
     assert_eq!(report.errors(), 0, "after step {step}: {:?}", report.findings.kept());
 }
 

@@ -22,13 +22,13 @@ use sfs_fsck::{RepairOptions, check, repair};
 
 use used::{NOW, SplitMix64, number, used, write_more};
 
-/// Most requests of one mount, check or repair; far more than any of these volumes needs.
+/// Bound on the requests of one mount, check or repair; far more than any of these volumes needs.
 const REQUESTS_MAX: u64 = 2_000_000;
 
-/// Most time for one image, on any machine.
+/// Bound on the time for one image, on any machine.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Most memory of the process. The images take 100 MiB each; a forged length must not cause a large
+/// Bound on the memory of the process. The images take 100 MiB each; a forged length must not cause a large
 /// allocation.
 const MEMORY_MAX_KIB: u64 = 2 << 20;
 
@@ -300,16 +300,16 @@ fn use_image(image: &RamDevice) {
 
 /// Checks and repairs the image. After a successful repair nothing may be wrong.
 fn repair_image(image: &RamDevice) {
-    let go_on = &mut |_| ControlFlow::Continue(());
+    let never_cancel = &mut |_| ControlFlow::Continue(());
     let guard = CountingDevice::new(image.snapshot());
-    let _ = check(&guard, &sfs_fsck::CheckOptions { data: true }, go_on);
+    let _ = check(&guard, &sfs_fsck::CheckOptions { data: true }, never_cancel);
     assert_eq!(guard.inside.allocated_bytes(), image.allocated_bytes(), "a check writes nothing");
     let device: Arc<dyn Device> = Arc::new(guard);
     let options = RepairOptions { data: true, preen: false, now: NOW };
-    let Ok(repaired) = repair(&device, &options, go_on) else { return };
+    let Ok(repaired) = repair(&device, &options, never_cancel) else { return };
     let left = repaired.after.as_ref().unwrap_or(&repaired.before);
     assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
-    let again = repair(&device, &options, go_on).expect("a second look");
+    let again = repair(&device, &options, never_cancel).expect("a second look");
     assert_eq!(again.before.errors(), 0, "again: {:?}", again.before.findings.kept());
     let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("a mount");
     assert_eq!(volume.audit().expect("an audit"), []);

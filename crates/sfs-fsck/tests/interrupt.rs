@@ -14,7 +14,7 @@ use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice};
 
 use used::{BLOCKS, used};
 
-/// Most attempts. A check that ends before the signal is repeated.
+/// Bound on the attempts. A check that ends before the signal is repeated.
 const TRIES_MAX: u32 = 200;
 
 const CANCELLED: i32 = 32;

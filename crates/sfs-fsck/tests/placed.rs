@@ -175,8 +175,8 @@ impl PlacedVolume {
 
     fn findings(&self) -> Vec<Finding> {
         let options = sfs_fsck::CheckOptions { data: true };
-        let mut go_on = |_| ControlFlow::Continue(());
-        let report = sfs_fsck::check(&*self.device, &options, &mut go_on).expect("a volume");
+        let mut never_cancel = |_| ControlFlow::Continue(());
+        let report = sfs_fsck::check(&*self.device, &options, &mut never_cancel).expect("a volume");
         report.findings.kept().to_vec()
     }
 
@@ -184,8 +184,8 @@ impl PlacedVolume {
     fn repair_and_mount(&self) -> (Vec<Loss>, Volume) {
         let shared: Arc<dyn Device> = self.device.clone();
         let options = RepairOptions { data: true, preen: false, now: NOW };
-        let mut go_on = |_| ControlFlow::Continue(());
-        let repaired = repair(&shared, &options, &mut go_on).expect("a repair");
+        let mut never_cancel = |_| ControlFlow::Continue(());
+        let repaired = repair(&shared, &options, &mut never_cancel).expect("a repair");
         let after = repaired.after.as_ref().expect("something was written");
         assert_eq!(after.errors(), 0, "{:?}", after.findings.kept());
         let volume = self.open().expect("a mount");

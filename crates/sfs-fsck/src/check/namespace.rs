@@ -13,7 +13,7 @@ use crate::findings::Findings;
 use crate::read::dirent::{Dirent, cookie, is_valid_name};
 use crate::read::overlay_tree::OverlayTree;
 
-/// Most names of a path that is reported.
+/// Longest path in a report, in names.
 const PATH_DEPTH_MAX: usize = 256;
 
 /// Directory entry without the text of its name. The order makes a sort group names by target.

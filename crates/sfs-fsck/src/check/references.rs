@@ -20,7 +20,7 @@ use crate::read::overlay_tree::{OverlayTree, TreeVisitor};
 use crate::read::usage::UsageEntries;
 use crate::read::volume::VolumeReader;
 
-/// Most references in memory at once: 256 MiB of them.
+/// Bound on the references in memory: 256 MiB of them.
 const COLLECTED_MAX: u64 = 8 << 20;
 
 /// References to one segment.

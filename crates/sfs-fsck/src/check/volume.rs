@@ -33,8 +33,7 @@ pub struct CheckOptions {
 ///
 /// # Errors
 ///
-/// Only if there is no volume to check, the device fails at its start, or the caller cancels. Damage is in
-/// the report.
+/// Errors of the device and of a device without a volume to check; `Cancelled`. Damage is in the report.
 pub fn check(
     device: &dyn Device,
     options: &CheckOptions,

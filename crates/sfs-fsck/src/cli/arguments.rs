@@ -112,7 +112,7 @@ pub(crate) struct CheckArguments {
     #[arg(short = 'p', conflicts_with = "yes")]
     preen: bool,
 
-    /// The same as -p
+    /// Same as -p
     #[arg(short = 'a', conflicts_with = "yes")]
     auto: bool,
 

@@ -68,9 +68,9 @@ impl RecoveryPoint {
     /// Returns a recovery point without a root, with a number of at least `number`, if segments other than
     /// the `placed` ones hold chunks from sequence number `log_end` on.
     ///
-    /// Only a volume that misses a checkpoint needs this. A crash may leave such chunks, too. Salvage from
-    /// them is safe all the same: files restored without need are reported, while skipped chunks would be
-    /// lost without a report.
+    /// A volume with checkpoints in both slots does not need this. A crash may leave such chunks, too.
+    /// Salvage from them is safe all the same: files restored without need are reported, while skipped chunks
+    /// would be lost without a report.
     pub(crate) fn past_log_end(
         volume: &VolumeReader<'_>,
         log_end: u64,
@@ -80,8 +80,8 @@ impl RecoveryPoint {
     ) -> Result<Option<Self>, FsckError> {
         let scan = SegmentScan::run(volume, &[], log_end, placed, listener)?;
         let number = scan.best_root().map_or(0, |(number, _)| number).max(number);
-        let goes_on = scan.chunks.range(log_end..).next().is_some();
-        Ok(goes_on.then(|| Self::of_root(number, None, scan.last_sequence)))
+        let is_continued = scan.chunks.range(log_end..).next().is_some();
+        Ok(is_continued.then(|| Self::of_root(number, None, scan.last_sequence)))
     }
 
     fn of_root(number: u64, found: Option<FoundRoot>, last_sequence: u64) -> Self {

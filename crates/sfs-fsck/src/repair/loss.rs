@@ -17,13 +17,13 @@ pub enum Loss {
     Restored { ino: u64 },
     /// Owner, permissions and times are guessed.
     Attributes { ino: u64 },
-    /// These bytes of the file now read as zeros.
+    /// Lost bytes of the file, which now read as zeros.
     Bytes { ino: u64, first: u64, last: u64 },
-    /// Number of lost blocks of the file. They are among these bytes, and now read as zeros.
+    /// Number of lost blocks of the file, within a range of bytes. The lost blocks now read as zeros.
     Blocks { ino: u64, count: u64, first: u64, last: u64 },
     /// Another file refers to the same block of the file. The block holds the data of either.
     Shared { ino: u64, address: u64 },
-    /// These bytes at the end of the file are lost, and the file is shorter.
+    /// Lost bytes at the end of the file, which is shorter now.
     Tail { ino: u64, first: u64, last: u64 },
     /// A whole file is lost: its inode number, and its name in directory `ino`.
     File { ino: u64, target: u64, name: String },

@@ -15,8 +15,8 @@ const NAME: &str = "lost+found";
 
 /// Gives a new name to each of the `unreachable` inodes that has none.
 ///
-/// If every one has a name, they form rings of directories. If, in addition, `is_all` says that there are no
-/// other findings, the first one loses its names and gets a new one.
+/// Unreachable inodes that all have names form rings of directories. If also no other findings are left
+/// (`is_all`), the first one loses its names and gets a new one.
 pub(crate) fn adopt_unreachable(
     editor: &mut TreeEditor<'_, '_>,
     namespace: &NamespaceCheck,

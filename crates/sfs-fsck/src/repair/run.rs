@@ -20,7 +20,7 @@ use crate::repair::loss::Loss;
 use crate::repair::options::RepairOptions;
 use crate::repair::pass::{PassResult, run_pass};
 
-/// Most passes over a volume that is so full that copies wait for each other.
+/// Bound on the passes over a volume that is so full that copies wait for each other.
 const PASSES_MAX: usize = 256;
 
 /// Result of a repair.

@@ -132,7 +132,7 @@ fn deletion_of_an_orphan_with_many_paths_to_it_ends() {
     let mut forge = with_drafts(many_paths_to_an_orphan);
     forge.inode(GONE, &Inode { links: 0, ..forge::file(FileKind::Regular, 1 << 30) });
     forge.put(Key::new(0, ItemKind::Orphan, GONE), vec![0; 8]);
-    // These are as many runs as one step deletes, so that a second step is necessary.
+    // As many runs as one step deletes make a second step necessary.
     for run in 0..128 {
         let mapping = Mapping { address: 5, checksum: Some(1), history: History::plain(2, 9) };
         forge.map(GONE, run * RUN_BLOCKS, mapping);

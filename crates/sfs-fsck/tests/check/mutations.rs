@@ -80,7 +80,7 @@ proptest! {
         let _ = check_device(&volume.device, true);
     }
 
-    /// SplitMix64 bytes in random blocks.
+    /// Random bytes in random blocks.
     #[test]
     fn raw_mutations_never_panic(edits in prop::collection::vec((0..4096u64, edits()), 1..8)) {
         let volume = populated().build();

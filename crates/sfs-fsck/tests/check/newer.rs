@@ -221,8 +221,8 @@ fn flags_of_a_newer_program_are_kept() {
 fn items_of_a_newer_program_are_rolled_forward() {
     let key = Key { ino: SUB, kind: 8, offset: 3 };
     let put = Change::Put { key: key.encode(), value: vec![7; 20] };
-    let gone = Key { ino: SUB, kind: 254, offset: u64::MAX };
-    let delete = Change::Delete { key: gone.encode() };
+    let deleted = Key { ino: SUB, kind: 254, offset: u64::MAX };
+    let delete = Change::Delete { key: deleted.encode() };
     let mut forge = newer();
     with_newer_items(&mut forge);
     let mut volume = forge.build();
@@ -292,7 +292,7 @@ fn records_of_a_run_are_kept_while_it_has_mappings() {
     }
 }
 
-/// Only access to the one file is refused, and a check does not report damage.
+/// A mount refuses access to this one file, and a check refuses the volume without a report of damage.
 #[test]
 fn a_run_that_needs_a_newer_program_is_refused() {
     let volume = with_records(&[&SKIPPED[..], &REFUSED[..]].concat());

@@ -73,7 +73,7 @@ fn a_volume_with_a_destroyed_root_is_checked_though_it_was_unmounted() {
     assert!(!is_unmounted(&*device).expect("a volume"));
 }
 
-/// ImageFile file of a device, for runs of `sfs-fsck`.
+/// Image file of a device, for runs of `sfs-fsck`.
 struct ImageFile(tempfile::TempDir);
 
 impl ImageFile {

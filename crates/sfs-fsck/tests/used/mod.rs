@@ -12,7 +12,7 @@ pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 const CALLER: Caller = Caller { uid: 1, gid: 2, now: NOW };
 pub(crate) const BLOCKS: u64 = 24_576;
 
-/// SplitMix64 number generator (splitmix64).
+/// Random number generator (splitmix64).
 pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
