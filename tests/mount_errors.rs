@@ -16,7 +16,7 @@ use harness::{
 use serde_json::Value;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice};
-use sfs_fsck::{Repair, Repaired, Subject, dump, is_unmounted, repair};
+use sfs_fsck::{DumpSubject, RepairOptions, RepairOutcome, dump, is_unmounted, repair};
 
 const SIZE: &str = "64M";
 const BLOCK: usize = 4096;
@@ -58,8 +58,8 @@ fn device(volume: &Volume) -> Arc<FileDevice> {
     Arc::new(device.expect("it was opened"))
 }
 
-fn preen(device: Arc<dyn Device>) -> Repaired {
-    let options = Repair { data: false, preen: true, now: Timestamp::default() };
+fn preen(device: Arc<dyn Device>) -> RepairOutcome {
+    let options = RepairOptions { data: false, preen: true, now: Timestamp::default() };
     repair(&device, &options, &mut |_| ControlFlow::Continue(())).expect("a check")
 }
 
@@ -92,7 +92,7 @@ fn what_was_met_is_shown_and_makes_fsck_check() {
     assert_eq!(preen(device.clone()).before.errors(), 0);
     assert!(!is_unmounted(&*device).expect("a volume"), "data was not read");
 
-    let slots = dump(&*device, &Subject::Checkpoints).expect("checkpoints");
+    let slots = dump(&*device, &DumpSubject::Checkpoints).expect("checkpoints");
     let is_first = slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64();
     let newest = &slots[if is_first { "slot 0" } else { "slot 1" }];
     let root = newest["root"]["address"].as_u64().expect("an address");

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use sfs_device::{Access, FileDevice};
-use sfs_fsck::Report;
+use sfs_fsck::CheckReport;
 use tempfile::TempDir;
 
 /// How a volume is mounted: with the kernel's cache writing back, and without.
@@ -148,14 +148,14 @@ impl Volume {
     }
 
     /// Checks the volume with its data; nothing may be wrong.
-    pub(crate) fn check(&self) -> Report {
+    pub(crate) fn check(&self) -> CheckReport {
         let mut device = None;
         wait_until("the daemon lets go of its device", || {
             device = FileDevice::open(&self.device, Access::ReadOnly).ok();
             device.is_some()
         });
         let device = device.expect("it was opened");
-        let options = sfs_fsck::Options { data: true };
+        let options = sfs_fsck::CheckOptions { data: true };
         let report = sfs_fsck::check(&device, &options, &mut |_| ControlFlow::Continue(()))
             .expect("a volume");
         let lines: Vec<_> = report.findings.kept().iter().map(|f| report.line(f)).collect();

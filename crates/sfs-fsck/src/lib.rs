@@ -1,48 +1,50 @@
-//! Checks and repairs an SFS volume, as a second reader of the format.
+//! Checks and repairs an SFS volume that is not mounted.
 //!
-//! Owns: the traversal of a volume and everything that must be true of it.
-//! Promises: terminates on any bytes; memory grows with names and segments, not with data; every finding
-//! is a value; nothing is written.
-//! Never: uses the code that wrote the volume. Of `sfs_core` it knows the `format` only.
+//! The crate is a second reader of a volume. A check shares only `sfs_core::format` with the filesystem: the
+//! encoding of single structures. Tree nodes, directory entries, the log and the usage table have their own
+//! readers here. A repair hands its result to [`sfs_core::Rebuild`], so that the tree has one writer.
+//!
+//! [`check()`] and [`dump()`] write nothing, end on any content of the device, and report damage as values.
+//! The memory of a check grows with files and segments, and with one bit for each used block.
+//!
+//! The modules form four rooms, each with imports from the rooms below it only:
+//!
+//! | room | |
+//! |---|---|
+//! | `cli` | arguments, output, JSON, exit codes, `dump` |
+//! | `repair` | fixes for findings, salvage of lost keys, writing of the result |
+//! | `check` | rules of a sound volume, and the check against them |
+//! | `read` | structures of the volume, read with tolerance of damage; changes of the tree in memory |
+//!
+//! All rooms report in the terms of three modules below them: `error`, `finding` with `findings`, `progress`.
+//! No module imports one that imports it. Modules name each other by full path: the re-exports here are for
+//! other crates.
 #![deny(unsafe_code)]
 
-mod bits;
-mod check;
-mod deltas;
-mod dump;
-mod edits;
 mod error;
-mod file;
+mod finding;
 mod findings;
-mod log;
-mod loss;
-mod lost_found;
-mod namespace;
-mod node;
-mod origin;
 mod progress;
-mod references;
-mod remedy;
-mod remembered;
-mod repair;
-mod report;
-mod rewrite;
-mod roll_forward;
-mod salvage;
-mod scan;
-mod survey;
-mod usage;
-mod view;
-mod volume;
-mod walk;
-mod xattrs;
 
-pub use check::{Options, check};
-pub use dump::{Subject, dump, in_words};
+mod read;
+
+mod check;
+
+mod repair;
+
+mod cli;
+
+pub use check::quick::is_unmounted;
+pub use check::report::CheckReport;
+pub use check::volume::{CheckOptions, check};
+pub use cli::dump::{DumpSubject, dump};
+pub use cli::dump_text::dump_to_text;
+pub use cli::json::report_to_json;
+pub use cli::run::run_program;
 pub use error::FsckError;
-pub use findings::{Copy, Finding, Findings, Severity};
-pub use loss::Loss;
-pub use progress::{Progress, Stage};
-pub use remembered::{lines as remembered_lines, to_json as remembered_to_json};
-pub use repair::{Repair, Repaired, is_unmounted, repair};
-pub use report::Report;
+pub use finding::{Finding, Severity, SuperblockCopy};
+pub use findings::Findings;
+pub use progress::{CheckProgress, Stage};
+pub use repair::loss::Loss;
+pub use repair::options::RepairOptions;
+pub use repair::run::{RepairOutcome, repair};

@@ -1,52 +1,55 @@
-//! How far a check is.
+//! Progress of a check or repair, and its cancellation.
 //!
-//! Owns: the stages, and the caller's wish to stop.
-//! Promises: the caller is asked at least once for each few MiB read.
-//! Never: prints.
+//! Long loops call [`report`] at least once for every few MiB that they read. The caller's listener answers
+//! whether to continue.
 
 use std::ops::ControlFlow;
 
-use crate::FsckError;
+use crate::error::FsckError;
 
-/// What is being done.
+/// Stage of a check or repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the tree; counts nodes. The total is what the usage table says, or 0.
+    /// Reading the tree; counts nodes. The total is that of the usage table, or 0.
     Tree,
-    /// Rolling forward over the chunks past the checkpoint; total 0.
+    /// Rolling forward over the chunks past the checkpoint; counts their blocks, total 0.
     Log,
-    /// Searching every segment for what is left of a damaged tree; counts blocks.
+    /// Searching every segment for the rest of a damaged tree; counts blocks.
     Salvage,
-    /// Writing what was repaired; total 0.
+    /// Writing the repaired tree; counts nodes, total 0.
     Writing,
-    /// Comparing mappings with summaries; counts blocks that are mapped.
+    /// Comparing mappings with summaries; counts mapped blocks.
     Summaries,
     /// Reading data blocks; counts them.
     Data,
 }
 
-/// How far a stage is.
+/// Progress of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done.
+pub struct CheckProgress {
+    /// Present stage.
     pub stage: Stage,
     /// Blocks done.
     pub done: u64,
-    /// Blocks to do; 0 if that is not known.
+    /// Blocks in all; 0 if the number is not known.
     pub total: u64,
 }
 
-/// Where progress is told to; breaking means to stop.
-pub(crate) type Listener<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+/// Callback for progress; `Break` cancels.
+pub(crate) type ProgressListener<'a> = &'a mut dyn FnMut(CheckProgress) -> ControlFlow<()>;
 
-/// Tells `listener` how far `stage` is.
-pub(crate) fn tell(
-    listener: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+/// Reports to `listener` that `done` of `total` blocks of `stage` are done.
+///
+/// # Errors
+///
+/// [`FsckError::Cancelled`] if the listener breaks.
+pub(crate) fn report(
+    listener: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
     stage: Stage,
     done: u64,
     total: u64,
 ) -> Result<(), FsckError> {
-    match listener(Progress { stage, done, total }) {
+    match listener(CheckProgress { stage, done, total }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(FsckError::Cancelled),
     }

@@ -1,5 +1,5 @@
-//! Random damage to a volume that the filesystem itself has used: a repair ends, in bounded memory; what it
-//! does not name is byte for byte what it was; a second run finds nothing, and the volume mounts.
+//! Random damage to a volume that the filesystem has used. A repair ends. A file that no loss names is
+//! unchanged. A second run finds nothing, and the volume mounts.
 
 mod used;
 
@@ -11,9 +11,9 @@ use sfs_core::Volume;
 use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, ROOT_INO};
 use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
-use sfs_fsck::{FsckError, Loss, Repair, Repaired, repair};
+use sfs_fsck::{FsckError, Loss, RepairOptions, RepairOutcome, repair};
 
-use used::{BLOCKS, NOW, Random, Tree, layout, number, tree, used, used_for, write_more};
+use used::{BLOCKS, FileTree, NOW, SplitMix64, layout, number, tree, used, used_for, write_more};
 
 fn block(device: &RamDevice, at: u64) -> Box<[Block]> {
     let mut block = Block::zeroed(1);
@@ -21,12 +21,11 @@ fn block(device: &RamDevice, at: u64) -> Box<[Block]> {
     block
 }
 
-/// Damages up to `count` blocks: noise, zeros, a flipped bit, or a block from elsewhere. Those written
-/// since `checkpoint` are spared: a chunk that is not whole is where the log ends, whether it was torn
-/// or has rotted.
-fn damage(device: &RamDevice, checkpoint: &RamDevice, count: u64, random: &mut Random) {
+/// Damages up to `count` blocks by noise, zeros, a flipped bit, or a copy of another block. Blocks written
+/// since `checkpoint` stay: a check cannot tell a damaged chunk past the checkpoint from a torn one.
+fn damage(device: &RamDevice, checkpoint: &RamDevice, count: u64, random: &mut SplitMix64) {
     for _ in 0..count {
-        // The superblocks are tried elsewhere: if both go, nothing is left to repair.
+        // Other tests damage superblocks. Without both there is nothing to repair.
         let at = 16 + random.below(BLOCKS - 17);
         let mut block = block(device, at);
         if block != self::block(checkpoint, at) {
@@ -45,7 +44,7 @@ fn damage(device: &RamDevice, checkpoint: &RamDevice, count: u64, random: &mut R
     }
 }
 
-/// Whether `path`, which led to `ino`, is named: itself, or a directory on the way.
+/// Returns whether a loss names `ino`, or a directory on its `path`.
 fn is_named(losses: &[Loss], inos: &BTreeMap<Vec<u8>, u64>, path: &[u8], ino: u64) -> bool {
     let named = |ino: u64| losses.iter().any(|loss| loss.ino() == Some(ino));
     let target = |loss: &Loss| matches!(loss, Loss::File { target, .. } if *target == ino);
@@ -54,9 +53,9 @@ fn is_named(losses: &[Loss], inos: &BTreeMap<Vec<u8>, u64>, path: &[u8], ino: u6
     named(ino) || named(ROOT_INO) || losses.iter().any(target) || parents.any(|ino| named(*ino))
 }
 
-fn run(device: &Arc<RamDevice>) -> Result<Repaired, FsckError> {
+fn run(device: &Arc<RamDevice>) -> Result<RepairOutcome, FsckError> {
     let shared: Arc<dyn Device> = device.clone();
-    let options = Repair { data: true, preen: false, now: NOW };
+    let options = RepairOptions { data: true, preen: false, now: NOW };
     let mut steps = 0u64;
     let result = repair(&shared, &options, &mut |_| {
         steps += 1;
@@ -68,11 +67,11 @@ fn run(device: &Arc<RamDevice>) -> Result<Repaired, FsckError> {
 
 fn try_damage(
     (base, checkpoint): (&RamDevice, &RamDevice),
-    original: &Tree,
+    original: &FileTree,
     count: u64,
     seed: u64,
 ) {
-    let mut random = Random(seed);
+    let mut random = SplitMix64(seed);
     let device = Arc::new(base.snapshot());
     damage(&device, checkpoint, count, &mut random);
     let repaired = run(&device).expect("a repair");
@@ -93,16 +92,16 @@ fn try_damage(
             found.unwrap_or_else(|| panic!("{name} ({ino}) is gone: {:?}", repaired.losses));
         assert!(found == content && found_mode == mode, "{name}: {:?}", repaired.losses);
     }
-    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it mounts");
-    assert_eq!(volume.audit().expect("it counts"), []);
-    write_more(&volume).expect("it can be written");
-    volume.close().expect("it closes");
+    let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
+    assert_eq!(volume.audit().expect("an audit"), []);
+    write_more(&volume).expect("writes");
+    volume.close().expect("an unmount");
     let report = run(&device).expect("a last look").before;
     assert_eq!(report.errors(), 0, "used: {:?}", report.findings.kept());
 }
 
 #[test]
-fn random_damage_is_repaired_and_named() {
+fn random_damage_is_repaired_and_all_losses_are_reported() {
     let runs = if std::env::var_os("SFS_SEED").is_some() { 1 } else { number("SFS_RUNS", 4) };
     let first = number("SFS_SEED", 1);
     for is_closed in [true, false] {
@@ -120,8 +119,8 @@ fn random_damage_is_repaired_and_named() {
     }
 }
 
-/// How many files of `original` a repair of `device` keeps, by their names or in `/lost+found`.
-fn kept(device: RamDevice, original: &Tree) -> usize {
+/// Returns how many files of `original` are unchanged after a repair of `device`, at any path.
+fn kept(device: RamDevice, original: &FileTree) -> usize {
     let device = Arc::new(device);
     let repaired = run(&device).expect("a repair");
     let left = repaired.after.as_ref().unwrap_or(&repaired.before);
@@ -132,10 +131,10 @@ fn kept(device: RamDevice, original: &Tree) -> usize {
     original.values().filter(|(ino, _, bytes)| found.get(ino) == Some(&bytes)).count()
 }
 
-/// With the newest checkpoint, its tree, and the beginning of the log gone, the older checkpoint leads
-/// nowhere: it must not keep a repair from what segments hold.
+/// The newest checkpoint, its tree and the beginning of the log are lost. The tree of the older checkpoint is
+/// lost, too, and the repair must search the segments as it does without any checkpoint.
 #[test]
-fn an_older_checkpoint_does_no_harm() {
+fn an_older_checkpoint_does_not_prevent_salvage() {
     let (base, layout) = (used_for(1, true).0, layout());
     let original = tree(Arc::new(base.snapshot()));
     assert!(original.len() > 300);
@@ -164,6 +163,6 @@ fn an_older_checkpoint_does_no_harm() {
         assert!(one >= none, "segments 0 and {segment}: {one} files, {none} without it");
         rich += usize::from(one > original.len() * 3 / 4);
     }
-    // What names all files may be in one of the other segments.
+    // The second wiped segment may hold the entries of all files.
     assert!(rich >= 28, "{rich}");
 }

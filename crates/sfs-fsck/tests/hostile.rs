@@ -1,8 +1,7 @@
-//! Images that somebody has forged: every checksum is right up to the checkpoint, and nothing else needs to
-//! be. Mounting, using, checking and repairing them ends, without a panic, in bounded time and memory, and
-//! without writing beyond the device.
+//! Forged images, with arbitrary content under sound checksums up to the checkpoint. Mount, use, check and
+//! repair end without a panic, in bounded time and memory, and without a write beyond the device.
 //!
-//! `SFS_RUNS=100000 cargo test --release -p sfs-fsck --test hostile` is the long run.
+//! The long run: `SFS_RUNS=100000 cargo test --release -p sfs-fsck --test hostile`.
 
 #[expect(dead_code, reason = "shared with damage.rs")]
 mod used;
@@ -19,37 +18,38 @@ use sfs_core::format::{
 };
 use sfs_core::request::{VolumeOptions, Work};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Geometry, RamDevice, Stream};
-use sfs_fsck::{Repair, check, repair};
+use sfs_fsck::{RepairOptions, check, repair};
 
-use used::{NOW, Random, number, used, write_more};
+use used::{NOW, SplitMix64, number, used, write_more};
 
-/// More requests than any of these volumes needs: who makes so many will never end.
+/// Bound on the requests of one mount, check or repair; far more than any of these volumes needs.
 const REQUESTS_MAX: u64 = 2_000_000;
 
-/// One image takes less, on any machine.
+/// Bound on the time for one image, on any machine.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The images themselves take 100 MiB each; no forged length may make us take more than a few of those.
+/// Bound on the memory of the process. The images take 100 MiB each; a forged length must not cause a large
+/// allocation.
 const MEMORY_MAX_KIB: u64 = 2 << 20;
 
 const HEADER_LEN: usize = 64;
 const ENTRY_LEN: usize = 29;
 const SLOT_LEN: usize = 21;
 
-/// A device that counts requests, and takes nothing beyond its end.
-struct Guard {
+/// Device that counts requests, and panics at a write beyond its end.
+struct CountingDevice {
     inside: RamDevice,
     requests: AtomicU64,
 }
 
-impl Guard {
+impl CountingDevice {
     fn new(inside: RamDevice) -> Self {
         Self { inside, requests: AtomicU64::new(0) }
     }
 
     fn count(&self) {
         let requests = self.requests.fetch_add(1, Ordering::Relaxed);
-        assert!(requests < REQUESTS_MAX, "it does not end");
+        assert!(requests < REQUESTS_MAX, "more than {REQUESTS_MAX} requests");
     }
 
     fn count_inside(&self, what: &str, address: u64, count: u64) {
@@ -60,13 +60,13 @@ impl Guard {
     }
 }
 
-impl Device for Guard {
+impl Device for CountingDevice {
     fn geometry(&self) -> &Geometry {
         self.inside.geometry()
     }
 
     fn read(&self, address: u64, buffer: &mut [Block]) -> Result<(), DeviceError> {
-        // A forged address may be asked for; the answer is an error.
+        // A read of a forged address is allowed, and fails.
         self.count();
         self.inside.read(address, buffer)
     }
@@ -106,8 +106,8 @@ fn seal(bytes: &mut [u8], field: usize, from: usize) -> u32 {
     checksum
 }
 
-/// Changes a few bytes of `range`: to extremes, by one, or to anything.
-fn mutate(bytes: &mut [u8], range: std::ops::Range<usize>, random: &mut Random) {
+/// Changes a few bytes of `range` to extreme values, by one, or to random values.
+fn mutate(bytes: &mut [u8], range: std::ops::Range<usize>, random: &mut SplitMix64) {
     if range.is_empty() {
         return;
     }
@@ -126,15 +126,15 @@ fn mutate(bytes: &mut [u8], range: std::ops::Range<usize>, random: &mut Random) 
     }
 }
 
-/// A forger of one image.
+/// Forger of one image.
 struct Forger<'a> {
     device: &'a RamDevice,
     superblock: Superblock,
-    random: &'a mut Random,
+    random: &'a mut SplitMix64,
 }
 
 impl Forger<'_> {
-    /// The newest checkpoint.
+    /// Returns the newest checkpoint.
     fn record(&self) -> Option<CheckpointRecord> {
         let records = self.superblock.layout.slots.map(|at| {
             let blocks = read(self.device, at, CHECKPOINT_SLOT_BLOCKS as usize);
@@ -183,7 +183,7 @@ impl Forger<'_> {
         write(self.device, at, &blocks);
     }
 
-    /// A summary anywhere in a segment, most likely at its start or where the log goes on.
+    /// Forges a summary at the start of a random segment, or behind a head.
     fn forge_summary(&mut self) {
         let layout = self.superblock.layout;
         let Some(record) = self.record() else { return };
@@ -214,7 +214,7 @@ impl Forger<'_> {
         write(self.device, at, &blocks);
     }
 
-    /// A node on a random way down from the root; the checksums above it are made to match.
+    /// Forges a node on a random path from the root, and corrects the checksums above it.
     fn forge_node(&mut self) {
         let Some(mut record) = self.record() else { return };
         let mut path: Vec<(u64, usize)> = Vec::new();
@@ -227,7 +227,7 @@ impl Forger<'_> {
             let count = usize::from(u16::from_le_bytes([block[0].0[32], block[0].0[33]]));
             let child = self.random.below(count.max(1) as u64) as usize;
             let place = HEADER_LEN + child * ENTRY_LEN + 17;
-            // An earlier forgery may have led the way out.
+            // An earlier forgery may have changed the number of entries.
             let Some(pointer) = block[0].0.get(place..place + 12) else { return };
             path.push((address, place));
             address = NodePointer::decode(pointer.try_into().expect("twelve bytes")).address;
@@ -259,13 +259,13 @@ impl Forger<'_> {
     }
 }
 
-/// Mounts the image and uses it; every error is fine.
+/// Mounts the image and uses all of it. Errors are ignored.
 fn use_image(image: &RamDevice) {
-    let device = Arc::new(Guard::new(image.snapshot()));
+    let device = Arc::new(CountingDevice::new(image.snapshot()));
     let Ok(volume) = Volume::open(device, VolumeOptions::default(), NOW) else { return };
-    let mut rest = vec![ROOT_INO];
+    let mut pending = vec![ROOT_INO];
     let mut seen = 0;
-    while let Some(ino) = rest.pop() {
+    while let Some(ino) = pending.pop() {
         let Ok(inode) = volume.attributes(ino) else { continue };
         let mut below = Vec::new();
         let _ = volume.read_directory(ino, 0, false, &mut |entry| {
@@ -275,9 +275,9 @@ fn use_image(image: &RamDevice) {
             below.len() < 10_000
         });
         seen += below.len();
-        // A ring of directories has no end; the kernel would not go round it by itself.
+        // A walk around a ring of directories would not end.
         if seen < 20_000 {
-            rest.extend(below);
+            pending.extend(below);
         }
         let _ = volume.read(ino, 0, 1 << 20);
         let _ = volume.read(ino, inode.size.saturating_sub(4096), 8192);
@@ -298,24 +298,24 @@ fn use_image(image: &RamDevice) {
     let _ = volume.close();
 }
 
-/// Checks and repairs the image. What a repair calls mended is.
+/// Checks and repairs the image. After a successful repair nothing may be wrong.
 fn repair_image(image: &RamDevice) {
-    let go_on = &mut |_| ControlFlow::Continue(());
-    let guard = Guard::new(image.snapshot());
-    let _ = check(&guard, &sfs_fsck::Options { data: true }, go_on);
+    let never_cancel = &mut |_| ControlFlow::Continue(());
+    let guard = CountingDevice::new(image.snapshot());
+    let _ = check(&guard, &sfs_fsck::CheckOptions { data: true }, never_cancel);
     assert_eq!(guard.inside.allocated_bytes(), image.allocated_bytes(), "a check writes nothing");
     let device: Arc<dyn Device> = Arc::new(guard);
-    let options = Repair { data: true, preen: false, now: NOW };
-    let Ok(repaired) = repair(&device, &options, go_on) else { return };
+    let options = RepairOptions { data: true, preen: false, now: NOW };
+    let Ok(repaired) = repair(&device, &options, never_cancel) else { return };
     let left = repaired.after.as_ref().unwrap_or(&repaired.before);
     assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
-    let again = repair(&device, &options, go_on).expect("a second look");
+    let again = repair(&device, &options, never_cancel).expect("a second look");
     assert_eq!(again.before.errors(), 0, "again: {:?}", again.before.findings.kept());
-    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts");
-    assert_eq!(volume.audit().expect("it counts"), []);
+    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("a mount");
+    assert_eq!(volume.audit().expect("an audit"), []);
 }
 
-/// Most memory that this process has had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn memory_peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
@@ -323,12 +323,12 @@ fn memory_peak() -> u64 {
 }
 
 #[test]
-fn forged_images_do_no_harm() {
+fn forged_images_cause_no_panic_and_no_unbounded_work() {
     let first = number("SFS_SEED", 1);
     let runs = if std::env::var_os("SFS_SEED").is_some() { 1 } else { number("SFS_RUNS", 40) };
     let bases = [used(true).0, used(false).0];
     for seed in (first..).take(runs as usize) {
-        let mut random = Random(seed);
+        let mut random = SplitMix64(seed);
         let base = &bases[(seed % 2) as usize];
         let image = base.snapshot();
         let block = read(&image, 4, 1);

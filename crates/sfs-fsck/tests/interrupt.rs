@@ -1,4 +1,4 @@
-//! Ctrl-C while a volume is checked: exit code 32, and nothing has been changed.
+//! SIGINT during a check: exit code 32, and the image is unchanged.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod used;
@@ -14,7 +14,7 @@ use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice};
 
 use used::{BLOCKS, used};
 
-/// A check that is quicker than the interrupt is made again, so often at most.
+/// Bound on the attempts. A check that ends before the signal is repeated.
 const TRIES_MAX: u32 = 200;
 
 const CANCELLED: i32 = 32;
@@ -25,7 +25,7 @@ fn bytes_of(device: &RamDevice) -> Vec<u8> {
     Block::bytes_of(&blocks).to_vec()
 }
 
-/// Flips a bit of every block of data that the first chunk with some has.
+/// Flips a bit of each data block of the first chunk with data.
 fn damage(bytes: &mut [u8]) {
     for at in 0..BLOCKS as usize {
         let first = &bytes[at * BLOCK_SIZE..];
@@ -47,25 +47,25 @@ fn write(path: &Path, bytes: &[u8]) {
     File::create(path).and_then(|file| file.write_all_at(bytes, 0)).expect("an image");
 }
 
-/// Whether `child` hears of an interrupt, or has ended.
-fn listens(child: &Child) -> bool {
+/// Returns whether `child` catches SIGINT, or has ended.
+fn catches_interrupt(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("a child");
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let mask = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).expect("a mask"));
     mask & 1 << (libc::SIGINT - 1) != 0 || status.contains("State:\tZ")
 }
 
-/// Runs `sfs-fsck` and interrupts it as soon as it listens.
+/// Runs `sfs-fsck`, and interrupts it as soon as it catches the signal.
 fn interrupted(arguments: &[&str], path: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-fsck"));
     command.args(arguments).arg(path).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("sfs-fsck runs");
-    while !listens(&child) {
+    while !catches_interrupt(&child) {
         std::thread::yield_now();
     }
     let pid = Pid::from_raw(child.id() as i32).expect("a process");
-    kill_process(pid, Signal::INT).expect("it was not waited for");
-    child.wait_with_output().expect("it ends")
+    kill_process(pid, Signal::INT).expect("a running process");
+    child.wait_with_output().expect("an exit")
 }
 
 #[test]
@@ -80,16 +80,16 @@ fn an_interrupted_check_exits_with_32_and_changes_nothing() {
             let output = interrupted(arguments, &path);
             let code = output.status.code().expect("no signal ended it");
             if code != CANCELLED {
-                // It had found the damage, and maybe repaired it, before it heard.
+                // The check, or the repair, ended before the signal.
                 assert_eq!(code, quick, "{arguments:?}");
                 return false;
             }
-            let said = String::from_utf8(output.stderr).expect("UTF-8");
+            let errors = String::from_utf8(output.stderr).expect("UTF-8");
             let name = path.display();
-            assert_eq!(said, format!("sfs-fsck: {name}: cancelled; nothing was changed\n"));
+            assert_eq!(errors, format!("sfs-fsck: {name}: cancelled; nothing was changed\n"));
             assert!(fs::read(&path).expect("the image") == bytes, "{arguments:?} changed it");
             true
         };
-        assert!((0..TRIES_MAX).any(is_cancelled), "{arguments:?} is always quicker");
+        assert!((0..TRIES_MAX).any(is_cancelled), "{arguments:?} always ends before the signal");
     }
 }

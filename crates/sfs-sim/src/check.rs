@@ -177,7 +177,7 @@ fn options(random: &mut SplitMix64) -> VolumeOptions {
 
 fn check_volume(image: &CowImage, data: bool) -> Result<(), Violation> {
     let mut proceed = |_| ControlFlow::Continue(());
-    let options = sfs_fsck::Options { data };
+    let options = sfs_fsck::CheckOptions { data };
     let report = sfs_fsck::check(image, &options, &mut proceed).map_err(Violation::NoVolume)?;
     match report.errors() {
         0 => Ok(()),

@@ -129,7 +129,7 @@ fn line(path: &str, node: &ReferenceNode) -> String {
 }
 
 fn check(image: &CowImage) {
-    let report = sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut |_| {
+    let report = sfs_fsck::check(image, &sfs_fsck::CheckOptions { data: true }, &mut |_| {
         ControlFlow::Continue(())
     });
     let report = report.expect("a volume");

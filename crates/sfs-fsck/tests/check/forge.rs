@@ -1,19 +1,21 @@
-//! Writes small volumes, sound or wrong in exactly one way.
+//! Forge: writer of small volumes that are sound, or wrong in exactly one way.
 //!
-//! Owns: a second writer of the format, which knows nothing of the first.
-//! Promises: whatever is forged carries sound checksums, unless the test breaks them afterwards.
+//! The forge uses `sfs_core::format` for single structures, and builds tree, log and usage table on its own.
+//! All checksums are sound, also over forged content.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
 use sfs_core::format::{
-    CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, FIRST_INO, FileKind, Head, HeadRecord,
-    History, Inode, InodeFlags, ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader,
-    NodePointer, ROOT_INO, SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp,
-    Tolerance, USAGE_PER_ITEM, UsageEntry, codec, run_key, summary_blocks, usage_key,
+    CheckpointRecord, DeltaForm, FIRST_INO, FileKind, Head, HeadRecord, History, Inode, InodeFlags,
+    ItemKind, Key, Label, Layout, Mapping, MappingRun, NodeHeader, NodePointer, ROOT_INO,
+    SUPERBLOCK_ADDRESS, SegmentState, SummaryEntry, Superblock, Timestamp, Tolerance,
+    USAGE_PER_ITEM, UsageEntry, run_key, summary_blocks, usage_key,
 };
-use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
+use sfs_device::{BLOCK_SIZE, Block, RamDevice};
 use siphasher::sip::SipHasher13;
+
+use super::forged_volume::{ForgedVolume, data_entry, reseal};
 
 const BLOCK_COUNT: u64 = 4096;
 const SEGMENT_BLOCKS: u64 = 32;
@@ -25,40 +27,29 @@ pub(crate) const LINK: u64 = FIRST_INO + 3;
 pub(crate) const GONE: u64 = FIRST_INO + 4;
 pub(crate) const NEXT_INO: u64 = FIRST_INO + 5;
 
-/// Changes something before it is sealed.
-type Change<T> = Box<dyn Fn(&mut T)>;
-type ChangeNode = Box<dyn Fn(u8, &mut [u8; BLOCK_SIZE])>;
+/// Change of a structure before its checksum is computed.
+type Hook<T> = Box<dyn Fn(&mut T)>;
+type NodeHook = Box<dyn Fn(u8, &mut [u8; BLOCK_SIZE])>;
 
-/// A node before it has an address: level, and items; those of an inner node are the keys of its
-/// children, each with the index of the child's draft, a byte.
-pub(crate) type Draft = (u8, Vec<(Key, Vec<u8>)>);
+/// Level and items of a node that has no address yet. The items of an inner node are the first keys of its
+/// children, each with the index of the child's draft in one byte.
+pub(crate) type NodeDraft = (u8, Vec<(Key, Vec<u8>)>);
 
-/// A volume in the making.
+/// Content of a volume to be written, with changes of its structures.
 pub(crate) struct Forge {
     pub(crate) superblock: Superblock,
     pub(crate) items: BTreeMap<Key, Vec<u8>>,
-    /// Changes the nodes before they have addresses, children before parents; the last is the root.
-    pub(crate) on_drafts: Change<Vec<Draft>>,
-    /// Changes a node, given its level, before it is sealed.
-    pub(crate) on_node: ChangeNode,
+    /// Changes the drafts of the nodes, children before parents, root last.
+    pub(crate) on_drafts: Hook<Vec<NodeDraft>>,
+    /// Changes the bytes of a node of this level.
+    pub(crate) on_node: NodeHook,
     /// Changes the usage table.
-    pub(crate) on_usage: Change<Vec<UsageEntry>>,
+    pub(crate) on_usage: Hook<Vec<UsageEntry>>,
     /// Changes the checkpoint.
-    pub(crate) on_record: Change<CheckpointRecord>,
-    /// Changes what summaries say of data blocks.
-    pub(crate) on_entries: Change<Vec<SummaryEntry>>,
+    pub(crate) on_record: Hook<CheckpointRecord>,
+    /// Changes the summary entries of data blocks.
+    pub(crate) on_entries: Hook<Vec<SummaryEntry>>,
     data: Vec<(u64, u32, Block)>,
-}
-
-/// A volume on its device, and where its log goes on.
-pub(crate) struct Volume {
-    pub(crate) device: RamDevice,
-    pub(crate) superblock: Superblock,
-    pub(crate) sequence: u64,
-    pub(crate) previous: u32,
-    pub(crate) record: CheckpointRecord,
-    /// How the deltas of the next chunks are written.
-    pub(crate) form: DeltaForm,
 }
 
 pub(crate) fn directory(parent: u64, size: u64, links: u32) -> Inode {
@@ -106,7 +97,7 @@ pub(crate) fn xattr_key(superblock: &Superblock, ino: u64, name: &[u8], part: u6
 }
 
 impl Forge {
-    /// Nothing but a root directory.
+    /// Returns a volume with an empty root directory.
     pub(crate) fn empty() -> Self {
         let superblock = Superblock {
             uuid: *b"forged-volume-01",
@@ -131,8 +122,8 @@ impl Forge {
         forge
     }
 
-    /// One of each: an inline file, one with blocks, attributes and two names, a directory, a
-    /// symbolic link, and an open file without a name.
+    /// Returns a volume with an inline file, a file with blocks, extended attributes and two names, a
+    /// directory, a symbolic link, and a file without a name.
     pub(crate) fn populated() -> Self {
         let mut forge = Self::empty();
         forge.inode(ROOT_INO, &directory(ROOT_INO, 4, 3));
@@ -207,12 +198,12 @@ impl Forge {
         }
     }
 
-    /// Where the data blocks of [`Forge::populated`] are, in their order.
+    /// Returns the address of data block `index` of [`Forge::populated`].
     pub(crate) fn data_address(&self, index: u64) -> u64 {
         self.superblock.layout.segment_address(1) + 1 + index
     }
 
-    /// Maps `block` of `ino` to `address`, as nothing does yet.
+    /// Sets the mapping of `block` of `ino`.
     pub(crate) fn map(&mut self, ino: u64, block: u32, mapping: Mapping) {
         let key = run_key(ino, block);
         let mut run = self.items.get(&key).map_or_else(MappingRun::default, |value| {
@@ -224,7 +215,7 @@ impl Forge {
         self.put(key, value);
     }
 
-    /// Maps the data blocks to where [`Forge::build`] will write them.
+    /// Maps the data blocks to the addresses at which [`Forge::build`] writes them.
     pub(crate) fn map_data(&mut self) {
         let mappings: Vec<(u64, u32, Mapping)> = (0..)
             .zip(&self.data)
@@ -245,9 +236,9 @@ impl Forge {
         }
     }
 
-    /// Writes the volume.
-    pub(crate) fn build(&self) -> Volume {
-        let mut volume = Volume {
+    /// Writes the volume to a new device.
+    pub(crate) fn build(&self) -> ForgedVolume {
+        let mut volume = ForgedVolume {
             device: RamDevice::new(BLOCK_COUNT),
             superblock: self.superblock.clone(),
             sequence: 1,
@@ -257,8 +248,11 @@ impl Forge {
         };
         let layout = &self.superblock.layout;
         if !self.data.is_empty() {
-            let mut entries: Vec<SummaryEntry> =
-                self.data.iter().map(|(ino, block, content)| data(*ino, *block, content)).collect();
+            let mut entries: Vec<SummaryEntry> = self
+                .data
+                .iter()
+                .map(|(ino, block, content)| data_entry(*ino, *block, content))
+                .collect();
             (self.on_entries)(&mut entries);
             let blocks: Vec<Block> = self.data.iter().map(|(_, _, block)| block.clone()).collect();
             volume.append(1, layout.segment_address(1), &entries, &blocks, &[], true);
@@ -315,7 +309,7 @@ impl Forge {
         heads
     }
 
-    /// The usage table of a tree of `node_count` nodes, written as chunk `sequence`.
+    /// Returns the usage table for a tree of `node_count` nodes in chunk `sequence`.
     fn usage(&self, node_count: usize, sequence: u64) -> Vec<UsageEntry> {
         let layout = &self.superblock.layout;
         let mut table = vec![UsageEntry::NEW; layout.segment_count as usize];
@@ -343,13 +337,13 @@ impl Forge {
         table
     }
 
-    /// The leaves of the tree, then the root above them if there are several.
-    fn nodes(&self, usage: &[UsageEntry]) -> Vec<Draft> {
+    /// Returns the drafts of the leaves, then of the root above them if there are several leaves.
+    fn nodes(&self, usage: &[UsageEntry]) -> Vec<NodeDraft> {
         let mut items = self.items.clone();
         for (first, entries) in (0..).step_by(32).zip(usage.chunks(USAGE_PER_ITEM as usize)) {
             items.entry(usage_key(first)).or_insert_with(|| UsageEntry::encode_item(entries));
         }
-        let mut nodes: Vec<Draft> = vec![(0, Vec::new())];
+        let mut nodes: Vec<NodeDraft> = vec![(0, Vec::new())];
         let mut room = BLOCK_SIZE - NodeHeader::LEN;
         for (key, value) in items {
             let len = Key::LEN + 4 + value.len();
@@ -369,8 +363,8 @@ impl Forge {
         nodes
     }
 
-    /// Nodes as blocks, with the pointer to the root and its level.
-    fn seal(&self, nodes: Vec<Draft>) -> (Vec<Block>, NodePointer, u8) {
+    /// Returns the nodes as blocks, with the pointer to the root and its level.
+    fn seal(&self, nodes: Vec<NodeDraft>) -> (Vec<Block>, NodePointer, u8) {
         let segment = self.superblock.layout.segment_address(0);
         let first = segment + summary_blocks(nodes.len(), 0) as u64;
         let mut pointers: Vec<NodePointer> = Vec::new();
@@ -390,19 +384,6 @@ impl Forge {
         }
         (blocks, *pointers.last().expect("a root"), level)
     }
-}
-
-/// Gives the bytes of a superblock the checksum that they should have.
-pub(crate) fn reseal_superblock(bytes: &mut [u8; BLOCK_SIZE]) {
-    let checksum = crc32c::crc32c(&bytes[12..]).to_le_bytes();
-    bytes[8..12].copy_from_slice(&checksum);
-}
-
-/// Makes the checksum of a node match its bytes.
-pub(crate) fn reseal(bytes: &mut [u8; BLOCK_SIZE]) -> u32 {
-    let checksum = crc32c::crc32c(&bytes[8..]);
-    bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
-    checksum
 }
 
 fn leaf(items: &[(Key, Vec<u8>)]) -> [u8; BLOCK_SIZE] {
@@ -427,81 +408,4 @@ fn inner(children: &[(Key, Vec<u8>)], pointers: &[NodePointer]) -> [u8; BLOCK_SI
         entry[17..].copy_from_slice(&pointers[usize::from(child[0])].encode());
     }
     bytes
-}
-
-/// The summary entry of a data block.
-pub(crate) fn data(ino: u64, block: u32, content: &Block) -> SummaryEntry {
-    let checksum = crc32c::crc32c(&content.0);
-    SummaryEntry::Data { ino, block, checksum, history: History::plain(2, 9) }
-}
-
-/// Encodes a delta.
-pub(crate) fn delta(changes: &[sfs_core::format::Change]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    changes.iter().for_each(|change| change.append(&mut bytes));
-    bytes
-}
-
-/// Encodes a delta as version 1 did.
-pub(crate) fn plain_delta(changes: &[sfs_core::format::Change]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    changes.iter().for_each(|change| codec::append(change, &mut bytes));
-    bytes
-}
-
-impl Volume {
-    /// Writes the next chunk at `address`, and gives its number of blocks.
-    pub(crate) fn append(
-        &mut self,
-        head: u8,
-        address: u64,
-        entries: &[SummaryEntry],
-        blocks: &[Block],
-        delta: &[u8],
-        end: bool,
-    ) -> u32 {
-        let header = ChunkHeader {
-            volume: self.superblock.volume(),
-            sequence: self.sequence,
-            address,
-            previous: self.previous,
-            time: 0,
-            head,
-            end,
-            form: self.form,
-        };
-        let count = summary_blocks(entries.len(), delta.len());
-        let mut summary = Block::zeroed(count);
-        let bytes = Block::bytes_of_mut(&mut summary);
-        self.previous = ChunkSummary::encode(&header, entries, delta, bytes);
-        self.sequence += 1;
-        self.device.write(address, &[&summary, blocks], Stream(head)).expect("RAM");
-        (count + blocks.len()) as u32
-    }
-
-    pub(crate) fn write_record(&self, slot: usize, record: &CheckpointRecord) {
-        let at = self.superblock.layout.slots[slot];
-        self.write(at, &record.encode(self.superblock.volume(), at));
-    }
-
-    /// Writes whole blocks.
-    pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
-        let mut blocks = Block::zeroed(bytes.len() / BLOCK_SIZE);
-        Block::bytes_of_mut(&mut blocks).copy_from_slice(bytes);
-        self.device.write(address, &[&blocks], Stream::default()).expect("RAM");
-    }
-
-    /// Flips a bit.
-    pub(crate) fn flip(&self, address: u64, byte: usize) {
-        let mut block = Block::zeroed(1);
-        self.device.read(address, &mut block).expect("RAM");
-        block[0].0[byte] ^= 1;
-        self.device.write(address, &[&block], Stream::default()).expect("RAM");
-    }
-
-    /// Address of the place where `head` appends, by the checkpoint.
-    pub(crate) fn head_address(&self, head: usize) -> u64 {
-        let head = self.record.heads[head];
-        self.superblock.layout.segment_address(head.segment) + u64::from(head.next_block)
-    }
 }

@@ -1,4 +1,4 @@
-//! Volumes that the filesystem itself has made and used.
+//! Checks of volumes that the filesystem has made and used.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use sfs_device::{
 };
 use sfs_mkfs::{Identity, Plan, make_on};
 
-use super::findings::check_device;
+use super::fixture::check_device;
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
@@ -25,7 +25,7 @@ fn identity(uuid: [u8; 16]) -> Identity {
     }
 }
 
-/// A fresh volume of `bytes`.
+/// Returns a new volume of `bytes`.
 pub(crate) fn fresh(bytes: u64) -> Arc<RamDevice> {
     let geometry = Geometry { block_count: bytes / BLOCK_SIZE as u64, ..Geometry::default() };
     let plan = Plan::new(&geometry, None, &identity(*b"a volume of test")).expect("a plan");
@@ -44,7 +44,7 @@ fn fresh_volumes_of_any_size_are_clean() {
     }
 }
 
-/// Makes some of everything, and lets go of part of it.
+/// Makes files of all kinds, and removes some of them.
 fn use_volume(volume: &Volume) -> sfs_core::Result<()> {
     let caller = Caller { uid: 1, gid: 2, now: NOW };
     let mode = WriteMode { keep_times: false, kill_privileges: false };
@@ -83,7 +83,7 @@ fn use_volume(volume: &Volume) -> sfs_core::Result<()> {
     Ok(())
 }
 
-/// Lets go of half of it, and writes over the rest.
+/// Removes half of the files, and overwrites the others.
 fn change_volume(volume: &Volume) -> sfs_core::Result<()> {
     let caller = Caller { uid: 1, gid: 2, now: NOW };
     let mode = WriteMode { keep_times: true, kill_privileges: false };
@@ -101,7 +101,7 @@ fn change_volume(volume: &Volume) -> sfs_core::Result<()> {
 }
 
 #[test]
-fn used_volumes_are_clean_synced_or_closed() {
+fn used_volumes_are_clean_after_a_sync_and_after_an_unmount() {
     let device = fresh(64 << 20);
     let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     for step in [use_volume, change_volume] {
@@ -132,7 +132,7 @@ fn an_interrupted_mkfs_leaves_no_volume() {
         let all = flushes(&events);
         for len in 0..events.len() {
             let (before, after) = events.split_at(len);
-            // Until the first flush the old volume may be there; before the last one the new may.
+            // The old volume may be whole until the first flush, the new one from the last write on.
             if flushes(before) == 0 || flushes(after) == 1 {
                 continue;
             }
@@ -145,7 +145,7 @@ fn an_interrupted_mkfs_leaves_no_volume() {
 }
 
 #[test]
-fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
+fn a_damaged_newest_checkpoint_is_reported_and_its_root_found() {
     let device = fresh(16 << 20);
     let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     let caller = Caller { uid: 1, gid: 2, now: NOW };
@@ -156,7 +156,7 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     volume.sync_all().expect("a sync");
     assert_eq!(check_device(&device.snapshot(), true).expect("a volume").errors(), 0);
 
-    // mkfs wrote checkpoint 2, the mount 3; what was synced follows that.
+    // mkfs wrote checkpoint 2, and the mount checkpoint 3. The synced batch follows checkpoint 3.
     let image = device.snapshot();
     let first = {
         let mut block = sfs_device::Block::zeroed(1);
@@ -169,7 +169,8 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
     let errors = report.findings.kept().iter().filter(|finding| finding.is_error());
     assert_eq!(errors.collect::<Vec<_>>(), [&sfs_fsck::Finding::CheckpointLost { number: 3 }]);
     let mounted = Volume::open(Arc::new(image.snapshot()), VolumeOptions::default(), NOW);
-    let refused = mounted.err().expect("what the checkpoint alone said would be missing");
+    let refused =
+        mounted.err().expect("a mount without checkpoint 3 would lose what it alone holds");
     assert!(
         matches!(&refused, Error::Corrupt(damage) if damage.structure == Structure::Checkpoint),
         "{refused}"
@@ -177,7 +178,7 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
 
     let image = Arc::new(image);
     let shared: Arc<dyn Device> = image.clone();
-    let repaired = super::repair::repair_with(&shared, false, true);
+    let repaired = super::fixture::repair_with(&shared, false, true);
     assert_eq!((repaired.errors_left(), &repaired.losses[..]), (0, &[][..]));
     let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("a mount");
     let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
@@ -185,7 +186,7 @@ fn a_checkpoint_that_rots_is_missed_and_its_root_found() {
 }
 
 #[test]
-fn leaves_that_were_written_once_come_back_from_deltas_and_summaries() {
+fn leaves_without_an_older_copy_are_restored_from_deltas_and_summaries() {
     let device = fresh(16 << 20);
     let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     let caller = Caller { uid: 1, gid: 2, now: NOW };
@@ -202,14 +203,15 @@ fn leaves_that_were_written_once_come_back_from_deltas_and_summaries() {
         }
     }
     volume.close().expect("an unmount");
-    let record = sfs_fsck::dump(&*device, &sfs_fsck::Subject::Checkpoints).expect("checkpoints");
+    let record =
+        sfs_fsck::dump(&*device, &sfs_fsck::DumpSubject::Checkpoints).expect("checkpoints");
     let newest = if record["slot 0"]["number"].as_u64() > record["slot 1"]["number"].as_u64() {
         &record["slot 0"]
     } else {
         &record["slot 1"]
     };
     let root = newest["root"]["address"].as_u64().expect("an address");
-    let node = sfs_fsck::dump(&*device, &sfs_fsck::Subject::Node(root)).expect("a node");
+    let node = sfs_fsck::dump(&*device, &sfs_fsck::DumpSubject::Node(root)).expect("a node");
     let leaves = node["children"].as_array().expect("an inner node");
     assert!(leaves.len() > 8, "{} leaves", leaves.len());
     for leaf in leaves {
@@ -218,7 +220,7 @@ fn leaves_that_were_written_once_come_back_from_deltas_and_summaries() {
         let noise = sfs_device::Block([0xa5; BLOCK_SIZE]);
         image.write(at, &[&[noise]], sfs_device::Stream(0)).expect("RAM");
         let shared: Arc<dyn Device> = image.clone();
-        let repaired = super::repair::repair_with(&shared, false, true);
+        let repaired = super::fixture::repair_with(&shared, false, true);
         assert_eq!(repaired.errors_left(), 0);
         let is_restored = |loss: &sfs_fsck::Loss| matches!(loss, sfs_fsck::Loss::Restored { .. });
         assert!(repaired.losses.iter().all(is_restored), "{leaf}: {:?}", repaired.losses);

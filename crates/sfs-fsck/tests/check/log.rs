@@ -1,4 +1,4 @@
-//! Roll-forward: what takes effect, and what does not.
+//! Roll-forward: batches that take effect, and batches that do not.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,18 +10,19 @@ use sfs_core::format::{
 };
 use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Block, Device};
-use sfs_fsck::{Finding, Loss, Repair, Report, repair};
+use sfs_fsck::{CheckReport, Finding, Loss, RepairOptions, repair};
 
-use super::findings::{NOW, check_device, errors, populated};
-use super::forge::{self, DATA, HELLO, NEXT_INO, Volume, file};
-use super::repair::repair_with;
+use super::fixture::repair_with;
+use super::fixture::{NOW, check_device, errors, populated};
+use super::forge::{self, DATA, HELLO, NEXT_INO, file};
+use super::forged_volume::{ForgedVolume, data_entry, encode_delta, encode_plain_delta};
 
-fn report(volume: &Volume) -> Report {
+fn report(volume: &ForgedVolume) -> CheckReport {
     check_device(&volume.device, true).expect("a volume")
 }
 
-/// A batch that grows `data` by a block, and the block.
-fn growth(volume: &Volume) -> (Vec<u8>, Block) {
+/// Returns the delta that grows `data` by a block, and the block.
+fn growth(volume: &ForgedVolume) -> (Vec<u8>, Block) {
     let inode = Inode {
         links: 2,
         blocks: 4,
@@ -30,14 +31,14 @@ fn growth(volume: &Volume) -> (Vec<u8>, Block) {
     };
     let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
     assert_eq!(volume.record.number, 2);
-    (forge::delta(&[put]), Block([9; BLOCK_SIZE]))
+    (encode_delta(&[put]), Block([9; BLOCK_SIZE]))
 }
 
 #[test]
 fn a_whole_batch_takes_effect() {
     let mut volume = populated().build();
     let (delta, block) = growth(&volume);
-    let entry = forge::data(DATA, 41, &block);
+    let entry = data_entry(DATA, 41, &block);
     let at = volume.head_address(1);
     let count = volume.append(1, at, &[entry], std::slice::from_ref(&block), &[], false);
     assert_eq!(report(&volume).rolled_chunks, 0);
@@ -53,7 +54,7 @@ fn a_whole_batch_takes_effect() {
 fn a_torn_batch_does_not_take_effect() {
     let mut volume = populated().build();
     let (delta, block) = growth(&volume);
-    let entry = forge::data(DATA, 41, &block);
+    let entry = data_entry(DATA, 41, &block);
     let at = volume.head_address(1);
     volume.append(1, at, &[entry], &[block], &delta, true);
     assert_eq!(report(&volume).rolled_chunks, 1);
@@ -63,7 +64,7 @@ fn a_torn_batch_does_not_take_effect() {
 }
 
 #[test]
-fn a_chunk_of_an_earlier_life_does_not_take_effect() {
+fn a_chunk_with_another_predecessor_does_not_take_effect() {
     let mut volume = populated().build();
     let (delta, _) = growth(&volume);
     let at = volume.head_address(0);
@@ -84,7 +85,7 @@ fn segments_are_opened_in_the_order_of_their_stamps() {
     let mut volume = forge.build();
     let layout = volume.superblock.layout;
     let last = layout.segment_count - 1;
-    let next_ino = forge::delta(&[Change::NextIno(NEXT_INO + 1)]);
+    let next_ino = encode_delta(&[Change::NextIno(NEXT_INO + 1)]);
     volume.append(2, layout.segment_address(90), &[], &[], &next_ino, true);
     volume.append(3, layout.segment_address(last), &[], &[], &next_ino, true);
     let at = layout.segment_address(90) + 1;
@@ -96,10 +97,10 @@ fn segments_are_opened_in_the_order_of_their_stamps() {
 }
 
 #[test]
-fn unmaps_come_first_and_data_last() {
+fn a_batch_applies_unmaps_first_and_data_last() {
     let mut volume = populated().build();
     let (mut delta, block) = growth(&volume);
-    delta.extend(forge::delta(&[Change::Unmap { ino: DATA, first: 0, last: u32::MAX }]));
+    delta.extend(encode_delta(&[Change::Unmap { ino: DATA, first: 0, last: u32::MAX }]));
     let inode = Inode {
         links: 2,
         blocks: 1,
@@ -107,9 +108,9 @@ fn unmaps_come_first_and_data_last() {
         ..file(FileKind::Regular, BLOCK_SIZE as u64)
     };
     let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
-    delta.extend(forge::delta(&[put]));
+    delta.extend(encode_delta(&[put]));
     let at = volume.head_address(1);
-    volume.append(1, at, &[forge::data(DATA, 0, &block)], &[block], &delta, true);
+    volume.append(1, at, &[data_entry(DATA, 0, &block)], &[block], &delta, true);
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).used_bytes, 5 * 4096);
 }
@@ -126,15 +127,15 @@ fn deltas_are_checked() {
         let mut volume = populated().build();
         let at = volume.head_address(0);
         let key = Key::new(HELLO, kind, 0);
-        let delta = forge::delta(&[Change::Delete { key: key.encode() }]);
+        let delta = encode_delta(&[Change::Delete { key: key.encode() }]);
         volume.append(0, at, &[], &[], &delta, true);
         assert_eq!(errors(&volume), [Finding::DeltaKey { address: at, key }]);
     }
 }
 
-/// A mount refuses such deltas, and sends the volume's owner to `sfs-fsck`. Nothing of the batch has effect.
+/// A mount refuses a volume with such a delta. A repair drops the whole batch.
 #[test]
-fn what_no_delta_says_is_found_and_cut_off() {
+fn an_invalid_change_is_found_and_ends_the_log() {
     let layout = populated().superblock.layout;
     let key = Key::new(HELLO, ItemKind::Inline, 0).encode();
     let changes = [
@@ -142,14 +143,14 @@ fn what_no_delta_says_is_found_and_cut_off() {
         Change::NextIno(u64::MAX),
         Change::Unmap { ino: DATA, first: 5, last: 2 },
         Change::Put { key, value: vec![0; VALUE_LEN_MAX + 1] },
-        // All data of this volume is in its log.
+        // The data layout of this volume has no in-place writes.
         Change::Map { ino: DATA, block: 2, count: 1, address: layout.segment_address(9) },
     ];
     for change in changes {
         let mut volume = populated().build();
         let at = volume.head_address(0);
         let unmap = Change::Unmap { ino: DATA, first: 0, last: u32::MAX };
-        volume.append(0, at, &[], &[], &forge::delta(&[unmap, change.clone()]), true);
+        volume.append(0, at, &[], &[], &encode_delta(&[unmap, change.clone()]), true);
         let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }], "{change:?}");
         let device = Arc::new(volume.device.snapshot());
@@ -164,15 +165,15 @@ fn what_no_delta_says_is_found_and_cut_off() {
             (repaired.errors_left(), &repaired.losses[..]),
             (0, &[Loss::Log { address: at }][..])
         );
-        assert_eq!(open().expect("it mounts").audit().expect("it counts"), []);
+        assert_eq!(open().expect("a mount").audit().expect("an audit"), []);
     }
 }
 
 #[test]
-fn what_a_batch_breaks_is_found() {
+fn damage_by_a_batch_is_found() {
     let mut volume = populated().build();
     let key = forge::entry_key(&volume.superblock, ROOT_INO, b"hello");
-    let delta = forge::delta(&[Change::Delete { key: key.encode() }]);
+    let delta = encode_delta(&[Change::Delete { key: key.encode() }]);
     let at = volume.head_address(0);
     volume.append(0, at, &[], &[], &delta, true);
     let expected = [
@@ -182,8 +183,8 @@ fn what_a_batch_breaks_is_found() {
     assert_eq!(errors(&volume), expected);
 }
 
-/// A change of a later program, with class and fields.
-fn later(kind: u16, class: u8, fields: &[u8]) -> Vec<u8> {
+/// Encodes a change of a newer program, with class and fields.
+fn newer_change(kind: u16, class: u8, fields: &[u8]) -> Vec<u8> {
     let mut bytes = kind.to_le_bytes().to_vec();
     bytes.extend([class, 0]);
     bytes.extend((fields.len() as u32).to_le_bytes());
@@ -191,39 +192,39 @@ fn later(kind: u16, class: u8, fields: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn open(volume: &Volume, read_only: bool) -> sfs_core::Result<sfs_core::Volume> {
+fn open(volume: &ForgedVolume, read_only: bool) -> sfs_core::Result<sfs_core::Volume> {
     let device = Arc::new(volume.device.snapshot());
     sfs_core::Volume::open(device, VolumeOptions { read_only, ..VolumeOptions::default() }, NOW)
 }
 
-/// What may be skipped is skipped, and the rest of its batch takes effect; a known change may be longer.
+/// The rest of the batch takes effect. A known change may have additional bytes.
 #[test]
-fn a_change_of_a_later_program_is_passed_over() {
+fn an_optional_change_of_a_newer_program_is_skipped() {
     let mut volume = populated().build();
     let (mut delta, block) = growth(&volume);
-    delta.splice(0..0, later(77, 1, b"whatever"));
+    delta.splice(0..0, newer_change(77, 1, b"whatever"));
     let mut fields = (NEXT_INO + 9).to_le_bytes().to_vec();
     fields.extend(b"more than was known");
-    delta.extend(later(0, 2, &fields));
+    delta.extend(newer_change(0, 2, &fields));
     let at = volume.head_address(1);
-    volume.append(1, at, &[forge::data(DATA, 41, &block)], &[block], &delta, true);
+    volume.append(1, at, &[data_entry(DATA, 41, &block)], &[block], &delta, true);
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).rolled_chunks, 1);
     for read_only in [true, false] {
-        let mounted = open(&volume, read_only).expect("it mounts");
-        assert_eq!(mounted.attributes(DATA).expect("it is there").blocks, 4);
-        assert_eq!(mounted.audit().expect("it counts"), []);
+        let mounted = open(&volume, read_only).expect("a mount");
+        assert_eq!(mounted.attributes(DATA).expect("an item").blocks, 4);
+        assert_eq!(mounted.audit().expect("an audit"), []);
     }
 }
 
-/// What must not be skipped is no damage: nobody repairs it away.
+/// The change is not damage, so a repair must not remove it.
 #[test]
-fn a_change_that_needs_a_later_program_is_told() {
+fn a_required_change_of_a_newer_program_is_refused() {
     let mut volume = populated().build();
     let (mut delta, block) = growth(&volume);
-    delta.extend(later(77, 2, b"whatever"));
+    delta.extend(newer_change(77, 2, b"whatever"));
     let at = volume.head_address(1);
-    volume.append(1, at, &[forge::data(DATA, 41, &block)], &[block], &delta, true);
+    volume.append(1, at, &[data_entry(DATA, 41, &block)], &[block], &delta, true);
     let what = Incompatibility::Change { kind: 77, at };
     for read_only in [true, false] {
         let refused = open(&volume, read_only).map(drop);
@@ -235,7 +236,7 @@ fn a_change_that_needs_a_later_program_is_told() {
     let checked = check_device(&volume.device, true).expect_err("it is not checked");
     assert_eq!(checked.to_string(), words);
     let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
-    let options = Repair { data: false, preen: false, now: NOW };
+    let options = RepairOptions { data: false, preen: false, now: NOW };
     let repaired = repair(&device, &options, &mut |_| ControlFlow::Continue(()));
     assert_eq!(repaired.map(drop).expect_err("it is not repaired").to_string(), words);
     let mut now = Block::zeroed(volume.superblock.layout.block_count as usize);
@@ -245,7 +246,7 @@ fn a_change_that_needs_a_later_program_is_told() {
     assert!(Block::bytes_of(&now) == Block::bytes_of(&before), "nothing was changed");
 }
 
-/// The changes of version 1 have neither class nor length, and are read all the same.
+/// Changes of format version 1 have neither class nor length.
 #[test]
 fn a_delta_of_version_1_takes_effect() {
     let mut volume = populated().build();
@@ -257,23 +258,23 @@ fn a_delta_of_version_1_takes_effect() {
         ..file(FileKind::Regular, 42 * BLOCK_SIZE as u64)
     };
     let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
-    let delta = forge::plain_delta(&[put]);
+    let delta = encode_plain_delta(&[put]);
     volume.form = DeltaForm::Plain;
     let at = volume.head_address(1);
-    let entry = forge::data(DATA, 41, &block);
+    let entry = data_entry(DATA, 41, &block);
     volume.append(1, at, &[entry], &[block], &delta, true);
-    // What was written afterwards has the new form.
+    // The program that upgrades the volume continues the log with the new form.
     volume.form = DeltaForm::Tagged;
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &forge::delta(&[Change::NextIno(NEXT_INO + 1)]), true);
+    volume.append(0, at, &[], &[], &encode_delta(&[Change::NextIno(NEXT_INO + 1)]), true);
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).rolled_chunks, 2);
-    let mounted = open(&volume, true).expect("it mounts");
-    assert_eq!(mounted.attributes(DATA).expect("it is there").blocks, 4);
+    let mounted = open(&volume, true).expect("a mount");
+    assert_eq!(mounted.attributes(DATA).expect("an item").blocks, 4);
 }
 
 #[test]
-fn the_chunks_of_a_batch_agree_on_its_form() {
+fn chunks_of_one_batch_must_have_one_delta_form() {
     for forms in [[DeltaForm::Plain, DeltaForm::Tagged], [DeltaForm::Tagged, DeltaForm::Plain]] {
         let mut volume = populated().build();
         let at = volume.head_address(0);

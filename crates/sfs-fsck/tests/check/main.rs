@@ -1,15 +1,19 @@
-//! fsck against volumes that this test writes by itself, by the letter of FORMAT.md.
+//! Checks and repairs of volumes that `forge` writes, independent of the filesystem, from `docs/FORMAT.md`.
 
+mod content_findings;
 mod dump;
-mod findings;
+mod fixture;
 mod forge;
+mod forged_volume;
 mod fresh;
-mod hostile;
-mod later;
 mod log;
 mod misplaced;
+mod mutations;
+mod name_findings;
+mod newer;
 mod program;
 mod releases;
 mod remembered;
 mod repair;
 mod superblocks;
+mod volume_findings;

@@ -1,4 +1,4 @@
-//! Volumes whose entries lead to nodes that do not belong there: what a mount makes of them.
+//! Mounts of volumes whose tree has entries that lead to nodes of another range of keys.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use sfs_core::request::{Caller, VolumeOptions, Work, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_fsck::Finding;
 
-use super::findings::errors;
-use super::forge::{self, Draft, Forge, GONE};
+use super::fixture::errors;
+use super::forge::{self, Forge, GONE, NodeDraft};
 
 const NOW: Timestamp = Timestamp { secs: 2_000_000, nanos: 0 };
 
-/// The file that changes are tried on.
+/// Inode number of the file that the tests change.
 const FILE: u64 = 500;
 
-/// A mount of what `forge` makes, which fsck finds damaged.
+/// Mounts the volume of `forge`, in which a check must find damage.
 fn mount(forge: &Forge) -> Volume {
     let image = forge.build();
     let found = errors(&image);
@@ -26,18 +26,18 @@ fn mount(forge: &Forge) -> Volume {
         |f: &Finding| matches!(f, Finding::NodeShared { .. } | Finding::NodeRange { .. });
     assert!(found.iter().any(is_expected), "{found:?}");
     let device = Arc::new(image.device.snapshot());
-    Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts")
+    Volume::open(device, VolumeOptions::default(), NOW).expect("a mount")
 }
 
-/// Takes the items out of the drafts, and makes leaves of two items each of them.
-fn small_leaves(nodes: &mut Vec<Draft>) {
+/// Distributes the items of all drafts to leaves of two items each.
+fn small_leaves(nodes: &mut Vec<NodeDraft>) {
     let leaves = nodes.drain(..).filter(|(level, _)| *level == 0);
     let items: Vec<_> = leaves.flat_map(|(_, items)| items).collect();
     nodes.extend(items.chunks(2).map(|items| (0, items.to_vec())));
 }
 
-/// Entries that lead to `nodes` from `first` on by their first keys.
-fn entries(nodes: &[Draft], first: usize) -> Vec<(Key, Vec<u8>)> {
+/// Returns the entries of an inner node for `nodes` from `first` on.
+fn entries(nodes: &[NodeDraft], first: usize) -> Vec<(Key, Vec<u8>)> {
     let entry = |at: usize| (nodes[at].1[0].0, vec![at as u8]);
     (first..nodes.len()).map(entry).collect()
 }
@@ -46,7 +46,7 @@ fn inode(ino: u64) -> (Key, Vec<u8>) {
     (Key::inode(ino), forge::file(FileKind::Regular, 0).encode().to_vec())
 }
 
-fn with_drafts(change: impl Fn(&mut Vec<Draft>) + 'static) -> Forge {
+fn with_drafts(change: impl Fn(&mut Vec<NodeDraft>) + 'static) -> Forge {
     let mut forge = Forge::empty();
     forge.on_record = Box::new(|record| record.next_ino = 10_000);
     forge.on_drafts = Box::new(change);
@@ -64,10 +64,10 @@ fn is_out_of_order(error: &Error) -> bool {
         if (found.structure, found.kind) == (structure, kind))
 }
 
-/// The attributes of a file and its extended attributes are changed at once: each by its own way to
-/// the one leaf.
+/// One operation changes the attributes and the extended attributes of a file, which have two paths to one
+/// leaf.
 #[test]
-fn two_ways_to_a_leaf_are_refused() {
+fn two_paths_to_one_leaf_are_refused() {
     let volume = mount(&with_drafts(|nodes| {
         small_leaves(nodes);
         nodes.push((0, vec![inode(FILE)]));
@@ -78,12 +78,12 @@ fn two_ways_to_a_leaf_are_refused() {
     let refused = set_xattr(&volume, FILE, b"x").expect_err("the second way is wrong");
     assert!(is_out_of_order(&refused), "{refused}");
     assert!(volume.attributes(FILE).is_ok(), "the first is right");
-    volume.close().expect("it is whole");
+    volume.close().expect("an unmount");
 }
 
-/// The leaf would be divided by a key that does not belong to it, and hide what is before it.
+/// A split of the leaf at a key outside its range would hide the items before that key.
 #[test]
-fn a_leaf_with_items_of_another_is_refused() {
+fn a_leaf_with_keys_of_another_leaf_is_refused() {
     let volume = mount(&with_drafts(|nodes| {
         small_leaves(nodes);
         let first = nodes.len();
@@ -96,16 +96,16 @@ fn a_leaf_with_items_of_another_is_refused() {
         root[first + 1].0 = Key::inode(1000);
         nodes.push((1, root));
     }));
-    set_xattr(&volume, FILE, b"x").expect("what is sound can be changed");
+    set_xattr(&volume, FILE, b"x").expect("a change of a sound leaf");
     let refused = set_xattr(&volume, 1000, &[1; 1000]).expect_err("not all is where it belongs");
     assert!(is_out_of_order(&refused), "{refused}");
     assert!(volume.attributes(FILE).is_ok());
-    volume.close().expect("it is whole");
+    volume.close().expect("an unmount");
 }
 
-/// The runs of a deleted file, with 139 ways to them at each of two levels. When what the last one
-/// leads to is removed, its keys fall to the one before it.
-fn many_ways_to_an_orphan(nodes: &mut Vec<Draft>) {
+/// Makes 138 paths to the runs of a deleted file at each of two levels. When the node of the last path is
+/// removed, its range of keys falls to the path before it.
+fn many_paths_to_an_orphan(nodes: &mut Vec<NodeDraft>) {
     let is_run = |(key, _): &(Key, Vec<u8>)| key.kind == ItemKind::Mapping as u8;
     let leaves = nodes.drain(..).filter(|(level, _)| *level == 0);
     let (runs, others): (Vec<_>, Vec<_>) = leaves.flat_map(|(_, items)| items).partition(is_run);
@@ -128,11 +128,11 @@ fn many_ways_to_an_orphan(nodes: &mut Vec<Draft>) {
 }
 
 #[test]
-fn an_orphan_with_many_ways_to_it_is_given_up() {
-    let mut forge = with_drafts(many_ways_to_an_orphan);
+fn deletion_of_an_orphan_with_many_paths_to_it_ends() {
+    let mut forge = with_drafts(many_paths_to_an_orphan);
     forge.inode(GONE, &Inode { links: 0, ..forge::file(FileKind::Regular, 1 << 30) });
     forge.put(Key::new(0, ItemKind::Orphan, GONE), vec![0; 8]);
-    // As many as go in one step: whether there are more is for the next one to find out.
+    // As many runs as one step deletes make a second step necessary.
     for run in 0..128 {
         let mapping = Mapping { address: 5, checksum: Some(1), history: History::plain(2, 9) };
         forge.map(GONE, run * RUN_BLOCKS, mapping);
@@ -150,5 +150,5 @@ fn an_orphan_with_many_ways_to_it_is_given_up() {
     assert!(is_out_of_order(&refused), "{refused}");
     let refused = volume.audit().expect_err("an entry of it is wrong");
     assert!(is_out_of_order(&refused), "{refused}");
-    volume.close().expect("it is whole");
+    volume.close().expect("an unmount");
 }

@@ -1,4 +1,4 @@
-//! The program from the outside: exit codes and output.
+//! Exit codes and output of the program.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,8 +8,9 @@ use std::process::{Command, Output};
 use sfs_device::{Block, Device};
 use tempfile::TempDir;
 
-use super::findings::populated;
-use super::forge::{Forge, SUB, Volume};
+use super::fixture::populated;
+use super::forge::{Forge, SUB};
+use super::forged_volume::ForgedVolume;
 
 fn fsck(arguments: &[&str], device: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sfs-fsck"))
@@ -23,7 +24,7 @@ fn code(output: &Output) -> i32 {
     output.status.code().expect("an exit code")
 }
 
-fn image(directory: &TempDir, volume: &Volume) -> PathBuf {
+fn image(directory: &TempDir, volume: &ForgedVolume) -> PathBuf {
     let path = directory.path().join("image");
     let mut blocks = Block::zeroed(volume.device.geometry().block_count as usize);
     volume.device.read(0, &mut blocks).expect("RAM");
@@ -38,7 +39,7 @@ fn directory() -> TempDir {
 }
 
 #[test]
-fn a_sound_volume_exits_with_0_whatever_was_asked() {
+fn a_sound_volume_exits_with_0_for_all_options() {
     let directory = directory();
     let path = image(&directory, &populated().build());
     let before = std::fs::read(&path).expect("the image");
@@ -57,7 +58,7 @@ fn a_sound_volume_exits_with_0_whatever_was_asked() {
 }
 
 #[test]
-fn preening_does_not_read_what_was_unmounted() {
+fn preening_skips_an_unmounted_volume() {
     let mut forge: Forge = populated();
     forge.change_inode(SUB, |inode| inode.links = 7);
     let directory = directory();
@@ -85,11 +86,13 @@ fn damage_exits_with_4_until_it_is_repaired() {
     let directory = directory();
     let path = image(&directory, &forge.build());
     let before = std::fs::read(&path).expect("the image");
-    for (arguments, said) in [("-n", ""), ("-pf", "run sfs-fsck -y: a repair may lose something")] {
+    for (arguments, message) in
+        [("-n", ""), ("-pf", "run sfs-fsck -y: a repair may lose something")]
+    {
         let output = fsck(&[arguments], &path);
         assert_eq!(code(&output), 4, "{arguments}");
         let errors = String::from_utf8(output.stderr).expect("UTF-8");
-        assert!(errors.contains(said) && errors.is_empty() == said.is_empty(), "{errors}");
+        assert!(errors.contains(message) && errors.is_empty() == message.is_empty(), "{errors}");
     }
     assert!(before == std::fs::read(&path).expect("the image"), "nothing was written");
     let output = fsck(&["-y"], &path);
@@ -103,7 +106,7 @@ fn damage_exits_with_4_until_it_is_repaired() {
 }
 
 #[test]
-fn a_repair_says_the_same_in_json() {
+fn a_repair_reports_its_losses_in_json() {
     let mut forge: Forge = populated();
     forge.change_inode(SUB, |inode| inode.size = 2);
     let directory = directory();
@@ -118,7 +121,7 @@ fn a_repair_says_the_same_in_json() {
 }
 
 #[test]
-fn without_a_terminal_it_must_be_said_what_to_do() {
+fn without_a_terminal_a_mode_is_required() {
     let directory = directory();
     let path = image(&directory, &populated().build());
     let output = fsck(&[], &path);
@@ -128,7 +131,7 @@ fn without_a_terminal_it_must_be_said_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_checked_exits_with_8() {
+fn an_unusable_device_exits_with_8() {
     let directory = directory();
     let expect = |path: &Path, message: &str| {
         let output = fsck(&["-n"], path);
@@ -167,7 +170,7 @@ fn wrong_usage_exits_with_16() {
 }
 
 #[test]
-fn what_a_repair_has_lost_is_said_somewhere() {
+fn losses_go_to_standard_error_if_the_output_is_full() {
     let mut forge: Forge = populated();
     forge.items.remove(&sfs_core::format::Key::inode(super::forge::HELLO));
     let directory = directory();
@@ -195,7 +198,7 @@ fn what_a_repair_has_lost_is_said_somewhere() {
 }
 
 #[test]
-fn a_volume_without_superblocks_is_still_one() {
+fn a_volume_without_superblocks_exits_with_4() {
     let directory = directory();
     let volume = populated().build();
     let path = image(&directory, &volume);

@@ -1,4 +1,5 @@
-//! Errors that a mount has met: they make a check due, and are forgotten when nothing is wrong.
+//! Recorded errors of earlier mounts: `-a` checks a volume with some, and a check without errors removes
+//! them.
 
 use std::fs::{File, read};
 use std::os::unix::fs::FileExt;
@@ -13,11 +14,11 @@ use sfs_core::{Error, Volume};
 use sfs_device::{
     Block, Device, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream, image_after,
 };
-use sfs_fsck::{Subject, dump, is_unmounted};
+use sfs_fsck::{DumpSubject, dump, is_unmounted};
 
-use super::findings::{NOW, check_device};
+use super::fixture::repair_with;
+use super::fixture::{NOW, check_device};
 use super::fresh::fresh;
-use super::repair::repair_with;
 
 const BLOCKS: u64 = 16 << 8;
 const CONTENT: [u8; 4096] = [0xab; 4096];
@@ -32,7 +33,7 @@ fn create(volume: &Volume, name: &str) -> u64 {
     volume.make_node(ROOT_INO, name.as_bytes(), REGULAR, 0, &caller).expect("a file").ino
 }
 
-/// A volume with a file of one block.
+/// Returns a volume with a file of one block.
 fn with_file() -> Arc<RamDevice> {
     let device = fresh(BLOCKS * 4096);
     let volume = open(&device);
@@ -43,7 +44,7 @@ fn with_file() -> Arc<RamDevice> {
     device
 }
 
-/// The same, after a mount that has read the file in vain: the block has rotted.
+/// Returns a volume whose file has a damaged block, after a mount that failed to read the file.
 fn with_rotten_data() -> Arc<RamDevice> {
     let device = with_file();
     let is_its = |at: &u64| {
@@ -60,9 +61,9 @@ fn with_rotten_data() -> Arc<RamDevice> {
     device
 }
 
-/// A mount of it fails, and writes nothing: `sfs-fsck -a` said that it was clean.
+/// A mount of such a volume fails and cannot record the error. `sfs-fsck -a` once called the volume clean.
 #[test]
-fn a_destroyed_root_is_not_passed_over() {
+fn a_volume_with_a_destroyed_root_is_checked_though_it_was_unmounted() {
     let device = with_file();
     assert!(is_unmounted(&*device).expect("a volume"));
     let root = newest(&*device)["root"]["address"].as_u64().expect("an address");
@@ -72,10 +73,10 @@ fn a_destroyed_root_is_not_passed_over() {
     assert!(!is_unmounted(&*device).expect("a volume"));
 }
 
-/// Writes the device to a file, and gives what `sfs-fsck` says to it.
-struct Image(tempfile::TempDir);
+/// Image file of a device, for runs of `sfs-fsck`.
+struct ImageFile(tempfile::TempDir);
 
-impl Image {
+impl ImageFile {
     fn of(device: &dyn Device) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut blocks = Block::zeroed(device.geometry().block_count as usize);
@@ -92,10 +93,10 @@ impl Image {
         run(arguments, &self.path())
     }
 
-    fn expect(&self, arguments: &[&str], code: i32, said: &[&str]) {
+    fn expect(&self, arguments: &[&str], code: i32, parts: &[&str]) {
         let (found, text) = self.fsck(arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");
-        for part in said {
+        for part in parts {
             assert!(text.contains(part), "{arguments:?}: '{part}' is not in: {text}");
         }
     }
@@ -108,19 +109,19 @@ fn run(arguments: &[&str], path: &Path) -> (i32, String) {
     (output.status.code().expect("an exit code"), String::from_utf8(text).expect("UTF-8"))
 }
 
-/// The newest checkpoint.
+/// Returns the newest checkpoint.
 fn newest(device: &dyn Device) -> Value {
-    let slots = dump(device, &Subject::Checkpoints).expect("checkpoints");
+    let slots = dump(device, &DumpSubject::Checkpoints).expect("checkpoints");
     let is_first = slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64();
     slots[if is_first { "slot 0" } else { "slot 1" }].clone()
 }
 
-/// The mount had logged a wrong checksum, and "clean: it was unmounted" was all that was said of it.
+/// `sfs-fsck -a` once printed "clean: it was unmounted" after a mount had found a wrong checksum.
 #[test]
-fn a_volume_on_which_errors_were_met_is_checked_though_it_was_unmounted() {
+fn a_volume_with_recorded_errors_is_checked_though_it_was_unmounted() {
     let device = with_rotten_data();
     assert!(!is_unmounted(&*device).expect("a volume"));
-    let image = Image::of(&*device);
+    let image = ImageFile::of(&*device);
     let root = newest(&*device)["root"]["address"].as_u64().expect("an address");
     File::options()
         .write(true)
@@ -135,9 +136,9 @@ fn a_volume_on_which_errors_were_met_is_checked_though_it_was_unmounted() {
 }
 
 #[test]
-fn errors_of_data_are_forgotten_when_data_was_read() {
+fn recorded_data_errors_are_removed_by_a_check_of_data() {
     let device = with_rotten_data();
-    let image = Image::of(&*device);
+    let image = ImageFile::of(&*device);
     let before = read(image.path()).expect("the image");
     let met = "met: wrong checksum of data: block";
     image.expect(&["-n"], 0, &[met, "clean, 1 files"]);
@@ -148,7 +149,7 @@ fn errors_of_data_are_forgotten_when_data_was_read() {
     assert_eq!(json["remembered"]["failure"], Value::Null);
     assert!(json.get("remembered_left").is_none(), "nothing was to be forgotten");
     for arguments in [&["-a"][..], &["-y"], &["-a"]] {
-        image.expect(arguments, 0, &[met, "data was not read: what was met there stays"]);
+        image.expect(arguments, 0, &[met, "data was not read: errors met in data stay recorded"]);
     }
     assert!(before == read(image.path()).expect("the image"), "nothing was written");
     image.expect(&["-a", "--data"], 4, &[met, "run sfs-fsck -y"]);
@@ -157,7 +158,7 @@ fn errors_of_data_are_forgotten_when_data_was_read() {
     image.expect(&["-n", "--data"], 0, &["clean, 1 files"]);
 }
 
-/// A volume on which a write has failed, and the error is in the superblock.
+/// Returns a volume whose superblock records a failed write.
 fn with_failure() -> RamDevice {
     let device = Arc::new(FaultyDevice::new(with_file().snapshot()));
     let volume = open(&device);
@@ -171,15 +172,15 @@ fn with_failure() -> RamDevice {
 }
 
 #[test]
-fn a_failure_is_forgotten_when_nothing_is_wrong() {
+fn a_recorded_failure_is_removed_by_a_check_without_errors() {
     let device = with_failure();
     let failure = |device: &dyn Device| {
-        let both = dump(device, &Subject::Superblock).expect("superblocks");
+        let both = dump(device, &DumpSubject::Superblock).expect("superblocks");
         assert_eq!(both["superblock"], both["backup"]);
         both["superblock"]["failure"].clone()
     };
     assert_eq!(failure(&device)["kind"], "write");
-    let image = Image::of(&device);
+    let image = ImageFile::of(&device);
     image.expect(&["-n"], 0, &["ended writing: write that the device failed: block"]);
     image.expect(&["-a"], 0, &["ended writing: ", "the errors that were met are forgotten"]);
     let (_, text) = image.fsck(&["-n"]);
@@ -188,16 +189,16 @@ fn a_failure_is_forgotten_when_nothing_is_wrong() {
     let shared: Arc<dyn Device> = Arc::new(device.snapshot());
     let repaired = repair_with(&shared, false, false);
     assert_eq!(repaired.errors_left(), 0);
-    assert!(repaired.remembered.expect("it was to be forgotten").is_empty());
+    assert!(repaired.remembered.expect("errors to remove").is_empty());
     assert_eq!(failure(&*shared), Value::Null);
     let volume = Volume::open(shared, VolumeOptions::default(), NOW).expect("a mount");
     assert!(volume.remembered().is_empty());
-    volume.lookup(ROOT_INO, b"synced").expect("what was synced");
+    volume.lookup(ROOT_INO, b"synced").expect("the synced file");
 }
 
-/// The note is there when fsync(2) has answered, however it came: the power may go right after.
+/// The power may fail right after fsync(2) returns, by either path of fsync.
 #[test]
-fn a_failure_is_in_the_superblock_before_fsync_answers() {
+fn a_failure_is_in_the_superblock_before_fsync_returns() {
     for through_handle in [false, true] {
         let device = Arc::new(FaultyDevice::new(with_file().snapshot()));
         let volume = open(&device);
@@ -209,20 +210,21 @@ fn a_failure_is_in_the_superblock_before_fsync_answers() {
             true => volume.sync_file_after(file, &mut 0),
         };
         synced.expect_err("the device fails");
-        let there = dump(&device.inner().snapshot(), &Subject::Superblock).expect("superblocks");
+        let there =
+            dump(&device.inner().snapshot(), &DumpSubject::Superblock).expect("superblocks");
         let kind = &there["superblock"]["failure"]["kind"];
         assert_eq!(kind, "write", "through a handle: {through_handle}");
     }
 }
 
-/// Whatever was written of it when the power goes.
+/// The power fails after each write of the removal.
 #[test]
-fn an_interrupted_forgetting_leaves_a_sound_volume() {
+fn an_interrupted_removal_of_errors_leaves_a_sound_volume() {
     for base in [with_failure(), with_damaged_slot()] {
         let recording = Arc::new(RecordingDevice::new(base.snapshot(), Keep::Contents));
         let shared: Arc<dyn Device> = recording.clone();
         let repaired = repair_with(&shared, true, false);
-        assert!(repaired.remembered.expect("it was to be forgotten").is_empty());
+        assert!(repaired.remembered.expect("errors to remove").is_empty());
         let events = recording.events();
         assert!(events.len() >= 2, "{} events", events.len());
         for len in 0..=events.len() {
@@ -238,13 +240,13 @@ fn an_interrupted_forgetting_leaves_a_sound_volume() {
     }
 }
 
-/// A volume that remembers that a slot was damaged once.
+/// Returns a volume that records a damaged checkpoint slot.
 fn with_damaged_slot() -> RamDevice {
     let device = with_file();
-    let slots = dump(&*device, &Subject::Checkpoints).expect("checkpoints");
+    let slots = dump(&*device, &DumpSubject::Checkpoints).expect("checkpoints");
     let oldest =
         usize::from(slots["slot 0"]["number"].as_u64() > slots["slot 1"]["number"].as_u64());
-    let superblock = dump(&*device, &Subject::Superblock).expect("superblocks");
+    let superblock = dump(&*device, &DumpSubject::Superblock).expect("superblocks");
     let slot = superblock["superblock"]["slots"][oldest].as_u64().expect("an address");
     device.write(slot, &[&[Block([1; 4096])]], Stream::default()).expect("RAM");
     let volume = open(&device);
@@ -253,16 +255,16 @@ fn with_damaged_slot() -> RamDevice {
     device.snapshot()
 }
 
-/// A record of errors that is none is no reason to refuse a checkpoint.
+/// A malformed record of errors is no reason to refuse the checkpoint.
 #[test]
-fn a_forged_record_of_errors_is_counted_and_forgotten() {
-    let mut forge = super::findings::populated();
+fn a_malformed_record_of_errors_is_counted_and_removed() {
+    let mut forge = super::fixture::populated();
     forge.on_record = Box::new(|record| {
         let class = ExtensionClass::Keep;
         record.extensions.set(Extension { tag: ErrorCounts::TAG, class, bytes: vec![1; 7] });
     });
     let device = Arc::new(forge.build().device.snapshot());
-    let image = Image::of(&*device);
+    let image = ImageFile::of(&*device);
     image.expect(&["-n"], 0, &["the record of the errors that were met makes no sense", "clean"]);
     image.expect(&["-a"], 0, &["makes no sense", "the errors that were met are forgotten"]);
     image.expect(&["-a"], 0, &["clean: it was unmounted"]);

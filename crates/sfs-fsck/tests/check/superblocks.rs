@@ -1,5 +1,4 @@
-//! The copies of the superblock: which one counts, what a crash may leave of them, how they are repaired, and
-//! what of a newer program is refused.
+//! Copies of the superblock: choice, states after a crash, repair, and refusal of newer volumes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,13 +9,14 @@ use sfs_core::format::{
 };
 use sfs_core::request::VolumeOptions;
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
-use sfs_fsck::{Copy, Finding, FsckError, Repair, Repaired, repair};
+use sfs_fsck::{Finding, FsckError, RepairOptions, RepairOutcome, SuperblockCopy, repair};
 
-use super::findings::{NOW, check_device, errors, populated};
-use super::forge::{HELLO, Volume, reseal_superblock};
-use super::repair::repair_with;
+use super::fixture::repair_with;
+use super::fixture::{NOW, check_device, errors, populated};
+use super::forge::HELLO;
+use super::forged_volume::{ForgedVolume, reseal_superblock};
 
-/// `superblock` as version 1 wrote it.
+/// Encodes `superblock` in format version 1.
 fn version_1(superblock: &Superblock) -> [u8; BLOCK_SIZE] {
     let mut bytes = superblock.encode();
     bytes[12..16].copy_from_slice(&1u32.to_le_bytes());
@@ -25,7 +25,7 @@ fn version_1(superblock: &Superblock) -> [u8; BLOCK_SIZE] {
     bytes
 }
 
-/// The next state of `superblock`, with another label.
+/// Returns the next generation of `superblock`, with another label.
 fn next(superblock: &Superblock) -> Superblock {
     let label = Label::new("next").expect("a label");
     Superblock { label, ..superblock.next_generation().expect("there is one") }
@@ -37,9 +37,9 @@ fn read(device: &dyn Device, at: u64) -> Superblock {
     Superblock::decode(&block[0].0, at).expect("a superblock")
 }
 
-/// Expects the note `finding` and nothing else; a mount and a repair of `volume` take `counts`, and leave it
-/// in both copies.
-fn expect_note(volume: &Volume, finding: &Finding, counts: &Superblock) {
+/// Expects the note `finding` and no error. A mount and a repair of `volume` must use the superblock
+/// `counts`, and write it to both copies.
+fn expect_note(volume: &ForgedVolume, finding: &Finding, counts: &Superblock) {
     let report = check_device(&volume.device, true).expect("a volume");
     assert_eq!(report.errors(), 0, "{:?}", report.findings.kept());
     assert!(report.findings.kept().contains(finding), "{:?}", report.findings.kept());
@@ -53,15 +53,17 @@ fn expect_note(volume: &Volume, finding: &Finding, counts: &Superblock) {
     }
     let device = Arc::new(volume.device.snapshot());
     let mounted =
-        sfs_core::Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("mounts");
+        sfs_core::Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
     assert_eq!(mounted.label(), counts.label);
     assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
 }
 
 #[test]
-fn a_damaged_copy_is_a_note_and_the_other_one_counts() {
+fn a_damaged_copy_is_a_note_and_the_other_copy_is_used() {
     let superblock = populated().superblock;
-    for (copy, at) in [(Copy::First, 4), (Copy::Backup, superblock.layout.backup)] {
+    for (copy, at) in
+        [(SuperblockCopy::First, 4), (SuperblockCopy::Backup, superblock.layout.backup)]
+    {
         let volume = populated().build();
         volume.flip(at, 100);
         let corruption = Corruption::in_block(Structure::Superblock, at, CorruptionKind::Checksum);
@@ -70,9 +72,11 @@ fn a_damaged_copy_is_a_note_and_the_other_one_counts() {
 }
 
 #[test]
-fn the_copy_of_the_higher_generation_counts_and_the_other_is_a_note() {
+fn the_copy_with_the_higher_generation_is_used_and_the_other_is_a_note() {
     let superblock = populated().superblock;
-    for (older, newer_at) in [(Copy::First, superblock.layout.backup), (Copy::Backup, 4)] {
+    for (older, newer_at) in
+        [(SuperblockCopy::First, superblock.layout.backup), (SuperblockCopy::Backup, 4)]
+    {
         let volume = populated().build();
         volume.write(newer_at, &next(&superblock).encode());
         expect_note(&volume, &Finding::SuperblockOlder { copy: older }, &next(&superblock));
@@ -80,7 +84,7 @@ fn the_copy_of_the_higher_generation_counts_and_the_other_is_a_note() {
 }
 
 #[test]
-fn copies_of_one_generation_or_of_two_volumes_that_differ_are_an_error() {
+fn different_copies_of_one_generation_or_of_two_volumes_are_an_error() {
     let superblock = populated().superblock;
     let other_key = Superblock { hash_key: [1, 3], ..superblock.clone() };
     let other_volume = Superblock { uuid: [9; 16], ..next(&superblock) };
@@ -93,13 +97,13 @@ fn copies_of_one_generation_or_of_two_volumes_that_differ_are_an_error() {
         assert_eq!(repaired.errors_left(), 0);
         assert_eq!(read(&*device, superblock.layout.backup), superblock, "the first one counts");
         let mounted =
-            sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("mounts");
+            sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("a mount");
         assert_eq!(mounted.superblock().uuid, superblock.uuid);
     }
 }
 
-/// The volume on a device with more blocks, where its backup is not in the last one.
-fn enlarged(volume: &Volume) -> RamDevice {
+/// Returns the volume on a larger device, where the backup is not in the last block.
+fn enlarged(volume: &ForgedVolume) -> RamDevice {
     let block_count = volume.device.geometry().block_count;
     let mut blocks = Block::zeroed(block_count as usize);
     volume.device.read(0, &mut blocks).expect("RAM");
@@ -117,23 +121,23 @@ fn the_backup_is_found_on_a_larger_device_by_the_locator() {
     let none = sfs_core::Volume::open(Arc::new(lost), VolumeOptions::default(), NOW).map(drop);
     assert!(matches!(none, Err(sfs_core::Error::Corrupt(_))), "{none:?}");
 
-    // The locator need not be of the newest state.
+    // The locator may be of an older generation.
     volume.write(LOCATOR_ADDRESS, &volume.superblock.encode());
     volume.write(volume.superblock.layout.backup, &next(&volume.superblock).encode());
     let found = enlarged(&volume);
     let report = check_device(&found, true).expect("a volume");
     assert_eq!(report.errors(), 0, "{:?}", report.findings.kept());
     let mounted =
-        sfs_core::Volume::open(Arc::new(found), VolumeOptions::default(), NOW).expect("mounts");
+        sfs_core::Volume::open(Arc::new(found), VolumeOptions::default(), NOW).expect("a mount");
     assert_eq!(mounted.label().as_str(), "next");
 
-    // One of another volume leads nowhere.
+    // The locator of another volume is ignored.
     let other = Superblock { uuid: [9; 16], ..volume.superblock.clone() };
     volume.write(LOCATOR_ADDRESS, &other.encode());
     assert!(matches!(check_device(&enlarged(&volume), false), Err(FsckError::SuperblocksLost)));
 }
 
-/// The addresses of writes, and a flush as none.
+/// Returns the addresses of writes, and `None` for each flush.
 fn order(events: &[Event]) -> Vec<Option<u64>> {
     let address = |event: &Event| match event {
         Event::Write { range, .. } => Some(Some(range.address)),
@@ -143,8 +147,8 @@ fn order(events: &[Event]) -> Vec<Option<u64>> {
     events.iter().filter_map(address).collect()
 }
 
-/// Whatever a repair of a volume of version 1 writes comes after a superblock that a program of version 1
-/// refuses, and one copy is whole at every moment.
+/// A program for version 1 must refuse the volume before anything else of the repair is on it. One copy of
+/// the superblock is whole at every moment.
 #[test]
 fn a_repair_of_version_1_first_brings_the_superblock_to_version_2() {
     let superblock = populated().superblock;
@@ -173,15 +177,14 @@ fn a_repair_of_version_1_first_brings_the_superblock_to_version_2() {
             assert_eq!(written.tick_shift, superblock.tick_shift);
         }
         let mounted =
-            sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("it mounts");
+            sfs_core::Volume::open(device, VolumeOptions::default(), NOW).expect("a mount");
         assert_eq!(mounted.upgraded_from(), None);
-        assert_eq!(mounted.audit().expect("it counts"), []);
+        assert_eq!(mounted.audit().expect("an audit"), []);
     }
 }
 
-/// What needs no repair is not upgraded by one either.
 #[test]
-fn a_sound_volume_of_version_1_is_left_alone() {
+fn a_sound_volume_of_version_1_is_not_upgraded() {
     let volume = populated().build();
     for at in [4, volume.superblock.layout.backup] {
         volume.write(at, &version_1(&volume.superblock));
@@ -192,12 +195,12 @@ fn a_sound_volume_of_version_1_is_left_alone() {
     assert_eq!(read(&*device, 4).version, 1);
 }
 
-fn try_repair(device: &Arc<dyn Device>) -> Result<Repaired, FsckError> {
-    let options = Repair { data: false, preen: false, now: NOW };
+fn try_repair(device: &Arc<dyn Device>) -> Result<RepairOutcome, FsckError> {
+    let options = RepairOptions { data: false, preen: false, now: NOW };
     repair(device, &options, &mut |_| ControlFlow::Continue(()))
 }
 
-fn mount(volume: &Volume, read_only: bool) -> Option<Incompatibility> {
+fn mount(volume: &ForgedVolume, read_only: bool) -> Option<Incompatibility> {
     let options = VolumeOptions { read_only, ..VolumeOptions::default() };
     match sfs_core::Volume::open(Arc::new(volume.device.snapshot()), options, NOW).map(drop) {
         Ok(()) => None,
@@ -206,8 +209,9 @@ fn mount(volume: &Volume, read_only: bool) -> Option<Incompatibility> {
     }
 }
 
-/// What a check, a repair (of something wrong), a mount and a read-only mount say to a volume.
-fn answers(
+/// Returns the results of a check, a repair, a mount and a read-only mount of a volume with a wrong link
+/// count and these additions.
+fn refusals(
     features: Features,
     extensions: &[(u16, ExtensionClass)],
 ) -> [Option<Incompatibility>; 4] {
@@ -243,25 +247,25 @@ fn area(records: &[(u16, ExtensionClass)]) -> Extensions {
 }
 
 #[test]
-fn what_a_newer_program_added_is_refused_by_its_class() {
+fn additions_of_a_newer_program_are_refused_by_class() {
     use ExtensionClass::{Drop, Keep, ReadOnly, Refuse};
     let none = Features::default();
     let unknown = Some(Incompatibility::Features(1 << 40));
     let features = Features { incompatible: 1 << 40, ..none };
-    assert_eq!(answers(features, &[]), [unknown; 4]);
+    assert_eq!(refusals(features, &[]), [unknown; 4]);
     let unknown = Some(Incompatibility::ReadOnlyFeatures(1 << 41));
     let features = Features { read_only_compatible: 1 << 41, ..none };
-    assert_eq!(answers(features, &[]), [None, unknown, unknown, None]);
+    assert_eq!(refusals(features, &[]), [None, unknown, unknown, None]);
     let features = Features { compatible: u64::MAX, ..none };
-    assert_eq!(answers(features, &[]), [None; 4]);
+    assert_eq!(refusals(features, &[]), [None; 4]);
     let unknown = Some(Incompatibility::Extension(901));
-    assert_eq!(answers(none, &[(900, ReadOnly), (901, Refuse)]), [unknown; 4]);
+    assert_eq!(refusals(none, &[(900, ReadOnly), (901, Refuse)]), [unknown; 4]);
     let unknown = Some(Incompatibility::ReadOnlyExtension(900));
-    assert_eq!(answers(none, &[(900, ReadOnly)]), [None, unknown, unknown, None]);
-    assert_eq!(answers(none, &[(900, Keep), (901, Drop)]), [None; 4]);
+    assert_eq!(refusals(none, &[(900, ReadOnly)]), [None, unknown, unknown, None]);
+    assert_eq!(refusals(none, &[(900, Keep), (901, Drop)]), [None; 4]);
 }
 
-/// The newest checkpoint on `device`.
+/// Returns the newest checkpoint on `device`.
 fn newest(device: &dyn Device, superblock: &Superblock) -> CheckpointRecord {
     let slot = |at: u64| {
         let mut blocks = Block::zeroed(16);
@@ -273,7 +277,7 @@ fn newest(device: &dyn Device, superblock: &Superblock) -> CheckpointRecord {
 }
 
 #[test]
-fn a_repair_and_a_mount_keep_what_is_to_be_kept_and_drop_the_rest() {
+fn a_repair_and_a_mount_keep_only_extensions_of_class_keep() {
     use ExtensionClass::{Drop, Keep};
     let mut forge = populated();
     forge.change_inode(HELLO, |inode| inode.links = 9);
@@ -284,7 +288,7 @@ fn a_repair_and_a_mount_keep_what_is_to_be_kept_and_drop_the_rest() {
 
     let mounted: Arc<dyn Device> = Arc::new(volume.device.snapshot());
     let open = sfs_core::Volume::open(mounted.clone(), VolumeOptions::default(), NOW);
-    open.and_then(|volume| volume.close()).expect("it opens and closes");
+    open.and_then(|volume| volume.close()).expect("a mount and an unmount");
     assert_eq!(newest(&*mounted, &volume.superblock).extensions, kept);
 
     let repaired: Arc<dyn Device> = Arc::new(volume.device.snapshot());

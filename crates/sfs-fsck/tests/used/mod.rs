@@ -1,4 +1,4 @@
-//! A volume that the filesystem has used, and what is on it.
+//! Volume that the filesystem has used, and its content.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ pub(crate) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 const CALLER: Caller = Caller { uid: 1, gid: 2, now: NOW };
 pub(crate) const BLOCKS: u64 = 24_576;
 
-/// A generator of numbers (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
+/// Random number generator (splitmix64).
+pub(crate) struct SplitMix64(pub(crate) u64);
 
-impl Random {
-    /// Below `end`.
+impl SplitMix64 {
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,26 +25,26 @@ impl Random {
     }
 }
 
-/// What every path led to: kind and inode number, and the content of files.
-pub(crate) type Tree = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
+/// Inode number, mode and content of files by path.
+pub(crate) type FileTree = BTreeMap<Vec<u8>, (u64, u32, Vec<u8>)>;
 
-/// What the environment says, or `default`.
+/// Returns the number in the environment variable `name`, or `default`.
 pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Where things are on the volume.
+/// Returns the layout of the volume.
 pub(crate) fn layout() -> Layout {
-    Layout::new(BLOCKS, 128, 0).expect("it fits")
+    Layout::new(BLOCKS, 128, 0).expect("a layout")
 }
 
-/// Some of everything, over several checkpoints, with part of it deleted and overwritten; and the device
-/// as the last checkpoint left it.
+/// Returns a volume with files of all kinds from several mounts, some of them deleted or overwritten, and the
+/// device as it was at the last checkpoint.
 pub(crate) fn used(is_closed: bool) -> (RamDevice, RamDevice) {
     used_for(4, is_closed)
 }
 
-/// The same after so many mounts.
+/// Returns the same as [`used`] after `rounds` mounts.
 pub(crate) fn used_for(rounds: u64, is_closed: bool) -> (RamDevice, RamDevice) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     let superblock = Superblock {
@@ -60,11 +60,11 @@ pub(crate) fn used_for(rounds: u64, is_closed: bool) -> (RamDevice, RamDevice) {
     sfs_core::make(device.clone(), &superblock, &root).expect("a volume is made");
     let mut checkpoint = device.snapshot();
     for round in 0..rounds {
-        let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("it opens");
+        let volume = Volume::open(device.clone(), VolumeOptions::default(), NOW).expect("a mount");
         checkpoint = device.snapshot();
         use_volume(&volume, round).expect("the operations");
         if round + 1 < rounds || is_closed {
-            volume.close().expect("it closes");
+            volume.close().expect("an unmount");
         } else {
             volume.sync_all().expect("a sync");
         }
@@ -109,7 +109,7 @@ fn use_volume(volume: &Volume, round: u64) -> sfs_core::Result<()> {
     Ok(())
 }
 
-/// A volume that was repaired can be used.
+/// Writes files to a volume, and syncs.
 pub(crate) fn write_more(volume: &Volume) -> sfs_core::Result<()> {
     let mode = WriteMode { keep_times: false, kill_privileges: false };
     for number in 0..100u64 {
@@ -121,11 +121,11 @@ pub(crate) fn write_more(volume: &Volume) -> sfs_core::Result<()> {
     volume.sync_all()
 }
 
-/// Everything on a mounted volume; a file that cannot be read fails.
-pub(crate) fn tree(device: Arc<RamDevice>) -> Tree {
+/// Returns all files of the volume on `device`. An unreadable file panics.
+pub(crate) fn tree(device: Arc<RamDevice>) -> FileTree {
     let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
-    let volume = Volume::open(device, options, NOW).expect("it mounts");
-    let mut tree = Tree::new();
+    let volume = Volume::open(device, options, NOW).expect("a mount");
+    let mut tree = FileTree::new();
     let mut rest = vec![(ROOT_INO, Vec::new())];
     while let Some((ino, path)) = rest.pop() {
         let mut entries: Vec<(u64, Vec<u8>)> = Vec::new();

@@ -95,7 +95,7 @@ fn image_of(witness: &Witness) -> CowImage {
 /// Returns whether the check reports anything, notes included.
 fn has_findings(image: &CowImage) -> bool {
     let mut proceed = |_| ControlFlow::Continue(());
-    match sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut proceed) {
+    match sfs_fsck::check(image, &sfs_fsck::CheckOptions { data: true }, &mut proceed) {
         Ok(report) => report.errors() > 0 || !report.findings.kept().is_empty(),
         Err(_) => true,
     }

@@ -146,7 +146,7 @@ pub(crate) fn count_error(error: &Error) -> usize {
 pub(crate) fn check_image(witness: &Witness, image: &CowImage) -> Result<usize, Error> {
     let mut proceed = |_| ControlFlow::Continue(());
     // The findings do not matter here; a panic fails the test.
-    let _ = sfs_fsck::check(image, &sfs_fsck::Options { data: true }, &mut proceed);
+    let _ = sfs_fsck::check(image, &sfs_fsck::CheckOptions { data: true }, &mut proceed);
     let options = VolumeOptions { read_only: true, ..tight() };
     match Volume::open(std::sync::Arc::new(image.clone()), options, after(0)) {
         Ok(volume) => Ok(witness.check(&volume)),

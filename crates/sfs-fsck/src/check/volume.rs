@@ -1,0 +1,128 @@
+//! Check of a whole volume.
+//!
+//! Findings come in the order of the structures: superblocks, checkpoints, nodes, usage, log, items, names,
+//! content, references. Nothing is written.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Remembered};
+use sfs_device::{BLOCK_SIZE, Device};
+
+use crate::check::report::CheckReport;
+use crate::check::tree::{TreeCheck, TreeExpectation};
+use crate::error::FsckError;
+use crate::finding::Finding;
+use crate::findings::Findings;
+use crate::progress::{CheckProgress, ProgressListener};
+use crate::read::overlay_tree::OverlayTree;
+use crate::read::recovery_point::RecoveryPoint;
+use crate::read::roll_forward::{RollForward, roll_forward};
+use crate::read::segment_scan::ChunkPositions;
+use crate::read::usage::UsageEntries;
+use crate::read::volume::VolumeReader;
+
+/// Extent of a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// Read every data block and compare it with its checksum.
+    pub data: bool,
+}
+
+/// Checks the volume on `device`. Nothing else may write to the device meanwhile.
+///
+/// # Errors
+///
+/// Errors of the device and of a device without a volume to check; `Cancelled`. Damage is in the report.
+pub fn check(
+    device: &dyn Device,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress) -> ControlFlow<()>,
+) -> Result<CheckReport, FsckError> {
+    let mut findings = Findings::default();
+    let volume = VolumeReader::open(device, &mut findings)?;
+    let point = RecoveryPoint::find(&volume, &mut findings, progress)?;
+    let Some(point) = point.filter(|point| point.is_in_slot) else {
+        return Ok(CheckReport { findings, ..CheckReport::default() });
+    };
+    let checked = VolumeCheck::run(&volume, point, options.data, progress)?;
+    Ok(checked.report(findings, HashSet::new()))
+}
+
+/// Checked volume.
+pub(crate) struct VolumeCheck<'a> {
+    pub(crate) record: CheckpointRecord,
+    /// Tree of the checkpoint, with the log past it applied.
+    pub(crate) tree: OverlayTree<'a>,
+    pub(crate) usage: UsageEntries,
+    pub(crate) rolled: RollForward,
+    pub(crate) tree_check: TreeCheck,
+    /// Findings about the usage table.
+    pub(crate) usage_findings: Findings,
+    /// Findings about the log past the checkpoint.
+    pub(crate) log_findings: Findings,
+}
+
+impl<'a> VolumeCheck<'a> {
+    /// Checks the tree of the recovery point `point`, with the log past it.
+    pub(crate) fn run(
+        volume: &'a VolumeReader<'a>,
+        point: RecoveryPoint,
+        data: bool,
+        listener: ProgressListener<'_>,
+    ) -> Result<Self, FsckError> {
+        let RecoveryPoint { record, root, .. } = point;
+        let tree = OverlayTree::new(volume, root);
+        Self::run_on_tree(tree, record, &ChunkPositions::new(), data, listener)
+    }
+
+    /// Checks `tree`, with the log past the checkpoint `record`. Chunks of that log may be at `found`.
+    pub(crate) fn run_on_tree(
+        mut tree: OverlayTree<'a>,
+        record: CheckpointRecord,
+        found: &ChunkPositions,
+        data: bool,
+        listener: ProgressListener<'_>,
+    ) -> Result<Self, FsckError> {
+        let (mut usage_findings, mut log_findings) = Default::default();
+        let usage = UsageEntries::read(&tree, &mut usage_findings);
+        let rolled = roll_forward(&mut tree, &record, &usage, found, &mut log_findings, listener)?;
+        let next_ino = rolled.next_ino;
+        let expected = TreeExpectation { next_ino, node_count: usage.node_count(), data };
+        let tree_check = TreeCheck::run(&tree, expected, listener)?;
+        let data_layout = tree.volume.superblock.data_layout;
+        tree_check.recount.check(data_layout, &record, &usage, &mut usage_findings);
+        for segment in tree_check.references.segments().filter(|at| rolled.released.contains(at)) {
+            let at = segment.into();
+            let corruption = Corruption::in_usage_entry(at, CorruptionKind::Count);
+            log_findings.push(Finding::DeltaDamaged { corruption });
+        }
+        Ok(Self { record, tree, usage, rolled, tree_check, usage_findings, log_findings })
+    }
+
+    /// Returns the report: `findings`, then those of this check, with the paths of all inodes in findings and
+    /// in `named`.
+    pub(crate) fn report(&self, mut findings: Findings, named: HashSet<u64>) -> CheckReport {
+        let mut report = CheckReport { unmounted: self.record.unmounted, ..CheckReport::default() };
+        let Self { tree, rolled, tree_check, .. } = self;
+        report.remembered = Remembered::of(&tree.volume.superblock, &self.record);
+        findings.extend(&tree_check.nodes);
+        if tree_check.is_complete() {
+            findings.extend(&self.usage_findings);
+            findings.extend(&self.log_findings);
+            findings.extend(&tree_check.items);
+            findings.extend(&tree_check.files);
+            report.rolled_chunks = rolled.chunks;
+            report.files = tree_check.file_counts.files;
+            report.directories = tree_check.file_counts.directories;
+            report.used_bytes = tree_check.references.block_count() * BLOCK_SIZE as u64;
+            let mut inos = named;
+            inos.extend(findings.kept().iter().filter_map(Finding::ino));
+            report.paths = tree_check.namespace.paths(tree, &inos);
+        } else {
+            findings.push(Finding::TreeIncomplete);
+        }
+        report.findings = findings;
+        report
+    }
+}

@@ -1,0 +1,11 @@
+//! The program `sfs-fsck`: arguments, output for people and as JSON, exit codes.
+
+pub(crate) mod arguments;
+pub(crate) mod dump;
+pub(crate) mod dump_item;
+pub(crate) mod dump_text;
+pub(crate) mod interrupt;
+pub(crate) mod json;
+pub(crate) mod progress_bar;
+pub(crate) mod run;
+pub(crate) mod text;

@@ -1,0 +1,232 @@
+//! Runs of the program, and its exit codes.
+//!
+//! Exit codes are those of fsck(8), added up: 0 clean, 1 repaired, 4 errors left, 8 no check was possible or
+//! its result could not be printed, 16 wrong usage, 32 cancelled. Without `-p`, `-y` or a yes nothing is
+//! written.
+
+use std::io::{IsTerminal, stdin, stdout};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use serde_json::json;
+use sfs_core::format::Timestamp;
+use sfs_device::{Access, Device, FileDevice, OpenErrorKind};
+use sfs_mkfs::output;
+
+use crate::check::quick::is_unmounted;
+use crate::check::volume::{CheckOptions, check};
+use crate::cli::arguments::{CheckArguments, DumpArguments, FsckArguments, RunMode, Subcommand};
+use crate::cli::dump::dump;
+use crate::cli::dump_text::dump_to_text;
+use crate::cli::interrupt::InterruptFlag;
+use crate::cli::json::outcome_to_json;
+use crate::cli::progress_bar::CheckBar;
+use crate::cli::text::{outcome_to_text, repair_to_text};
+use crate::error::FsckError;
+use crate::progress::CheckProgress;
+use crate::repair::options::RepairOptions;
+use crate::repair::run::{RepairOutcome, repair};
+
+const CLEAN: u8 = 0;
+const REPAIRED: u8 = 1;
+const DAMAGED: u8 = 4;
+const FAILED: u8 = 8;
+const USAGE: u8 = 16;
+const CANCELLED: u8 = 32;
+
+/// Runs the program `sfs-fsck` with the arguments of the process.
+pub fn run_program() -> ExitCode {
+    let arguments = match FsckArguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return print_usage(&error),
+    };
+    ExitCode::from(run(&arguments))
+}
+
+fn print_usage(error: &clap::Error) -> ExitCode {
+    // A closed terminal is no reason for another exit code.
+    let _ = error.print();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+        _ => ExitCode::from(USAGE),
+    }
+}
+
+fn run(arguments: &FsckArguments) -> u8 {
+    match (&arguments.subcommand, &arguments.check.device) {
+        (Some(Subcommand::Dump(arguments)), _) => run_dump(arguments),
+        (None, Some(path)) => run_check(&arguments.check, path),
+        (None, None) => USAGE,
+    }
+}
+
+fn run_dump(arguments: &DumpArguments) -> u8 {
+    let device = match FileDevice::open_shared(&arguments.device, Access::ReadOnly) {
+        Ok(device) => device,
+        Err(error) => {
+            output::complain(format_args!("sfs-fsck: {error}"));
+            return FAILED;
+        }
+    };
+    match dump(&device, &arguments.target.subject()) {
+        Ok(value) if arguments.json => print(&format!("{value}\n")),
+        Ok(value) => print(&dump_to_text(&value)),
+        Err(error) => {
+            output::complain(format_args!("sfs-fsck: {}: {error}", arguments.device.display()));
+            FAILED
+        }
+    }
+}
+
+fn run_check(arguments: &CheckArguments, path: &Path) -> u8 {
+    let is_terminal = stdin().is_terminal() && stdout().is_terminal();
+    let Some(mode) = arguments.mode().or(is_terminal.then_some(RunMode::Ask)) else {
+        output::complain(format_args!(
+            "sfs-fsck: not on a terminal: give -n to check, -p or -y to repair"
+        ));
+        return FAILED;
+    };
+    let Some(device) = open(path, mode) else { return FAILED };
+    let interrupt = match InterruptFlag::install() {
+        Ok(interrupt) => interrupt,
+        Err(error) => {
+            output::complain(format_args!("sfs-fsck: signal handlers: {error}"));
+            return FAILED;
+        }
+    };
+    match check_and_repair(arguments, mode, path, &device, &interrupt) {
+        Ok(code) => code,
+        Err(error) => {
+            output::complain(format_args!("sfs-fsck: {}: {error}", path.display()));
+            match error {
+                FsckError::Cancelled => CANCELLED,
+                FsckError::SuperblocksLost => DAMAGED,
+                FsckError::NoSpace | FsckError::NotConverging => DAMAGED | FAILED,
+                _ => FAILED,
+            }
+        }
+    }
+}
+
+/// Opens the device for exclusive use; prints the reason if that fails.
+fn open(path: &Path, mode: RunMode) -> Option<Arc<dyn Device>> {
+    let access = if mode == RunMode::Check { Access::ReadOnly } else { Access::ReadWrite };
+    if access == Access::ReadWrite
+        && let Err(error) = sfs_mkfs::refuse_in_use(path)
+    {
+        output::complain(format_args!("sfs-fsck: {error}"));
+        return None;
+    }
+    match FileDevice::open(path, access) {
+        Ok(device) => Some(Arc::new(device)),
+        Err(error) => {
+            let advice = match error.kind {
+                OpenErrorKind::Busy => "; unmount it first",
+                _ => "",
+            };
+            output::complain(format_args!("sfs-fsck: {error}{advice}"));
+            None
+        }
+    }
+}
+
+/// Checks the volume, repairs it as `mode` allows, and prints the result. Returns the exit code.
+fn check_and_repair(
+    arguments: &CheckArguments,
+    mode: RunMode,
+    path: &Path,
+    device: &Arc<dyn Device>,
+    interrupt: &InterruptFlag,
+) -> Result<u8, FsckError> {
+    let is_full = arguments.force || arguments.data;
+    if mode == RunMode::Preen && !is_full && is_unmounted(&**device)? {
+        return Ok(print_unmounted(arguments, path));
+    }
+    let data = arguments.data;
+    let options = RepairOptions { data, preen: mode == RunMode::Preen, now: now() };
+    let outcome = match mode {
+        RunMode::Preen | RunMode::Repair => {
+            with_bar(interrupt, |listener| repair(device, &options, listener))?
+        }
+        RunMode::Check | RunMode::Ask => {
+            let options = CheckOptions { data };
+            let before = with_bar(interrupt, |listener| check(&**device, &options, listener))?;
+            RepairOutcome { before, ..RepairOutcome::default() }
+        }
+    };
+    let mut printed = print(&match arguments.json {
+        true => format!("{}\n", outcome_to_json(&outcome)),
+        false => outcome_to_text(path, &outcome, arguments.verbose),
+    });
+    if mode == RunMode::Ask && outcome.before.errors() > 0 && ask_repair() {
+        let outcome = with_bar(interrupt, |listener| repair(device, &options, listener))?;
+        printed |= print(&repair_to_text(path, &outcome));
+        return Ok(printed | exit_code(&outcome));
+    }
+    if mode == RunMode::Preen && outcome.after.is_none() && outcome.before.errors() > 0 {
+        output::complain(format_args!(
+            "sfs-fsck: {}: run sfs-fsck -y: a repair may lose something",
+            path.display()
+        ));
+    }
+    Ok(printed | exit_code(&outcome))
+}
+
+fn print_unmounted(arguments: &CheckArguments, path: &Path) -> u8 {
+    match arguments.json {
+        true => print(&format!("{}\n", json!({ "clean": true, "unmounted": true }))),
+        false => print(&format!("{}: clean: it was unmounted; -f checks it\n", path.display())),
+    }
+}
+
+/// Prints a report. The losses of a repair are known only now: a report that standard output does not take
+/// goes to standard error.
+fn print(report: &str) -> u8 {
+    match output::print(report) {
+        Ok(()) => CLEAN,
+        Err(error) => {
+            output::complain(format_args!("{report}sfs-fsck: {error}"));
+            FAILED
+        }
+    }
+}
+
+fn exit_code(outcome: &RepairOutcome) -> u8 {
+    let left = if outcome.errors_left() > 0 { DAMAGED } else { CLEAN };
+    left | if outcome.after.is_some() { REPAIRED } else { CLEAN }
+}
+
+fn now() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp { secs: now.as_secs() as i64, nanos: now.subsec_nanos() }
+}
+
+/// Runs `work` with a progress bar, until an interrupt.
+fn with_bar<T>(
+    interrupt: &InterruptFlag,
+    work: impl FnOnce(&mut dyn FnMut(CheckProgress) -> ControlFlow<()>) -> T,
+) -> T {
+    let mut bar = CheckBar::new();
+    let result = work(&mut |progress| {
+        bar.show(progress);
+        match interrupt.is_set() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    bar.clear();
+    result
+}
+
+/// Asks whether to repair. A failed question or answer is a no.
+fn ask_repair() -> bool {
+    let mut answer = String::new();
+    let _ = output::print("Repair? [y/N] ");
+    let _ = stdin().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
+}

@@ -1,0 +1,79 @@
+//! Reports, losses and recorded errors as lines of text. Each line begins with the name of the device.
+
+use std::path::Path;
+
+use sfs_core::format::Remembered;
+
+use crate::check::report::CheckReport;
+use crate::repair::loss::Loss;
+use crate::repair::run::RepairOutcome;
+
+/// Returns the lines for a check, and for the repair if there was one. `is_verbose` adds notes, and the
+/// length of the log past the checkpoint.
+pub(crate) fn outcome_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: bool) -> String {
+    let (device, report) = (path.display(), &outcome.before);
+    let mut text = String::new();
+    for finding in report.shown().filter(|finding| is_verbose || finding.is_error()) {
+        text += &format!("{device}: {}\n", report.line(finding));
+    }
+    let all = report.findings.errors() + report.findings.notes();
+    let shown = report.shown().count() as u64;
+    if all > shown {
+        text += &format!("{device}: {} more findings\n", all - shown);
+    }
+    if is_verbose && report.rolled_chunks > 0 {
+        text += &format!("{device}: {} chunks past the checkpoint\n", report.rolled_chunks);
+    }
+    for line in remembered_lines(&report.remembered) {
+        text += &format!("{device}: {line}\n");
+    }
+    text + &format!("{device}: {report}\n") + &repair_to_text(path, outcome)
+}
+
+/// Returns the lines for a repair: losses, errors that are left, and recorded errors.
+pub(crate) fn repair_to_text(path: &Path, outcome: &RepairOutcome) -> String {
+    let (device, Some(after)) = (path.display(), &outcome.after) else {
+        return remembered_to_text(path, outcome);
+    };
+    let mut text = String::new();
+    for loss in &outcome.losses {
+        text += &format!("{device}: {}\n", loss_line(after, loss));
+    }
+    for finding in after.shown().filter(|finding| finding.is_error()) {
+        text += &format!("{device}: left: {}\n", after.line(finding));
+    }
+    text + &format!("{device}: repaired: {after}\n") + &remembered_to_text(path, outcome)
+}
+
+/// Returns the line for `loss`, with the path if one is known.
+fn loss_line(report: &CheckReport, loss: &Loss) -> String {
+    match loss.ino().and_then(|ino| report.path(ino)) {
+        Some(path) => format!("lost: {}: {loss}", path.escape_ascii()),
+        None => format!("lost: {loss}"),
+    }
+}
+
+/// Returns a line for each kind of recorded error, and for the error that ended writing.
+fn remembered_lines(remembered: &Remembered) -> Vec<String> {
+    let Remembered { errors, failure, is_damaged } = remembered;
+    let mut lines: Vec<String> = errors.iter().map(|count| format!("met: {count}")).collect();
+    lines.extend(failure.map(|failure| format!("ended writing: {failure}")));
+    if *is_damaged {
+        lines.push("the record of the errors that were met makes no sense".to_owned());
+    }
+    lines
+}
+
+/// Returns the line about the recorded errors after a repair: all removed, or some kept.
+fn remembered_to_text(path: &Path, outcome: &RepairOutcome) -> String {
+    let (device, before) = (path.display(), &outcome.before.remembered);
+    match &outcome.remembered {
+        Some(left) if !left.is_empty() => format!(
+            "{device}: data was not read: errors met in data stay recorded; -y --data reads it\n"
+        ),
+        Some(_) if !before.is_empty() => {
+            format!("{device}: the errors that were met are forgotten\n")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,49 @@
+//! Usage table of a checkpoint, as the tree holds it.
+
+use std::collections::BTreeMap;
+
+use sfs_core::format::{Head, USAGE_PER_ITEM, UsageEntry, usage_key};
+
+use crate::finding::Finding;
+use crate::findings::Findings;
+use crate::read::overlay_tree::OverlayTree;
+
+/// Sound entries of the usage table by segment.
+#[derive(Default)]
+pub(crate) struct UsageEntries(BTreeMap<u32, UsageEntry>);
+
+impl UsageEntries {
+    /// Reads the table from `tree`. An item that is missing or does not decode is a finding.
+    pub(crate) fn read(tree: &OverlayTree<'_>, findings: &mut Findings) -> Self {
+        let segment_count = tree.volume.layout().segment_count;
+        let mut table = BTreeMap::new();
+        for first in (0..segment_count).step_by(USAGE_PER_ITEM as usize) {
+            let wanted = USAGE_PER_ITEM.min(segment_count - first);
+            let entries = tree
+                .get(&usage_key(first))
+                .and_then(|value| UsageEntry::decode_item(&value, first).ok())
+                .filter(|entries| entries.len() == wanted as usize);
+            match entries {
+                Some(entries) => table.extend((first..).zip(entries)),
+                None => findings.push(Finding::UsageMissing { segment: first }),
+            }
+        }
+        Self(table)
+    }
+
+    /// Returns segments and their entries, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &UsageEntry)> {
+        self.0.iter().map(|(segment, entry)| (*segment, entry))
+    }
+
+    /// Returns the entry of `segment`, if it is sound.
+    pub(crate) fn get(&self, segment: u32) -> Option<&UsageEntry> {
+        self.0.get(&segment)
+    }
+
+    /// Returns the number of live tree nodes by this table.
+    pub(crate) fn node_count(&self) -> u64 {
+        let nodes = self.0.values().filter(|entry| entry.head == Head::METADATA);
+        nodes.map(|entry| u64::from(entry.live_blocks)).sum()
+    }
+}

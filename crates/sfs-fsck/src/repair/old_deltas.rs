@@ -1,0 +1,109 @@
+//! Changes of lost keys in the deltas before the checkpoint.
+//!
+//! A batch counts only if all its chunks are there and form one chain. A delta does not override a newer
+//! leaf: each item comes with its sequence number, by which salvage decides.
+
+use sfs_core::format::{
+    Change, ChunkSummary, DecodeError, Key, RUN_BLOCKS, Tolerance, VALUE_LEN_MAX,
+    is_allowed_in_delta, run_key,
+};
+
+use crate::error::FsckError;
+use crate::read::chunk;
+use crate::read::key_range::any_contains;
+use crate::read::segment_scan::{OldChunk, SegmentScan, is_restorable};
+use crate::read::volume::VolumeReader;
+
+/// Lost mapping runs of a file that an unmap is compared with: 1 GiB of the file. Blocks behind them may
+/// come back, up to the size of the file.
+const RUNS_MAX: usize = 8192;
+
+/// Change of a lost item by a delta.
+pub(crate) struct DeltaItem {
+    pub(crate) key: Key,
+    /// New value; `None` for a deletion.
+    pub(crate) value: Option<Vec<u8>>,
+    /// Sequence number of the last chunk of the batch.
+    pub(crate) sequence: u64,
+}
+
+/// Calls `each` for the changes of lost items, oldest first. An unmap removes the older blocks in its range
+/// from `scan`.
+pub(crate) fn replay(
+    volume: &VolumeReader<'_>,
+    scan: &mut SegmentScan<'_>,
+    mut each: impl FnMut(DeltaItem),
+) -> Result<(), FsckError> {
+    let older = std::mem::take(&mut scan.older);
+    let mut batch: Vec<(u64, OldChunk)> = Vec::new();
+    for (sequence, chunk) in older {
+        if batch.last().is_some_and(|(last, _)| last + 1 != sequence) {
+            batch.clear();
+        }
+        batch.push((sequence, chunk));
+        if !chunk.end {
+            continue;
+        }
+        let changes = match read_batch(volume, &batch).as_deref().map(Change::decode_batch) {
+            Some(Err(DecodeError::Incompatible(reason))) => {
+                return Err(FsckError::Incompatible(reason));
+            }
+            Some(Ok(changes)) => changes,
+            Some(Err(DecodeError::Corrupt(_))) | None => Vec::new(),
+        };
+        let tolerance = volume.superblock.tolerance();
+        for change in changes {
+            apply(scan, change, sequence, tolerance, &mut each);
+        }
+        batch.clear();
+    }
+    Ok(())
+}
+
+fn apply(
+    scan: &mut SegmentScan<'_>,
+    change: Change,
+    sequence: u64,
+    tolerance: Tolerance,
+    each: &mut impl FnMut(DeltaItem),
+) {
+    let (key, value) = match change {
+        // The content of blocks that are overwritten in place has no checksum, so a lost run cannot get them
+        // back.
+        Change::NextIno(_) | Change::Release { .. } | Change::Map { .. } => return,
+        Change::Unmap { ino, first, last } => return unmap(scan, ino, first, last, sequence),
+        Change::Put { key, value } => (Key::decode(&key), Some(value)),
+        Change::Delete { key } => (Key::decode(&key), None),
+    };
+    let is_valid = is_restorable(&key)
+        && is_allowed_in_delta(&key, tolerance)
+        && value.as_ref().is_none_or(|value| value.len() <= VALUE_LEN_MAX);
+    if is_valid && any_contains(scan.lost, &key) {
+        each(DeltaItem { key, value, sequence });
+    }
+}
+
+fn unmap(scan: &mut SegmentScan<'_>, ino: u64, first: u32, last: u32, sequence: u64) {
+    let lost = scan.lost;
+    let is_lost = (first / RUN_BLOCKS..=last / RUN_BLOCKS)
+        .take(RUNS_MAX)
+        .any(|run| any_contains(lost, &run_key(ino, run * RUN_BLOCKS)));
+    if is_lost {
+        scan.blocks.retain(|(owner, block), found| {
+            *owner != ino || !(first..=last).contains(block) || found.sequence >= sequence
+        });
+    }
+}
+
+/// Reads the chunks of a whole batch, if it has a delta.
+fn read_batch(volume: &VolumeReader<'_>, batch: &[(u64, OldChunk)]) -> Option<Vec<ChunkSummary>> {
+    batch.iter().any(|(_, chunk)| chunk.has_delta).then_some(())?;
+    let mut chunks: Vec<ChunkSummary> = Vec::with_capacity(batch.len());
+    for (_, chunk) in batch {
+        let summary = chunk::read_summary(volume, chunk.segment, chunk.block)?;
+        let is_next = chunks.last().is_none_or(|before| before.checksum == summary.header.previous);
+        is_next.then_some(())?;
+        chunks.push(summary);
+    }
+    Some(chunks)
+}
