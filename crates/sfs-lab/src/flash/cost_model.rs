@@ -1,30 +1,29 @@
-//! The write cost model of the FAST 2009 paper, section 3.2.
+//! The write cost model of the FAST 2009 paper (section 3.2), fitted to measured throughputs.
 //!
-//! Owns: its fit to what was measured: time to write a block of 4 KiB is `T = Tmerge / (f R) +
-//! S / B`, where f R is the number of blocks written to a logical block at a time.
-//! Promises: least squares of the relative error, so that small and large requests count alike.
-//! Never: extrapolates beyond a logical block, where f R has its largest value.
+//! A block of 4 KiB takes `T = Tmerge / (f R) + S / B`, where f R is the number of blocks written to a
+//! logical block at a time. The fit minimizes the squares of relative errors, so that small and large
+//! requests count alike. Requests larger than a logical block, where f R has its maximum, are left out.
 
 use serde::Serialize;
 use sfs_mkfs::measure::Row;
 
-/// S: bytes of a block, the paper's sector.
+/// S: size of a block, the paper's sector, in bytes.
 const BLOCK_SIZE: f64 = 4096.0;
 
-/// The two constants of a device.
+/// The two constants of a device, and the error of their fit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CostModel {
     /// Time of a merge, in microseconds.
     pub merge_us: f64,
-    /// Time that a block takes by bandwidth alone, S / B, in microseconds.
+    /// Time of a block at full bandwidth, S / B, in microseconds.
     pub block_us: f64,
     /// Root of the mean square of the relative errors.
     pub error: f64,
 }
 
 impl CostModel {
-    /// The model that fits random writes of all sizes up to a logical block; `None` if there are
-    /// fewer than two.
+    /// Returns the model that fits random writes of all sizes up to `logical_block` bytes; `None` for
+    /// fewer than two sizes.
     pub fn fit(rows: &[Row], logical_block: u64) -> Option<CostModel> {
         let points: Vec<(f64, f64)> =
             rows.iter().filter(|row| row.size <= logical_block).map(point).collect();
@@ -46,18 +45,19 @@ impl CostModel {
         Some(CostModel { error, ..model })
     }
 
-    /// Microseconds to write a block when `blocks` (f R) go to a logical block at a time.
+    /// Returns the microseconds for a block when `blocks` (f R) go to a logical block at a time.
     pub fn block_time_us(&self, blocks: f64) -> f64 {
         self.merge_us / blocks + self.block_us
     }
 }
 
-/// 1 / (f R), and microseconds a block: a random request is all that goes to its logical block.
+/// Returns 1 / (f R) and the microseconds for a block. A random request alone goes to its logical
+/// block, so f R is its size in blocks.
 fn point(row: &Row) -> (f64, f64) {
     (BLOCK_SIZE / row.size as f64, block_us(row.random_kb_per_s))
 }
 
-/// Microseconds that a block takes at a throughput in kB/s.
+/// Returns the microseconds for a block of 4 KiB at a throughput in kB/s.
 pub fn block_us(kb_per_s: u64) -> f64 {
     BLOCK_SIZE * 1000.0 / kb_per_s.max(1) as f64
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_obeys_the_model_is_found() {
+    fn the_constants_of_exact_data_are_found() {
         // Merges of 20 ms, blocks of 40 us.
         let row = |size: u64| {
             let us = 20_000.0 * BLOCK_SIZE / size as f64 + 40.0;

@@ -1,34 +1,30 @@
-//! `sfs-lab reproduce fast09-schemes`: figures 5 to 9 of the FAST 2009 paper, its space allocation schemes on aged
-//! filesystems.
+//! `sfs-lab reproduce fast09-schemes`: figures 5 to 9 of the FAST 2009 paper, its space allocation schemes on
+//! aged filesystems.
 //!
-//! Owns: which filesystems, loads, devices and translation layers, and the tables.
-//! Promises: every filesystem of a line is aged with the same files, and every model of a column sees
-//! exactly what the filesystem sent.
-//! Never: says whether they agree: docs/lab/flash.md does.
+//! All filesystems under one load are aged with the same files. Every model serves exactly the requests that
+//! the filesystem sent.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sfs_lab::ageing::Ageing;
-use sfs_lab::block_statistics::{BlockStatistics, Syncs};
 use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::comparison::{OnModel, Recording, scaled};
-use sfs_lab::document::{Document, table};
-use sfs_lab::host::{Disk, DiskRequest, Filesystem, Job, Postmark, need_disks};
-use sfs_lab::svg::{self, Series};
+use sfs_lab::block_trace::{Syncs, TraceStatistics};
+use sfs_lab::flash::{ModelOutcome, RecordedRequests, scaled};
+use sfs_lab::host::{
+    Ageing, Disk, DiskRequest, Filesystem, Postmark, RandomAccessJobs, need_disks,
+};
+use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile, RequestKind, Responses};
 
-use crate::commands::progress::with_bar;
-
-/// Figures 5 and 6, and table 4.
+/// Loads of figures 5 and 6, on aged filesystems (table 4).
 const AGED: [(&str, Postmark); 2] = [
     ("figure 5: FSL", postmark(20_000, (512, 10_240), 200_000, 200)),
     ("figure 6: CVFS-Large", postmark(5_000, (512, 328_072), 20_000, 50)),
 ];
 
-/// Figure 7, and table 5: on an empty filesystem.
+/// Loads of figure 7, on an empty filesystem (table 5).
 const NEW: [(&str, Postmark); 4] = [
     ("figure 7: SS", postmark(10_000, (9_216, 15_360), 100_000, 0)),
     ("figure 7: SL", postmark(200_000, (9_216, 15_360), 100_000, 0)),
@@ -37,74 +33,80 @@ const NEW: [(&str, Postmark); 4] = [
 ];
 
 const fn postmark(files: u32, sizes: (u64, u64), transactions: u32, folders: u32) -> Postmark {
-    Postmark { files, sizes, transactions, folders, sync_bytes: WRITE_BACK }
+    Postmark { files, sizes, transactions, folders, sync_bytes: WRITE_BACK_BYTES }
 }
 
-/// Figures 8 and 9, and table 6: jobs, bytes of each, and how full the filesystem is.
+/// Number of jobs in figures 8 and 9 (table 6).
 const JOBS: u32 = 10;
-const JOB_LEN: u64 = 700 << 20;
+
+/// Size of each job's file, in bytes.
+const JOB_BYTES: u64 = 700 << 20;
+
+/// Utilizations of the filesystem in figures 8 and 9, in percent.
 const JOB_UTILIZATIONS: [u8; 3] = [30, 50, 70];
 
-/// The paper's devices have 32 GiB and more; ours, and what is done there, are smaller.
+/// The devices.
 const DEVICES: [&str; 3] = ["sandisk", "samsung", "mtron"];
-const PAPER_SIZE: u64 = 32 << 30;
 
-/// Among the models: Mtron's device as it was.
+/// Size of the paper's smallest device, in bytes; ours is smaller, and so are the loads.
+const PAPER_BYTES: u64 = 32 << 30;
+
+/// Index of Mtron's own device among the models.
 const MTRON: usize = DEVICES.len() - 1;
 
-/// Erase blocks are smaller by this, or the device would have too few.
+/// Divisor of the size of erase blocks, without which the device would have too few.
 const ERASE_BLOCK_DIVISOR: u32 = 4;
 
-/// Bytes that wait in the memory of a machine before they are written back, before scaling.
-const WRITE_BACK: u64 = (1 << 30) / 10;
+/// Bytes of dirty memory at which a machine writes back, before scaling.
+const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
 
 /// Limits of the classes of response times, in microseconds (figure 9).
 const CLASSES_US: [u64; 6] = [250, 500, 750, 1_000, 10_000, 100_000];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Files, transactions and bytes are fewer by this.
+    /// Divisor of the numbers of files, transactions and bytes.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     scale: u32,
     /// Size of the device.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     size: u64,
-    /// How full the filesystem is in figures 5 and 6, in percent.
+    /// Utilizations of the filesystem in figures 5 and 6, in percent.
     #[arg(long, value_delimiter = ',', default_value = "0,30,50,70,90",
           value_parser = clap::value_parser!(u8).range(0..=95))]
     utilizations: Vec<u8>,
     /// Grouping policy of SFS's log.
     #[arg(long, default_value = "lifetime")]
     policy: String,
-    /// Only the figures whose names contain this.
+    /// Run only the figures whose names contain this text.
     #[arg(long, default_value = "")]
     only: String,
-    /// Folder with lab/flash.md, to be written into.
+    /// Folder of lab.md and lab/flash.md, whose sections are replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
 
-/// What is run on an aged filesystem.
+/// The load on an aged filesystem.
 enum Load {
     Postmark(Postmark),
-    /// Random direct writes and reads of 4 KiB.
-    Jobs(Job),
+    /// SeededRng direct writes and reads of 4 KiB.
+    Jobs(RandomAccessJobs),
 }
 
-/// A model: a device with a translation layer.
-struct Model {
+/// A device with a translation layer.
+struct SchemeModel {
     name: String,
     config: Config,
 }
 
-/// One filesystem under one load.
-struct Run {
+/// The outcome of one filesystem under one load.
+struct SchemeRun {
     filesystem: String,
-    statistics: BlockStatistics,
-    on: Vec<OnModel>,
-    /// Response times of the reads on Mtron's hybrid device.
+    statistics: TraceStatistics,
+    on: Vec<ModelOutcome>,
+    /// Response times of reads on Mtron's hybrid device.
     reads: Responses,
-    /// Shares of the writes by class of response time there.
+    /// Shares of the writes by class of response time on the same device.
     classes: [f64; CLASSES_US.len() + 1],
 }
 
@@ -137,8 +139,8 @@ impl Arguments {
         Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR))
     }
 
-    /// Every device as it was, and Mtron's with other translation layers. None hears of discards.
-    fn models(&self) -> Result<Vec<Model>> {
+    /// Returns every device as it was, and Mtron's with other translation layers. All ignore discards.
+    fn models(&self) -> Result<Vec<SchemeModel>> {
         let hybrid = Layer::Fast { log_blocks: 8 };
         let kinds = DEVICES.map(|device| (device, "hybrid", hybrid)).into_iter().chain([
             ("mtron", "block-mapped", Layer::Bast { log_blocks: 5 }),
@@ -148,7 +150,7 @@ impl Arguments {
             .map(|(device, name, layer)| {
                 let config = self.profile(device, layer)?.config();
                 let config = Config { informed: false, ..config };
-                Ok(Model { name: format!("{device}, {name}"), config })
+                Ok(SchemeModel { name: format!("{device}, {name}"), config })
             })
             .collect()
     }
@@ -163,7 +165,7 @@ impl Arguments {
         })
     }
 
-    /// All figures: what is called how, how full the filesystem is, and the load.
+    /// Returns all figures: name, utilization of the filesystem in percent, and load.
     fn figures(&self) -> Vec<(String, u8, Load)> {
         let mut figures = Vec::new();
         for (name, postmark) in AGED {
@@ -175,8 +177,11 @@ impl Arguments {
             figures.push((name.into(), 0, self.scaled(postmark)));
         }
         for full in JOB_UTILIZATIONS {
-            // Whatever the scale: all of them have to fit beside what is there.
-            let job = Job { count: JOBS, len: JOB_LEN * (self.size >> 20) / (PAPER_SIZE >> 20) };
+            // The size does not depend on the scale: all jobs have to fit beside the aged files.
+            let job = RandomAccessJobs {
+                count: JOBS,
+                len: JOB_BYTES * (self.size >> 20) / (PAPER_BYTES >> 20),
+            };
             let name = format!("figure 8: random writes and reads, {full}% full");
             figures.push((name, full, Load::Jobs(job)));
         }
@@ -184,11 +189,11 @@ impl Arguments {
         figures
     }
 
-    fn record(&self, filesystem: &Filesystem, full: u8, load: &Load) -> Result<Recording> {
+    fn record(&self, filesystem: &Filesystem, full: u8, load: &Load) -> Result<RecordedRequests> {
         let lab = std::env::current_exe().context("this program's own path")?;
         let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: self.size })?;
         filesystem.make(disk.device())?;
-        let buffer = format!("write_buffer={}", WRITE_BACK / u64::from(self.scale));
+        let buffer = format!("write_buffer={}", WRITE_BACK_BYTES / u64::from(self.scale));
         let options: &[&str] = match filesystem {
             Filesystem::Sfs { .. } => &[&buffer],
             _ => &[],
@@ -203,16 +208,16 @@ impl Arguments {
         mounted.unmount()?;
         let trace = disk.finish()?;
         let to = trace.records.len() as u64;
-        Ok(Recording::of(trace, from, to))
+        Ok(RecordedRequests::of(trace, from, to))
     }
 
     fn outcome(
         &self,
         filesystem: &Filesystem,
-        models: &[Model],
+        models: &[SchemeModel],
         full: u8,
         load: &Load,
-    ) -> Result<Run> {
+    ) -> Result<SchemeRun> {
         let recording = self.record(filesystem, full, load)?;
         let counted = BlockTrace { records: recording.counted().to_vec() };
         let mtron = self.profile("mtron", Layer::Fast { log_blocks: 8 })?;
@@ -230,9 +235,9 @@ impl Arguments {
                 },
             )?);
         }
-        Ok(Run {
+        Ok(SchemeRun {
             filesystem: filesystem.name(),
-            statistics: BlockStatistics::of(&counted, logical_block, Syncs::Flushes),
+            statistics: TraceStatistics::of(&counted, logical_block, Syncs::Flushes),
             on,
             reads,
             classes: classes(&writes),
@@ -240,7 +245,7 @@ impl Arguments {
     }
 }
 
-/// Fills the filesystem and deletes at random, always the same files.
+/// Fills the filesystem, and deletes the same random files each time.
 fn age(dir: &Path, full: u8) -> Result<()> {
     if full > 0 {
         let utilization = f64::from(full) / 100.0;
@@ -250,7 +255,7 @@ fn age(dir: &Path, full: u8) -> Result<()> {
     Ok(())
 }
 
-/// Which share of `responses`, in microseconds, is in each class.
+/// Returns the share of `responses`, in microseconds, in each class.
 fn classes(responses: &[u64]) -> [f64; CLASSES_US.len() + 1] {
     let mut shares = [0.0; CLASSES_US.len() + 1];
     for us in responses {
@@ -269,7 +274,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let figures = arguments.figures();
     let total = (figures.len() * filesystems.len()) as u64;
     let (mut done, mut text, mut rows) = (0, String::new(), Vec::new());
-    let mut series: Vec<(&str, Vec<Series>)> = AGED.map(|(name, _)| (name, Vec::new())).into();
+    let mut figure_series: Vec<(&str, Vec<Series>)> =
+        AGED.map(|(name, _)| (name, Vec::new())).into();
     with_bar(|progress| {
         for (name, full, load) in &figures {
             let mut runs = Vec::new();
@@ -289,16 +295,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 text += &format!("{}\n", by_class(*full, &runs));
             }
             if let Some((_, curves)) =
-                series.iter_mut().find(|(figure, _)| name.starts_with(figure))
+                figure_series.iter_mut().find(|(figure, _)| name.starts_with(figure))
             {
-                add_points(curves, f64::from(*full), &runs);
+                for run in &runs {
+                    let seconds = run.on[MTRON].elapsed_ns as f64 / 1e9;
+                    Series::add(curves, &run.filesystem, (f64::from(*full), seconds));
+                }
             }
         }
         anyhow::Ok(())
     })?;
     let text = format!(
         "Files, transactions and bytes are {} times fewer than in the paper, on {} with erase blocks a quarter of the \
-         device's ({} for Mtron, which SFS has as its segment). R and f: Mtron. Times are the model's; in parentheses \
+         device's ({} for Mtron, which is the segment of SFS). R and f: Mtron. Times are the model's; in parentheses \
          flash write amplification.\n\n{text}",
         arguments.scale,
         Human(arguments.size),
@@ -311,18 +320,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Some(docs) = &arguments.docs else { return Ok(()) };
     Document::new(docs).section("fast09-schemes", &summary)?;
     let document = Document::flash(docs);
-    for (figure, curves) in &series {
+    for (figure, curves) in &figure_series {
         let number = figure.chars().filter(char::is_ascii_digit).collect::<String>();
-        let plot = svg::lines(&format!("{figure}, Mtron, hybrid"), "% full", "s", curves);
-        document.file(&format!("fast09-figure{number}.svg"), &plot)?;
+        document.figure(&format!("fast09-figure{number}"), curves)?;
     }
     document.section("fast09-schemes", &text)
 }
 
-fn by_model(name: &str, models: &[Model], runs: &[Run]) -> String {
+/// Returns the table of a load: every filesystem on every model.
+fn by_model(name: &str, models: &[SchemeModel], runs: &[SchemeRun]) -> String {
     let mut heading = [name, "written, MiB", "read, MiB", "R", "f"].map(str::to_owned).to_vec();
     heading.extend(models.iter().map(|model| format!("{}, s", model.name)));
-    let row = |run: &Run| {
+    let row = |run: &SchemeRun| {
         let s = &run.statistics;
         let mut row = vec![
             run.filesystem.clone(),
@@ -339,11 +348,11 @@ fn by_model(name: &str, models: &[Model], runs: &[Run]) -> String {
     table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Time on the Mtron as it was, and the focal factor, of every filesystem.
-fn summary_row(name: &str, filesystems: &[Filesystem], runs: &[Run]) -> Vec<String> {
+/// Returns the row of a load: time on Mtron's own device, and the focal factor, of every filesystem.
+fn summary_row(name: &str, filesystems: &[Filesystem], runs: &[SchemeRun]) -> Vec<String> {
     let cell = |filesystem: &Filesystem| {
         let run = runs.iter().find(|run| run.filesystem == filesystem.name());
-        let shown = |run: &Run| {
+        let shown = |run: &SchemeRun| {
             let seconds = run.on[MTRON].elapsed_ns as f64 / 1e9;
             format!("{seconds:.1} ({:.3})", run.statistics.focal_factor)
         };
@@ -352,27 +361,18 @@ fn summary_row(name: &str, filesystems: &[Filesystem], runs: &[Run]) -> Vec<Stri
     std::iter::once(name.to_owned()).chain(filesystems.iter().map(cell)).collect()
 }
 
-fn by_class(full: u8, runs: &[Run]) -> String {
+/// Returns the table of figure 9.
+fn by_class(full: u8, runs: &[SchemeRun]) -> String {
     let mut heading = vec![format!("figure 9: writes by response, Mtron, {full}% full")];
     heading.extend(CLASSES_US.map(|us| format!("≤ {us} us")));
     heading.extend(["longer", "reads, mean us"].map(str::to_owned));
-    let row = |run: &Run| {
+    let row = |run: &SchemeRun| {
         let mut row = vec![run.filesystem.clone()];
         row.extend(run.classes.map(|share| format!("{:.1}%", share * 100.0)));
         row.push(format!("{:.0}", run.reads.mean_ms() * 1000.0));
         row
     };
     table(&heading, &runs.iter().map(row).collect::<Vec<_>>())
-}
-
-fn add_points(curves: &mut Vec<Series>, full: f64, runs: &[Run]) {
-    for run in runs {
-        let point = (full, run.on[MTRON].elapsed_ns as f64 / 1e9);
-        match curves.iter_mut().find(|(name, _)| *name == run.filesystem) {
-            Some((_, points)) => points.push(point),
-            None => curves.push((run.filesystem.clone(), vec![point])),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! Random direct writes and reads of 4 KiB by several jobs, as the FAST 2009 paper has FIO do (table 6).
+//! Random direct writes and reads of 4 KiB by several jobs, like those of FIO in the FAST 2009 paper
+//! (table 6).
 //!
-//! Owns: the jobs' files, and the order in which their blocks are written.
-//! Promises: the same requests on every filesystem; every block of a job is written once, and then read
-//! once, in random order, the jobs taking turns, so that the disk sees one request at a time.
-//! Never: measures: the disk's record does.
+//! Every job writes each block of its file once, in random order, and then reads each once. The jobs take
+//! turns, so that the disk serves one request at a time. The requests are the same on every filesystem.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -12,27 +11,27 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use sfs_device::{BLOCK_SIZE, Block};
 
-use super::Disk;
-use crate::random::Random;
+use super::disk::Disk;
+use crate::random::SeededRng;
 
-/// Blocks that a job writes before it is the next one's turn.
-const TURN: usize = 16;
+/// Blocks that a job writes or reads in its turn.
+const TURN_BLOCKS: usize = 16;
 
 /// The jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// How many.
+pub struct RandomAccessJobs {
+    /// Number of jobs.
     pub count: u32,
-    /// Bytes of the file of each.
+    /// Size of each job's file, in bytes.
     pub len: u64,
 }
 
-impl Job {
-    /// Runs them in `dir`, which lies on `disk`, and syncs at the end.
+impl RandomAccessJobs {
+    /// Runs the jobs in `dir`, which is on `disk`. Syncs after the writes.
     ///
     /// # Errors
     ///
-    /// Whatever the filesystem says.
+    /// If the filesystem returns an error, or this process is told to end.
     pub fn run(&self, dir: &Path, disk: &Disk) -> Result<()> {
         let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
         let blocks = (self.len / BLOCK_SIZE as u64) as u32;
@@ -41,7 +40,7 @@ impl Job {
             let mut options = OpenOptions::new();
             let file =
                 options.read(true).write(true).create_new(true).custom_flags(direct).open(path)?;
-            Ok((file, Random::new(u64::from(no) + 1).permutation(blocks)))
+            Ok((file, SeededRng::new(u64::from(no) + 1).permutation(blocks)))
         };
         let jobs: Vec<_> = (0..self.count).map(open).collect::<Result<_>>()?;
         let mut block = Block::zeroed(1);
@@ -57,7 +56,7 @@ impl Job {
         })
     }
 
-    /// Every block of every job, in turns.
+    /// Calls `serve` for every block of every job, in turns.
     fn each(
         &self,
         jobs: &[(File, Vec<u32>)],
@@ -65,10 +64,10 @@ impl Job {
         mut serve: impl FnMut(&File, u64) -> Result<()>,
     ) -> Result<()> {
         let blocks = (self.len / BLOCK_SIZE as u64) as usize;
-        for turn in (0..blocks).step_by(TURN) {
+        for turn in (0..blocks).step_by(TURN_BLOCKS) {
             disk.check()?;
             for (file, order) in jobs {
-                for &no in order[turn..].iter().take(TURN) {
+                for &no in order[turn..].iter().take(TURN_BLOCKS) {
                     serve(file, u64::from(no) * BLOCK_SIZE as u64)?;
                 }
             }

@@ -1,8 +1,7 @@
-//! The directory: one file that is the disk, and one that says how it fares.
+//! The FUSE filesystem of an exported model: a directory with the disk and its control file.
 //!
-//! Owns: the FUSE methods, the names.
-//! Promises: requests are answered in the order in which they come.
-//! Never: holds a byte of the disk.
+//! A single thread answers the requests in their order. The methods translate between FUSE and
+//! [`ExportedSsd`], and hold no data.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,38 +17,39 @@ use fuser::{
 };
 use sfs_device::{BLOCK_SIZE, DeviceError};
 
-use super::Exported;
+use super::ssd::ExportedSsd;
 
-/// Name of the file that is the disk.
+/// Name of the file with the contents of the disk.
 pub const DISK: &str = "disk";
 
-/// Name of the file that says the counters as JSON; writing `reset` to it counts from zero again.
+/// Name of the file with the counters as JSON. Writing `reset` to it sets them to zero.
 pub const CONTROL: &str = "control";
 
 const DISK_INO: INodeNo = INodeNo(2);
 const CONTROL_INO: INodeNo = INodeNo(3);
 
-/// The files never change their names or sizes.
+/// Time for which the kernel may cache attributes: names and sizes never change.
 const TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// Bytes in a write request.
+/// Largest write request, in bytes.
 const WRITE_MAX: u32 = 1 << 20;
 
-/// fallocate(2): FALLOC_FL_KEEP_SIZE, which changes nothing here.
+/// FALLOC_FL_KEEP_SIZE of fallocate(2), which has no effect on a file of constant size.
 const KEEP_SIZE: i32 = 0x01;
-/// FALLOC_FL_PUNCH_HOLE: what a loop device makes of a discard.
+/// FALLOC_FL_PUNCH_HOLE of fallocate(2), to which a loop device translates a discard.
 const PUNCH_HOLE: i32 = 0x02;
-/// FALLOC_FL_ZERO_RANGE: what it makes of zeros that must not be discarded.
+/// FALLOC_FL_ZERO_RANGE of fallocate(2), to which a loop device translates zeros that must not be
+/// discarded.
 const ZERO_RANGE: i32 = 0x10;
 
-struct Shell(Arc<Exported>);
+struct SsdDirectory(Arc<ExportedSsd>);
 
 /// Mounts the disk's directory on `dir` and serves it.
 ///
 /// # Errors
 ///
-/// What mounting says: no FUSE, no such directory.
-pub fn serve(disk: Arc<Exported>, dir: &Path) -> io::Result<BackgroundSession> {
+/// If FUSE or the directory is missing, or mounting fails otherwise.
+pub fn serve(disk: Arc<ExportedSsd>, dir: &Path) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.acl = SessionACL::All;
     config.n_threads = Some(1);
@@ -58,10 +58,10 @@ pub fn serve(disk: Arc<Exported>, dir: &Path) -> io::Result<BackgroundSession> {
         MountOption::Subtype("ssd".into()),
         MountOption::DefaultPermissions,
     ];
-    fuser::spawn_mount(Shell(disk), dir, &config)
+    fuser::spawn_mount(SsdDirectory(disk), dir, &config)
 }
 
-impl Shell {
+impl SsdDirectory {
     fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match ino {
             INodeNo::ROOT => (FileType::Directory, 0o755, 0),
@@ -88,14 +88,16 @@ impl Shell {
         })
     }
 
+    /// Returns the contents of the control file.
     fn control(&self) -> Vec<u8> {
         let mut text = serde_json::to_vec_pretty(&self.0.status()).expect("plain data");
         text.push(b'\n');
         text
     }
 
-    /// The part of a range that is on the disk, or why it cannot be asked for.
-    fn range(&self, offset: u64, len: u64) -> Result<u64, Errno> {
+    /// Returns the length of the part of a range that is on the disk, or EINVAL for a range that is not
+    /// of whole blocks.
+    fn len_within(&self, offset: u64, len: u64) -> Result<u64, Errno> {
         let block = BLOCK_SIZE as u64;
         if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
             return Err(Errno::EINVAL);
@@ -115,7 +117,7 @@ fn done(reply: ReplyEmpty, outcome: Result<(), DeviceError>) {
     }
 }
 
-impl Filesystem for Shell {
+impl Filesystem for SsdDirectory {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let flags = InitFlags::FUSE_BIG_WRITES | InitFlags::FUSE_MAX_PAGES;
         let _ = config.add_capabilities(flags | InitFlags::FUSE_ASYNC_DIO);
@@ -148,7 +150,7 @@ impl Filesystem for Shell {
         }
     }
 
-    /// `echo reset > control` truncates first: nothing changes.
+    /// Accepts the truncation with which `echo reset > control` begins, and changes nothing.
     fn setattr(
         &self,
         _request: &Request,
@@ -194,7 +196,7 @@ impl Filesystem for Shell {
             let from = text.len().min(offset as usize);
             return reply.data(&text[from..text.len().min(from + size as usize)]);
         }
-        let len = match self.range(offset, u64::from(size)) {
+        let len = match self.len_within(offset, u64::from(size)) {
             Ok(len) => len,
             Err(error) => return reply.error(error),
         };
@@ -225,7 +227,7 @@ impl Filesystem for Shell {
                 _ => reply.error(Errno::EINVAL),
             };
         }
-        match self.range(offset, data.len() as u64) {
+        match self.len_within(offset, data.len() as u64) {
             Ok(len) if len == data.len() as u64 => match self.0.write(offset, data) {
                 Ok(()) => reply.written(data.len() as u32),
                 Err(error) => reply.error(errno(&error)),
@@ -265,7 +267,7 @@ impl Filesystem for Shell {
         let len = length.min(self.0.capacity().saturating_sub(offset));
         match mode & !KEEP_SIZE {
             PUNCH_HOLE => done(reply, self.0.discard(offset, len)),
-            ZERO_RANGE => match self.range(offset, len) {
+            ZERO_RANGE => match self.len_within(offset, len) {
                 Ok(len) => done(reply, self.0.zero(offset, len)),
                 Err(error) => reply.error(error),
             },
@@ -298,7 +300,7 @@ impl Filesystem for Shell {
         reply.ok();
     }
 
-    /// A loop device takes the block size for the granularity of discards.
+    /// Reports the block size, which a loop device takes for the granularity of discards.
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         let block = BLOCK_SIZE as u32;
         let blocks = self.0.capacity() / BLOCK_SIZE as u64;

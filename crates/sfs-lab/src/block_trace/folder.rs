@@ -1,6 +1,6 @@
-//! The folder of recorded traces, which the repository cannot contain: their licences forbid it.
+//! The folder of recorded traces, which the repository cannot contain because of their licences.
 //!
-//! Where each trace comes from, with its checksum, is in `docs/lab/traces.md`.
+//! `docs/lab/traces.md` has the origin and the checksum of each.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail};
 
 use sfs_mkfs::output;
 
-/// Where traces are looked for.
+/// The command-line argument that names the folder.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct TraceFolder {
+pub struct TraceFolder {
     /// Folder of the recorded traces; docs/lab/traces.md says where each comes from.
     #[arg(long, value_name = "DIR", env = "SFS_TRACES")]
     traces: Option<PathBuf>,
@@ -21,8 +21,8 @@ impl TraceFolder {
     ///
     /// # Errors
     ///
-    /// A sentence with the remedy if no folder is given, or it does not hold `name`.
-    pub(crate) fn require(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
+    /// If no folder is given, or the folder does not contain `name`; the message has the remedy.
+    pub fn require(&self, name: impl AsRef<Path>) -> Result<PathBuf> {
         let name = name.as_ref();
         let folder = self.traces.as_ref().with_context(|| {
             format!(
@@ -33,16 +33,14 @@ impl TraceFolder {
         })?;
         let path = folder.join(name);
         if !path.exists() {
-            bail!(
-                "{}: there is no such trace; docs/lab/traces.md says where it comes from",
-                path.display()
-            );
+            bail!("{}: no such trace; docs/lab/traces.md says where it comes from", path.display());
         }
         Ok(path)
     }
 
-    /// Returns the path of the trace `name`; without it says on standard error what is skipped.
-    pub(crate) fn find(&self, name: impl AsRef<Path>) -> Option<PathBuf> {
+    /// Returns the path of the trace `name`. Without the trace, reports on standard error that `name`
+    /// is skipped.
+    pub fn find(&self, name: impl AsRef<Path>) -> Option<PathBuf> {
         self.require(name)
             .inspect_err(|error| output::complain(format_args!("skipped: {error}")))
             .ok()

@@ -1,9 +1,7 @@
-//! The overwriting job of the traces `peers/` (`docs/lab/traces.md`), on flash models: what the kernel's filesystems
-//! sent to the device, replayed, and SFS itself doing the same job.
+//! The overwriting job of the traces `peers/` (`docs/lab/traces.md`) on flash models.
 //!
-//! Owns: the job (its README says what it is), and what is counted of it.
-//! Promises: the filling is not counted; the same outcome every time.
-//! Never: counts what has not reached the device.
+//! The requests of the kernel's filesystems are replayed from their traces; SFS runs the job itself, on a
+//! model. Only the random phase is counted, and only requests that reached the device.
 
 use std::fs;
 use std::io::Read;
@@ -19,34 +17,40 @@ use sfs_ssd::{Config, Counters, Pace, Queue, Ssd, SsdDevice};
 
 use crate::block_trace::BlockTrace;
 
-/// Bytes of the partition, of the file, and of a write.
-const PARTITION: u64 = 1 << 30;
-const FILE: u64 = 768 << 20;
-const WRITE: usize = 4096;
+/// Size of the partition, in bytes.
+const PARTITION_BYTES: u64 = 1 << 30;
 
-/// Bytes of a write that fills, and writes between two fsyncs.
-const FILL_WRITE: usize = 128 << 10;
+/// Size of the file, in bytes.
+const FILE_BYTES: u64 = 768 << 20;
+
+/// Size of a write of the random phase, in bytes.
+const WRITE_BYTES: usize = 4096;
+
+/// Size of a write of the fill phase, in bytes.
+const FILL_WRITE_BYTES: usize = 128 << 10;
+
+/// Writes between two fsyncs.
 const SYNC_WRITES: usize = 1024;
 
-/// When the job begins.
-const BEGINNING: i64 = 1_700_000_000;
+/// Start of the job, in seconds since 1970.
+const START_SECS: i64 = 1_700_000_000;
 
-/// What the random phase came to on a model.
+/// The outcome of the random phase on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Overwriting {
+pub struct JobOnFlash {
     /// Bytes that the user wrote.
     pub user_bytes: u64,
-    /// What the model counted.
+    /// Counters of the model.
     pub counters: Counters,
-    /// Bytes programmed over bytes that came to the device.
+    /// Bytes programmed over bytes written to the device.
     pub flash_amplification: f64,
-    /// Virtual time, one request after the other, in nanoseconds.
+    /// Virtual time in nanoseconds, one request after the other.
     pub elapsed_ns: u64,
 }
 
-impl Overwriting {
-    fn new(user_bytes: u64, ssd: &Ssd, elapsed_ns: u64) -> Overwriting {
-        Overwriting {
+impl JobOnFlash {
+    fn new(user_bytes: u64, ssd: &Ssd, elapsed_ns: u64) -> JobOnFlash {
+        JobOnFlash {
             user_bytes,
             counters: *ssd.counters(),
             flash_amplification: ssd.write_amplification(),
@@ -54,62 +58,62 @@ impl Overwriting {
         }
     }
 
-    /// Bytes that came to the device over bytes that the user wrote.
+    /// Returns bytes written to the device over bytes that the user wrote.
     pub fn log_amplification(&self) -> f64 {
         self.counters.host_bytes_written as f64 / self.user_bytes as f64
     }
 
-    /// Bytes programmed over bytes that the user wrote.
+    /// Returns bytes programmed over bytes that the user wrote.
     pub fn total_amplification(&self) -> f64 {
         self.log_amplification() * self.flash_amplification
     }
 
-    /// Of something that was counted, how much there was for each GiB that the user wrote.
+    /// Returns `count` for each GiB that the user wrote.
     pub fn per_gib(&self, count: u64) -> f64 {
         count as f64 * f64::from(1 << 30) / self.user_bytes as f64
     }
 }
 
-/// What a filesystem of the kernel sent: `NAME.fill.csv.zst`, `NAME.rand.csv.zst`, `NAME.marks`.
-pub struct Peer {
+/// The requests of a filesystem of the kernel: `NAME.fill.csv.zst`, `NAME.rand.csv.zst`, `NAME.marks`.
+pub struct RecordedFilesystem {
     fill: BlockTrace,
     random: BlockTrace,
     user_bytes: u64,
 }
 
-impl Peer {
-    /// Reads its files.
-    pub fn open(folder: &Path, name: &str, job_bytes: u64) -> Result<Peer> {
+impl RecordedFilesystem {
+    /// Reads the three files of `name` in `folder`. The user writes `job_bytes` in the whole job.
+    pub fn open(folder: &Path, name: &str, job_bytes: u64) -> Result<RecordedFilesystem> {
         let trace = |phase| BlockTrace::open(&folder.join(format!("{name}.{phase}.csv.zst")));
         let path = folder.join(format!("{name}.marks"));
         let marks = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let (fill, random) = (trace("fill")?, trace("rand")?);
-        Ok(Peer { fill, random, user_bytes: user_bytes(&marks, job_bytes)? })
+        Ok(RecordedFilesystem { fill, random, user_bytes: user_bytes(&marks, job_bytes)? })
     }
 
-    /// Replays it.
-    pub fn replay(&self, config: &Config) -> Result<Overwriting> {
+    /// Replays the job on a new model.
+    pub fn replay(&self, config: &Config) -> Result<JobOnFlash> {
         let mut ssd = Ssd::new(config).context("too few spare blocks")?;
         let requests = |trace: &BlockTrace| trace.records.clone().into_iter().map(|r| r.request());
         let queue = Queue::SYNCHRONOUS;
         let filled_ns = queue.run(&mut ssd, 0, requests(&self.fill), |_, _| {});
         ssd.reset_counters();
         let ended_ns = queue.run(&mut ssd, filled_ns, requests(&self.random), |_, _| {});
-        Ok(Overwriting::new(self.user_bytes, &ssd, ended_ns - filled_ns))
+        Ok(JobOnFlash::new(self.user_bytes, &ssd, ended_ns - filled_ns))
     }
 }
 
-/// Bytes that the user had written when the trace ended: all of the job if the last mark is -1,
-/// else what the last mark says.
+/// Returns the bytes that the user had written when the trace ended: all of the job if the last mark
+/// is -1, otherwise the last mark.
 fn user_bytes(marks: &str, job_bytes: u64) -> Result<u64> {
     let last = marks.lines().last().and_then(|line| line.split_once(','));
-    match last.context("there is no mark")?.1.trim() {
+    match last.context("no mark")?.1.trim() {
         "-1" => Ok(job_bytes),
         bytes => bytes.parse().with_context(|| format!("a mark of {bytes} bytes")),
     }
 }
 
-/// The pages that the job overwrites, in order.
+/// Reads the pages that the job overwrites, in order.
 pub fn pages(folder: &Path) -> Result<Vec<u32>> {
     let path = folder.join("zipf.pages.u32.zst");
     let file = fs::File::open(&path).with_context(|| path.display().to_string())?;
@@ -118,17 +122,17 @@ pub fn pages(folder: &Path) -> Result<Vec<u32>> {
     Ok(bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
 }
 
-/// SFS doing the job on segments of so many blocks, with background work whenever it is wanted, and
-/// the time of the device.
+/// Runs the job on SFS with segments of `segment_blocks`. Background work runs whenever the volume wants
+/// it, and the clock is that of the device.
 pub fn sfs(
     config: &Config,
     options: VolumeOptions,
     segment_blocks: u64,
     pages: &[u32],
-) -> Result<Overwriting> {
+) -> Result<JobOnFlash> {
     let ssd = Ssd::new(config).context("too few spare blocks")?;
     let device = Arc::new(SsdDevice::new(ssd, Pace::Virtual, false));
-    let layout = Layout::new(PARTITION / WRITE as u64, segment_blocks, 0)?;
+    let layout = Layout::new(PARTITION_BYTES / WRITE_BYTES as u64, segment_blocks, 0)?;
     let superblock = Superblock {
         uuid: *b"the peers' job..",
         label: Label::NONE,
@@ -140,29 +144,30 @@ pub fn sfs(
     };
     sfs_core::make(device.clone(), &superblock, &root_directory(0, 0, now(&device)))?;
     let volume = Volume::open(device.clone(), options, now(&device))?;
-    let job = Job { volume, device };
-    let ino = job.fill()?;
-    job.device.with_model(Ssd::reset_counters);
-    let filled_ns = job.device.now_ns();
-    job.overwrite(ino, pages)?;
-    let elapsed_ns = job.device.now_ns() - filled_ns;
-    let user_bytes = (pages.len() * WRITE) as u64;
-    Ok(job.device.with_model(|ssd| Overwriting::new(user_bytes, ssd, elapsed_ns)))
+    let run = SfsRun { volume, device };
+    let ino = run.fill()?;
+    run.device.with_model(Ssd::reset_counters);
+    let filled_ns = run.device.now_ns();
+    run.overwrite(ino, pages)?;
+    let elapsed_ns = run.device.now_ns() - filled_ns;
+    let user_bytes = (pages.len() * WRITE_BYTES) as u64;
+    Ok(run.device.with_model(|ssd| JobOnFlash::new(user_bytes, ssd, elapsed_ns)))
 }
 
-/// The time of the world, which goes on as the device works.
+/// Returns the time of day, which advances with the virtual time of the device.
 fn now(device: &SsdDevice) -> Timestamp {
     let nanos = device.now_ns();
-    let secs = BEGINNING + (nanos / 1_000_000_000) as i64;
+    let secs = START_SECS + (nanos / 1_000_000_000) as i64;
     Timestamp { secs, nanos: (nanos % 1_000_000_000) as u32 }
 }
 
-struct Job {
+/// SFS on a model, under the job.
+struct SfsRun {
     volume: Volume,
     device: Arc<SsdDevice>,
 }
 
-impl Job {
+impl SfsRun {
     fn caller(&self) -> Caller {
         Caller { uid: 0, gid: 0, now: now(&self.device) }
     }
@@ -172,7 +177,7 @@ impl Job {
         Ok(())
     }
 
-    /// Does what the background thread of a mount would.
+    /// Does the background work that the thread of a mount would do.
     fn work(&self) -> Result<()> {
         while self.volume.work(now(&self.device))? == Work::More {}
         Ok(())
@@ -180,8 +185,8 @@ impl Job {
 
     fn fill(&self) -> Result<u64> {
         let ino = self.volume.make_node(ROOT_INO, b"f", 0o100_644, 0, &self.caller())?.ino;
-        let bytes = vec![1; FILL_WRITE];
-        for offset in (0..FILE).step_by(FILL_WRITE) {
+        let bytes = vec![1; FILL_WRITE_BYTES];
+        for offset in (0..FILE_BYTES).step_by(FILL_WRITE_BYTES) {
             self.write(ino, offset, &bytes)?;
             self.work()?;
         }
@@ -191,10 +196,10 @@ impl Job {
     }
 
     fn overwrite(&self, ino: u64, pages: &[u32]) -> Result<()> {
-        let bytes = [2; WRITE];
+        let bytes = [2; WRITE_BYTES];
         for window in pages.chunks(SYNC_WRITES) {
             for &page in window {
-                self.write(ino, u64::from(page) * WRITE as u64, &bytes)?;
+                self.write(ino, u64::from(page) * WRITE_BYTES as u64, &bytes)?;
             }
             self.volume.sync_file(ino)?;
             self.work()?;
@@ -207,21 +212,21 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use crate::random::SeededRng;
     use sfs_ssd::Profile;
 
     #[test]
-    fn marks_say_how_far_the_user_came() {
+    fn the_last_mark_is_the_bytes_of_the_user() {
         assert_eq!(user_bytes("rand_row,user_bytes\n10,4096\n20,-1\n", 99).expect("marks"), 99);
         assert_eq!(user_bytes("rand_row,user_bytes\n10,4096\n20,8192\n", 99).expect("marks"), 8192);
         assert!(user_bytes("rand_row,user_bytes\n", 99).is_err());
     }
 
     #[test]
-    fn what_sfs_sends_is_not_amplified() {
-        let profile = Profile::by_name("fast12").expect("a profile").with_capacity(PARTITION);
-        let mut random = Random::new(1);
-        // Twice as much as is free, so that segments come back.
+    fn flash_does_not_amplify_writes_of_sfs() {
+        let profile = Profile::by_name("fast12").expect("a profile").with_capacity(PARTITION_BYTES);
+        let mut random = SeededRng::new(1);
+        // Twice as much as is free, so that segments are reused.
         let pages: Vec<u32> = (0..120_000).map(|_| random.below(2_000)).collect();
         let outcome =
             sfs(&profile.config(), VolumeOptions::default(), 1024, &pages).expect("an outcome");

@@ -1,10 +1,8 @@
-//! The comparison of the SFS paper's section 4.4: filesystems under the same overwriting, on the
+//! The comparison of the SFS paper's section 4.4: filesystems under the same overwriting job, on the
 //! same models.
 //!
-//! Owns: running one filesystem, and what its requests cost on a model.
-//! Promises: a model sees exactly the requests that the filesystem sent, one after the other, on a
-//! device that was full before.
-//! Never: prints.
+//! A filesystem runs once, on an exported disk that records its requests. Each model then serves
+//! exactly these requests, one after the other, on a device that was full before.
 
 use std::path::Path;
 
@@ -12,55 +10,55 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use sfs_ssd::{Completion, Config, Counters, Profile, Queue, Request, RequestKind, Ssd};
 
-use crate::block_trace::{BlockTrace, Record};
-use crate::host::{Disk, DiskRequest, Filesystem, Phases, Utilization, overwrite};
-use crate::workload::{Operation, Source};
+use crate::block_trace::{BlockTrace, TraceRecord};
+use crate::host::{Disk, DiskRequest, Filesystem, JobPhases, JobSize, overwrite};
+use crate::workload::{BlockOperation, Source};
 
 const BLOCK: u64 = 4096;
 
-/// Blocks of a recorded trace that stay together when it is thinned out.
+/// Blocks of a recorded trace that stay together when the trace is thinned out.
 const TRACE_RUN: u32 = 64;
 
-/// What is run.
+/// The configuration of the job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// Bytes of the device.
+    /// Size of the device, in bytes.
     pub size: u64,
-    /// Blocks that are overwritten, over all of the device.
+    /// Blocks that are overwritten over all blocks of the device, 0..1.
     pub working_set: f64,
-    /// Overwrites before counting, in working sets.
+    /// Overwrites before counting, in multiples of the working set.
     pub warm_up: f64,
-    /// Overwrites that count, in working sets.
+    /// Overwrites that are counted, in multiples of the working set.
     pub measured: f64,
     /// Seed of the generators.
     pub seed: u64,
 }
 
-/// What a filesystem sent, and which part of it counts.
-pub struct Recording {
+/// The requests that a filesystem sent, and the range of them that is counted.
+pub struct RecordedRequests {
     trace: BlockTrace,
-    phases: Phases,
+    phases: JobPhases,
 }
 
-/// What that came to on a model.
+/// The outcome of recorded requests on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct OnModel {
+pub struct ModelOutcome {
     /// Bytes that the user wrote.
     pub user_bytes: u64,
-    /// What was counted.
+    /// Counters of the model.
     pub counters: Counters,
-    /// Bytes programmed over bytes that came to the device.
+    /// Bytes programmed over bytes written to the device.
     pub flash_amplification: f64,
     /// Virtual time, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Comparison {
-    fn space(&self, utilization: f64) -> Utilization {
+    fn space(&self, utilization: f64) -> JobSize {
         let blocks = |share: f64| (self.size as f64 / BLOCK as f64 * share) as u32;
         let working = blocks(self.working_set);
         let writes = |share: f64| (f64::from(working) * share) as u64;
-        Utilization {
+        JobSize {
             cold_blocks: blocks((utilization - self.working_set).max(0.0)),
             working_blocks: working,
             warm_up: writes(self.warm_up),
@@ -68,17 +66,18 @@ impl Comparison {
         }
     }
 
-    /// Overwrites of one run, warming up included.
+    /// Returns the overwrites of a run, the warm-up included.
     pub fn writes(&self) -> u64 {
         let space = self.space(1.0);
         space.warm_up + space.measured
     }
 
-    /// Runs `filesystem` under `source` on a device that is `utilization` full of data.
+    /// Runs `filesystem` under `source` on a device that is full of data to `utilization`, 0..1.
+    /// `lab` is the path of the program `sfs-lab`.
     ///
     /// # Errors
     ///
-    /// If the disk, the filesystem or the job does not work.
+    /// If the disk, the filesystem or the job fails.
     pub fn record(
         &self,
         lab: &Path,
@@ -86,7 +85,7 @@ impl Comparison {
         source: &Source,
         utilization: f64,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<Recording> {
+    ) -> Result<RecordedRequests> {
         let space = self.space(utilization);
         let disk = Disk::start(lab, &DiskRequest { profile: "fast12", size: self.size })?;
         filesystem.make(disk.device())?;
@@ -94,13 +93,13 @@ impl Comparison {
         let mut next = stream(source, space.working_blocks, self.seed);
         let phases = overwrite(mounted.dir(), &disk, &space, &mut next, progress)?;
         mounted.unmount()?;
-        Ok(Recording { trace: disk.finish()?, phases })
+        Ok(RecordedRequests { trace: disk.finish()?, phases })
     }
 }
 
-/// The writes of `source` over so many blocks. Of a recorded trace every so many-th run of blocks is
-/// taken, so that its working set is as large.
-fn stream(source: &Source, blocks: u32, seed: u64) -> impl FnMut() -> Operation {
+/// Returns the writes of `source` over `blocks` blocks. From a recorded trace with more blocks, only
+/// every n-th run of blocks is taken, so that the working set is as large.
+fn stream(source: &Source, blocks: u32, seed: u64) -> impl FnMut() -> BlockOperation {
     let every = source.block_count().map_or(1, |count| count.div_ceil(blocks).max(1));
     let mut operations = source.stream(blocks, seed);
     move || loop {
@@ -108,42 +107,42 @@ fn stream(source: &Source, blocks: u32, seed: u64) -> impl FnMut() -> Operation 
         let (run, offset) = (operation.block() / TRACE_RUN, operation.block() % TRACE_RUN);
         let block = run / every * TRACE_RUN + offset;
         if !operation.is_delete() && run.is_multiple_of(every) && block < blocks {
-            return Operation::write(block);
+            return BlockOperation::write(block);
         }
     }
 }
 
-impl Recording {
-    /// The requests `from..to` of a trace; what the user wrote is not known.
-    pub fn of(trace: BlockTrace, from: u64, to: u64) -> Recording {
-        Recording { trace, phases: Phases { from, to, ..Phases::default() } }
+impl RecordedRequests {
+    /// Counts the requests `from..to` of a trace, without knowledge of what the user wrote.
+    pub fn of(trace: BlockTrace, from: u64, to: u64) -> RecordedRequests {
+        RecordedRequests { trace, phases: JobPhases { from, to, ..JobPhases::default() } }
     }
 
-    /// Whether the filesystem ran out of space before the end.
+    /// Returns whether the filesystem ran out of space before the end.
     pub fn is_full(&self) -> bool {
         self.phases.is_full
     }
 
-    /// Bytes that the user wrote.
+    /// Returns the bytes that the user wrote.
     pub fn user_bytes(&self) -> u64 {
         self.phases.written * BLOCK
     }
 
-    /// The requests that count.
-    pub fn counted(&self) -> &[Record] {
+    /// Returns the requests that are counted.
+    pub fn counted(&self) -> &[TraceRecord] {
         &self.trace.records[self.phases.from as usize..self.phases.to as usize]
     }
 
-    /// Replays it on a model that was full before.
+    /// Replays the requests on a model that was full before.
     ///
     /// # Errors
     ///
     /// If the model cannot be built.
-    pub fn on(&self, config: &Config) -> Result<OnModel> {
+    pub fn on(&self, config: &Config) -> Result<ModelOutcome> {
         self.on_each(config, |_, _| ())
     }
 
-    /// As [`Recording::on`]; `each` is told of every request that counts.
+    /// Replays the requests as [`RecordedRequests::on`] does, and calls `each` for every counted one.
     ///
     /// # Errors
     ///
@@ -152,7 +151,7 @@ impl Recording {
         &self,
         config: &Config,
         mut each: impl FnMut(&Request, Completion),
-    ) -> Result<OnModel> {
+    ) -> Result<ModelOutcome> {
         let mut ssd = Ssd::new(config).context("too few spare blocks")?;
         let capacity = ssd.capacity();
         let fill = (0..capacity.div_ceil(1 << 20)).map(|no| {
@@ -160,8 +159,9 @@ impl Recording {
             Request::new(RequestKind::Write, offset, (capacity - offset).min(1 << 20))
         });
         let queue = Queue::SYNCHRONOUS;
-        let requests =
-            |records: &[Record]| -> Vec<Request> { records.iter().map(Record::request).collect() };
+        let requests = |records: &[TraceRecord]| -> Vec<Request> {
+            records.iter().map(TraceRecord::request).collect()
+        };
         let filled_ns = queue.run(&mut ssd, 0, fill, |_, _| {});
         let before = requests(&self.trace.records[..self.phases.from as usize]);
         let begun_ns = queue.run(&mut ssd, filled_ns, before, |_, _| {});
@@ -170,7 +170,7 @@ impl Recording {
             queue.run(&mut ssd, begun_ns, requests(self.counted()), |request, completion| {
                 each(request, completion);
             });
-        Ok(OnModel {
+        Ok(ModelOutcome {
             user_bytes: self.user_bytes(),
             counters: *ssd.counters(),
             flash_amplification: ssd.write_amplification(),
@@ -179,25 +179,25 @@ impl Recording {
     }
 }
 
-impl OnModel {
-    /// Bytes that came to the device over bytes that the user wrote.
+impl ModelOutcome {
+    /// Returns bytes written to the device over bytes that the user wrote.
     pub fn log_amplification(&self) -> f64 {
         self.counters.host_bytes_written as f64 / (self.user_bytes as f64).max(1.0)
     }
 
-    /// Bytes that the user wrote in a second of device time, in MB/s.
+    /// Returns the throughput of the user in device time, in MB/s.
     pub fn user_mb_per_s(&self) -> f64 {
         self.user_bytes as f64 * 1e3 / (self.elapsed_ns as f64).max(1.0)
     }
 
-    /// Erases for each GiB that the user wrote.
+    /// Returns the erases for each GiB that the user wrote.
     pub fn erases_per_gib(&self) -> f64 {
         self.counters.erases as f64 * f64::from(1 << 30) / (self.user_bytes as f64).max(1.0)
     }
 }
 
-/// A profile whose capacity and erase blocks are smaller: as many times the latter as its flash
-/// blocks have pages to spare for it.
+/// Returns a profile with this capacity, and with erase blocks that are smaller by the divisor, or as
+/// small as a page.
 pub fn scaled(profile: Profile, capacity: u64, erase_block_divisor: u32) -> Profile {
     let flash_pages = (profile.geometry.flash_pages / erase_block_divisor).max(1);
     let geometry = sfs_ssd::Geometry { flash_pages, ..profile.geometry };
@@ -208,20 +208,20 @@ pub fn scaled(profile: Profile, capacity: u64, erase_block_divisor: u32) -> Prof
 mod tests {
     use super::*;
 
-    fn recording() -> Recording {
-        let write = |no: u64| Record {
+    fn recording() -> RecordedRequests {
+        let write = |no: u64| TraceRecord {
             at_us: 0,
             kind: RequestKind::Write,
             offset: no * 524_288 % (8 << 20),
             len: 524_288,
             stream: 0,
         };
-        let phases = Phases { from: 16, to: 32, written: 2048, is_full: false };
-        Recording { trace: BlockTrace { records: (0..32).map(write).collect() }, phases }
+        let phases = JobPhases { from: 16, to: 32, written: 2048, is_full: false };
+        RecordedRequests { trace: BlockTrace { records: (0..32).map(write).collect() }, phases }
     }
 
     #[test]
-    fn whole_erase_blocks_cost_nothing_more() {
+    fn writes_of_whole_erase_blocks_are_not_amplified() {
         let config =
             Profile::by_name("fast12").expect("a profile").with_capacity(16 << 20).config();
         let outcome = recording().on(&config).expect("an outcome");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_keeps_the_proportions() {
+    fn scaling_changes_the_erase_block_and_not_the_timing() {
         let profile = Profile::by_name("ssd-m").expect("a profile");
         let small = scaled(profile.clone(), 1 << 30, 16);
         assert_eq!(small.geometry.cluster_size(), 2 << 20);

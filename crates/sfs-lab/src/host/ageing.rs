@@ -1,10 +1,8 @@
-//! Ageing of a mounted filesystem, as in the FAST 2009 paper (section 6.1): it is filled with files, and
-//! files are deleted at random until it is as full as wanted, so that what is free is everywhere.
+//! Ageing of a mounted filesystem, as in the FAST 2009 paper (section 6.1).
 //!
-//! Owns: which files there are, and in which order they are deleted.
-//! Promises: a seed gives the same files, with the same content, and the same order on every
-//! filesystem that is large enough for them.
-//! Never: touches what is not its own.
+//! The filesystem is filled with files, and files are deleted at random down to a utilization, so that free
+//! space is everywhere. A seed gives the same files, with the same contents and the same order of deletion,
+//! on every filesystem with room for them. Other files are not touched.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -12,46 +10,47 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::random::Random;
+use crate::random::SeededRng;
 
-/// Files of a directory.
+/// Number of files in a directory.
 const FILES_PER_DIRECTORY: usize = 100;
 
-/// Bytes that are written at once.
-const PIECE_LEN: usize = 1 << 20;
+/// Size of a write, in bytes.
+const WRITE_BYTES: usize = 1 << 20;
 
-/// What a filesystem is filled with, and how full it stays.
+/// The sizes of files, and the final utilization.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ageing {
-    /// Files and deletions follow from it.
+    /// Seed of the files and deletions.
     pub seed: u64,
-    /// Bytes of the smallest file, at least 1.
+    /// Size of the smallest file in bytes, at least 1.
     pub smallest: u64,
-    /// Bytes of the largest file.
+    /// Size of the largest file in bytes.
     pub largest: u64,
-    /// The part of the filesystem's blocks that is used at the end, in 0..=1.
+    /// Used part of the filesystem's blocks at the end, 0..=1.
     pub utilization: f64,
 }
 
-/// What was done.
+/// The outcome of ageing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Aged {
-    /// Files that it was filled with.
+    /// Number of files before deletions.
     pub files: usize,
-    /// Their bytes.
+    /// Size of all these files, in bytes.
     pub bytes: u64,
-    /// Files that were deleted.
+    /// Number of deleted files.
     pub deleted: usize,
-    /// The part of the filesystem's blocks that was used when it was full.
+    /// Used part of the filesystem's blocks before deletions, 0..=1.
     pub utilization_full: f64,
-    /// And is used now, as the filesystem says after a sync.
+    /// Used part at the end, as the filesystem reports it after a sync.
     pub utilization: f64,
 }
 
 impl Ageing {
-    /// Lengths of the files, without end: between the smallest and the largest, every octave as often.
+    /// Returns the endless sequence of file sizes: every octave between the smallest and the largest is as
+    /// frequent.
     fn lengths(&self) -> impl Iterator<Item = u64> + use<> {
-        let mut random = Random::new(self.seed);
+        let mut random = SeededRng::new(self.seed);
         let (smallest, largest) = (self.smallest.max(1), self.largest.max(self.smallest));
         let octaves = (largest as f64 / smallest as f64).log2();
         std::iter::repeat_with(move || {
@@ -60,15 +59,15 @@ impl Ageing {
         })
     }
 
-    /// Ages the filesystem that is mounted at `dir`; `said` is told how full it is from time to time.
+    /// Ages the filesystem that is mounted at `dir`. `progress` takes the utilization from time to time.
     ///
     /// # Errors
     ///
-    /// What the filesystem says, but for ENOSPC while it is filled. Files stay where they are then.
-    pub fn run(&self, dir: &Path, said: &mut dyn FnMut(f64)) -> io::Result<Aged> {
+    /// If the filesystem returns an error, other than ENOSPC while it is filled. The files stay.
+    pub fn run(&self, dir: &Path, progress: &mut dyn FnMut(f64)) -> io::Result<Aged> {
         let mut aged = Aged::default();
         let mut written = Vec::new();
-        let mut random = Random::new(!self.seed);
+        let mut random = SeededRng::new(!self.seed);
         for len in self.lengths() {
             let path = path(dir, written.len());
             match write(&path, len, &mut random) {
@@ -80,21 +79,21 @@ impl Ageing {
                 Err(error) => return Err(error),
             }
             if written.len() % FILES_PER_DIRECTORY == 0 {
-                said(used(dir)?.utilization());
+                progress(used(dir)?.utilization());
             }
         }
         aged.files = written.len();
         aged.bytes = written.iter().map(|(_, len)| len).sum();
-        // What did not fit may be said once more, by who writes the kernel's cache back.
+        // The kernel may report the lack of space a second time, when it writes its cache back.
         match sync(dir) {
             Err(error) if error.kind() == ErrorKind::StorageFull => sync(dir)?,
             outcome => outcome?,
         }
         let full = used(dir)?;
         aged.utilization_full = full.utilization();
-        // What is deleted may be free only later: it is counted, not asked for.
+        // The space of a deleted file may be free only later, so it is counted here.
         let mut left = full;
-        for index in Random::new(self.seed).permutation(written.len() as u32) {
+        for index in SeededRng::new(self.seed).permutation(written.len() as u32) {
             if left.utilization() <= self.utilization {
                 break;
             }
@@ -103,7 +102,7 @@ impl Ageing {
             fs::remove_file(path)?;
             aged.deleted += 1;
             if aged.deleted.is_multiple_of(FILES_PER_DIRECTORY) {
-                said(left.utilization());
+                progress(left.utilization());
             }
         }
         sync(dir)?;
@@ -116,20 +115,20 @@ fn path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("aged-{:04}", index / FILES_PER_DIRECTORY)).join(format!("{index:06}"))
 }
 
-fn write(path: &Path, len: u64, random: &mut Random) -> io::Result<()> {
+fn write(path: &Path, len: u64, random: &mut SeededRng) -> io::Result<()> {
     fs::create_dir_all(path.parent().expect("it has one"))?;
     let mut file = File::create_new(path)?;
-    let mut piece = vec![0; PIECE_LEN.min(len as usize)];
+    let mut piece = vec![0; WRITE_BYTES.min(len as usize)];
     let mut left = len as usize;
     while left > 0 {
-        let len = left.min(PIECE_LEN);
+        let len = left.min(WRITE_BYTES);
         for bytes in piece[..len].chunks_mut(8) {
             bytes.copy_from_slice(&random.bits().to_le_bytes()[..bytes.len()]);
         }
         file.write_all(&piece[..len])?;
         left -= len;
     }
-    // What is only in a cache may not fit.
+    // Data that is only in a cache may not fit on the device.
     file.sync_all()
 }
 
@@ -137,26 +136,27 @@ fn unless_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// How much of a filesystem is used.
+/// The used and the total space of a filesystem.
 #[derive(Clone, Copy)]
-struct Used {
+struct UsedSpace {
     bytes_used: u64,
     bytes: u64,
 }
 
-impl Used {
+impl UsedSpace {
     fn utilization(self) -> f64 {
         self.bytes_used as f64 / self.bytes as f64
     }
 }
 
-fn used(dir: &Path) -> io::Result<Used> {
+fn used(dir: &Path) -> io::Result<UsedSpace> {
     let space = rustix::fs::statvfs(dir)?;
-    // What only root may have is not for files.
+    // Space that is reserved for root is not counted.
     let bytes = (space.f_blocks - space.f_bfree + space.f_bavail) * space.f_frsize;
-    Ok(Used { bytes_used: (space.f_blocks - space.f_bfree) * space.f_frsize, bytes })
+    Ok(UsedSpace { bytes_used: (space.f_blocks - space.f_bfree) * space.f_frsize, bytes })
 }
 
+/// Returns the bytes that the blocks of a file take.
 fn allocated(path: &Path) -> io::Result<u64> {
     Ok(rustix::fs::lstat(path)?.st_blocks as u64 * 512)
 }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn files_may_all_be_of_one_length() {
+    fn smallest_and_largest_may_be_equal() {
         let ageing = Ageing { smallest: 4096, largest: 4096, ..ageing(1) };
         assert!(ageing.lengths().take(100).all(|len| len == 4096));
     }

@@ -1,8 +1,4 @@
-//! Block traces through models of flash devices.
-//!
-//! Owns: the order of a replay: filling, warming up, measuring.
-//! Promises: the same outcome for the same trace and model, on every machine.
-//! Never: prints.
+//! Replays of a block trace on a model: filling, warming up, measuring.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -10,36 +6,36 @@ use sfs_ssd::{Config, Counters, Queue, Request, RequestKind, Responses, Ssd};
 
 use crate::block_trace::BlockTrace;
 
-/// Bytes of a request that fills the device.
+/// Size of a request that fills the device, in bytes.
 const FILL_SIZE: u64 = 1 << 20;
 
-/// How a trace is replayed.
+/// The configuration of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashReplay {
     /// The model.
     pub config: Config,
-    /// How requests queue.
+    /// Scheduling of the requests.
     pub queue: Queue,
-    /// Whether everything was written once, in order, before.
+    /// True if the device is written once, in order, before the trace.
     pub filled: bool,
-    /// How often the trace is replayed before counting.
+    /// Number of replays before counting.
     pub warm_up: u32,
-    /// How often it is replayed and counted.
+    /// Number of replays that are counted.
     pub rounds: u32,
 }
 
-/// What a replay came to.
+/// The outcome of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlashOutcome {
-    /// Bytes that the host sees.
+    /// Capacity for the host, in bytes.
     pub capacity: u64,
-    /// What was counted.
+    /// Counters of the model over the counted replays.
     pub counters: Counters,
     /// Bytes programmed over bytes that the host wrote.
     pub write_amplification: f64,
-    /// How often the blocks were erased since the device was made: least, mean, most.
+    /// Erases of a block since the device was new: minimum, mean, maximum.
     pub erases: (u32, f64, u32),
-    /// Virtual time, in nanoseconds.
+    /// Virtual time of the counted replays, in nanoseconds.
     pub elapsed_ns: u64,
     /// Response times of reads.
     pub reads: Responses,
@@ -52,7 +48,7 @@ impl FlashReplay {
     ///
     /// # Errors
     ///
-    /// If the trace goes past the end of the device, or the model cannot be built.
+    /// If the trace reaches past the end of the device, or the model cannot be built.
     pub fn run(&self, trace: &BlockTrace) -> Result<FlashOutcome> {
         let Some(mut ssd) = Ssd::new(&self.config) else {
             bail!("the device has too few spare blocks for its translation layer");
@@ -77,7 +73,7 @@ impl FlashReplay {
         Ok(FlashOutcome::new(&ssd, now_ns - began_ns, times))
     }
 
-    /// Once, from `from_ns` on; says when it ended.
+    /// Replays the trace once from `from_ns` on. Returns the end in nanoseconds.
     fn replay(&self, ssd: &mut Ssd, trace: &BlockTrace, from_ns: u64, times: &mut Times) -> u64 {
         let requests = trace.records.iter().map(|record| {
             let request = record.request();
@@ -124,7 +120,7 @@ impl FlashOutcome {
         }
     }
 
-    /// Bytes that the host wrote in a second of virtual time, in MB/s.
+    /// Returns the throughput of writes in virtual time, in MB/s.
     pub fn write_mb_per_s(&self) -> f64 {
         self.counters.host_bytes_written as f64 * 1e3 / (self.elapsed_ns as f64).max(1.0)
     }
@@ -153,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_cost_nothing_and_scattered_pages_do() {
+    fn only_scattered_pages_are_amplified() {
         let whole = trace((0..32).map(|no| format!("W,{},524288\n", no * 7 % 32 * 524_288)));
-        let mut random = crate::random::Random::new(1);
+        let mut random = crate::random::SeededRng::new(1);
         let scattered = trace((0..8192).map(|_| format!("W,{},4096\n", random.below(4096) * 4096)));
         for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 4 }] {
             let outcome = replay(layer).run(&whole).expect("an outcome");
