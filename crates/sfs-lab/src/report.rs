@@ -4,12 +4,14 @@
 //! A [`Document`] replaces sections between markers, and writes a figure as SVG beside its data as CSV, from
 //! which `sfs-lab redraw` draws it again. [`FIGURES`] has the titles, axes and scales of all figures.
 
+mod axis;
 mod document;
 mod figure;
 mod figures;
 mod progress;
 
+pub use axis::{Axis, Scale};
 pub use document::{Document, table};
-pub use figure::{Axis, FigureStyle, Scale, Series};
+pub use figure::{FigureStyle, Series};
 pub use figures::FIGURES;
 pub use progress::{run_parallel, with_bar};

@@ -2,8 +2,8 @@
 //! and a write buffer.
 //!
 //! [`Experiment`] fills a [`Simulation`], warms it up and measures it; the result is a
-//! [`SimulationOutcome`]. The simulation tells the policies what a volume tells them, at the same
-//! occasions. The policies alone choose groups and victims, and the result follows from the seed.
+//! [`SimulationOutcome`]. The simulation reports the same events to the policies as a
+//! volume. The policies alone choose groups and victims, and the result follows from the seed.
 
 mod buffer;
 mod buffered_log;

@@ -11,7 +11,7 @@ use sfs_mkfs::output;
 /// The command-line argument that names the folder.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TraceFolder {
-    /// Folder of the recorded traces; docs/lab/traces.md says where each comes from.
+    /// Folder of the recorded traces; docs/lab/traces.md has their origins.
     #[arg(long, value_name = "DIR", env = "SFS_TRACES")]
     traces: Option<PathBuf>,
 }
@@ -27,13 +27,13 @@ impl TraceFolder {
         let folder = self.traces.as_ref().with_context(|| {
             format!(
                 "{}: no folder of traces is given; name one with --traces or SFS_TRACES \
-                 (docs/lab/traces.md says where the traces come from)",
+                 (docs/lab/traces.md has their origins)",
                 name.display()
             )
         })?;
         let path = folder.join(name);
         if !path.exists() {
-            bail!("{}: no such trace; docs/lab/traces.md says where it comes from", path.display());
+            bail!("{}: no such trace; docs/lab/traces.md has its origin", path.display());
         }
         Ok(path)
     }

@@ -130,7 +130,7 @@ fn cost(paper: f64, outcome: &SimulationOutcome) -> [String; 2] {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut text = format!(
         "Write cost; in parentheses log write amplification. {SEGMENTS} segments of {} blocks, a \
-         buffer of {} segments, 5% kept clean, 85% full unless said otherwise, and a working set of {} \
+         buffer of {} segments, 5% kept clean, 85% full unless noted otherwise, and a working set of {} \
          of all blocks: the others are written once.\n\n",
         arguments.segment_blocks, arguments.buffer, arguments.working_set
     );

@@ -83,7 +83,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Returns an error once this process has been told to end, so that the caller unmounts and returns.
+    /// Returns an error once this process has received a signal to end, so that the caller unmounts and returns.
     pub fn check(&self) -> Result<()> {
         match self.interrupted.load(Ordering::Relaxed) {
             true => bail!("interrupted"),

@@ -31,7 +31,7 @@ impl RandomAccessJobs {
     ///
     /// # Errors
     ///
-    /// If the filesystem returns an error, or this process is told to end.
+    /// If the filesystem returns an error, or this process receives a signal to end.
     pub fn run(&self, dir: &Path, disk: &Disk) -> Result<()> {
         let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
         let blocks = (self.len / BLOCK_SIZE as u64) as u32;

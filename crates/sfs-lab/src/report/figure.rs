@@ -3,20 +3,25 @@
 //! The same data gives the same bytes. No font is loaded: the SVG names a generic font, and `plotters`
 //! estimates the width of a label.
 
-use std::ops::Range;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::axis::{Axis, AxisCoord};
+
+/// Width and height, in pixels.
 const SIZE: (u32, u32) = (720, 400);
 
-/// Width of the chart; the legend is to its right.
+// Sizes of text, of which `plotters` makes 0.81 pixels each.
+const TITLE_SIZE: u32 = 20;
+const AXIS_SIZE: u32 = 16;
+const LABEL_SIZE: u32 = 15;
+
+/// Width of the chart in pixels; the legend is to its right.
 const CHART_WIDTH: u32 = 540;
 
-/// Distance between the baselines of two legend entries.
+/// Distance between two legend entries, in pixels.
 const LEGEND_STEP: i32 = 20;
 
 /// Colours of the series, distinguishable with the common kinds of colour blindness (Okabe and Ito).
@@ -89,28 +94,6 @@ impl Series {
     }
 }
 
-/// The scale of an axis.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scale {
-    /// From zero.
-    FromZero,
-    /// From the lowest value to the highest.
-    Linear,
-    /// Logarithmic, for values above zero.
-    Logarithmic,
-    /// Names for the values 0, 1, 2 and so on.
-    Categories(&'static [&'static str]),
-}
-
-/// An axis.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Axis {
-    /// Quantity and unit.
-    pub label: &'static str,
-    /// Scale.
-    pub scale: Scale,
-}
-
 /// The title and the axes of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FigureStyle {
@@ -132,68 +115,48 @@ impl FigureStyle {
     /// If there is no point, or a value cannot be on its axis.
     pub fn draw(&self, series: &[Series]) -> Result<String> {
         let points = || series.iter().flat_map(|line| line.points.iter().copied());
-        let x = self.x.range(points().map(|point| point.0)).context(self.name)?;
-        let y = self.y.range(points().map(|point| point.1)).context(self.name)?;
+        let x = AxisCoord::new(&self.x, points().map(|point| point.0)).context(self.name)?;
+        let y = AxisCoord::new(&self.y, points().map(|point| point.1)).context(self.name)?;
         let mut svg = String::new();
         {
             let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
             root.fill(&WHITE)?;
             let (chart, legend) = root.split_horizontally(CHART_WIDTH);
-            use Scale::Logarithmic;
-            match (self.x.scale, self.y.scale) {
-                (Logarithmic, Logarithmic) => {
-                    self.draw_chart(&chart, x.log_scale(), y.log_scale(), series)?;
-                }
-                (Logarithmic, _) => self.draw_chart(&chart, x.log_scale(), y, series)?,
-                (_, Logarithmic) => self.draw_chart(&chart, x, y.log_scale(), series)?,
-                _ => self.draw_chart(&chart, x, y, series)?,
-            }
+            self.draw_chart(&chart, x, y, series)?;
             draw_legend(&legend, series)?;
             root.present()?;
         }
         Ok(svg)
     }
 
-    fn draw_chart<X, Y>(
+    fn draw_chart(
         &self,
         area: &DrawingArea<SVGBackend<'_>, Shift>,
-        x: X,
-        y: Y,
+        x: AxisCoord,
+        y: AxisCoord,
         series: &[Series],
-    ) -> Result<()>
-    where
-        X: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
-        Y: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
-    {
+    ) -> Result<()> {
         let mut chart = ChartBuilder::on(area)
-            .caption(self.title, ("sans-serif", 16))
+            .caption(self.title, ("sans-serif", TITLE_SIZE))
             .margin(10)
             .x_label_area_size(44)
             .y_label_area_size(64)
             .build_cartesian_2d(x, y)?;
-        let x_label = |value: &f64| self.x.tick(*value);
-        let y_label = |value: &f64| self.y.tick(*value);
         chart
             .configure_mesh()
-            .light_line_style(TRANSPARENT)
             .bold_line_style(RGBColor(224, 224, 224))
-            .x_labels(self.x.tick_count())
-            .y_labels(self.y.tick_count())
-            .x_label_formatter(&x_label)
-            .y_label_formatter(&y_label)
+            .x_label_formatter(&|value| self.x.scale.tick_label(*value))
+            .y_label_formatter(&|value| self.y.scale.tick_label(*value))
             .x_desc(self.x.label)
             .y_desc(self.y.label)
-            .label_style(("sans-serif", 12))
-            .axis_desc_style(("sans-serif", 13))
+            .label_style(("sans-serif", LABEL_SIZE))
+            .axis_desc_style(("sans-serif", AXIS_SIZE))
             .draw()?;
         for (colour, line) in COLOURS.iter().cycle().zip(series) {
-            chart.draw_series(LineSeries::new(
-                line.points.iter().copied(),
-                colour.stroke_width(2),
-            ))?;
+            let points = line.points.iter().copied();
+            chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
             if line.points.len() <= MARKERS_MAX {
-                let marker = |&point: &(f64, f64)| Circle::new(point, 3, colour.filled());
-                chart.draw_series(line.points.iter().map(marker))?;
+                chart.draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
             }
         }
         Ok(())
@@ -204,58 +167,18 @@ fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>, series: &[Series]) -> 
     for ((no, line), colour) in (0..).zip(series).zip(COLOURS.iter().cycle()) {
         let y = 50 + no * LEGEND_STEP;
         area.draw(&PathElement::new(vec![(0, y), (18, y)], colour.stroke_width(3)))?;
-        area.draw(&Text::new(line.name.clone(), (24, y - 6), ("sans-serif", 12).into_font()))?;
+        area.draw(&Text::new(
+            line.name.clone(),
+            (24, y - 6),
+            ("sans-serif", LABEL_SIZE).into_font(),
+        ))?;
     }
     Ok(())
 }
 
-impl Axis {
-    /// Returns the range of the axis for these values, with a margin.
-    fn range(&self, values: impl Iterator<Item = f64>) -> Result<Range<f64>> {
-        let (low, high) = values
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
-        ensure!(low.is_finite() && high.is_finite(), "no point, or a value that is not finite");
-        let wider = |low: f64, high: f64| if high > low { low..high } else { low..low + 1.0 };
-        Ok(match self.scale {
-            Scale::FromZero => {
-                ensure!(low >= 0.0, "{low} is below zero");
-                wider(0.0, high * 1.05)
-            }
-            Scale::Linear => wider(low, high),
-            Scale::Logarithmic => {
-                ensure!(low > 0.0, "{low} is not above zero");
-                low / 1.1..high * 1.1
-            }
-            Scale::Categories(names) => -0.3..names.len() as f64 - 0.7,
-        })
-    }
-
-    /// Returns the greatest number of ticks.
-    fn tick_count(&self) -> usize {
-        match self.scale {
-            Scale::Categories(names) => names.len() + 1,
-            _ => 8,
-        }
-    }
-
-    /// Returns the label of a tick.
-    fn tick(&self, value: f64) -> String {
-        match self.scale {
-            Scale::Categories(names) if value.fract() == 0.0 && value >= 0.0 => {
-                names.get(value as usize).copied().unwrap_or_default().to_owned()
-            }
-            Scale::Categories(_) => String::new(),
-            _ => {
-                // At most four digits after the point, without zeros at the end.
-                let text = format!("{value:.4}");
-                text.trim_end_matches('0').trim_end_matches('.').to_owned()
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::axis::Scale;
     use super::*;
 
     const FIGURE: FigureStyle = FigureStyle {

@@ -1,13 +1,14 @@
 //! The figures of `docs/lab/`: their names, titles, axes and scales.
 
-use super::figure::{Axis, FigureStyle, Scale};
+use super::axis::{Axis, Scale};
+use super::figure::FigureStyle;
 
 const UTILIZATION: Axis = Axis { label: "utilization (live / capacity)", scale: Scale::Linear };
 const FULL_PERCENT: Axis = Axis { label: "utilization before the run, %", scale: Scale::FromZero };
 const WRITE_COST: Axis = Axis { label: "write cost", scale: Scale::Logarithmic };
 const REQUEST: Axis = Axis { label: "number of the request", scale: Scale::FromZero };
 const RESPONSE: Axis = Axis { label: "response time, ms", scale: Scale::Logarithmic };
-const SIZE: Axis = Axis { label: "size of a request, KiB", scale: Scale::Logarithmic };
+const SIZE: Axis = Axis { label: "size of a request", scale: Scale::Kibibytes };
 const THROUGHPUT: Axis = Axis { label: "throughput, MB/s", scale: Scale::Logarithmic };
 const USER_THROUGHPUT: Axis =
     Axis { label: "throughput of the user, MB/s", scale: Scale::FromZero };

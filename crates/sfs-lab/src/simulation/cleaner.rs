@@ -19,7 +19,7 @@ pub(super) enum LiveBlocks {
 }
 
 /// Cleans until the reserve is full. Runs before every block that a user writes, because the cleaner
-/// itself opens segments: a user who only fills those would never clean.
+/// itself opens segments, which a user could go on to fill without any cleaning.
 pub(super) fn make_room(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
     while !writer.log.has_reserve() {
         clean(writer, buffer, live);

@@ -18,7 +18,7 @@ pub const ORACLE: &str = "future-knowledge";
 /// Name of its victim policy.
 pub const ORACLE_VICTIMS: &str = "future-index";
 
-/// Longest lifetime that is told apart, in sizes of the volume.
+/// Longest lifetime that differs from all longer ones, in sizes of the volume.
 const SIZES_MAX: u32 = 16;
 
 /// The times at which every block is written or deleted.

@@ -36,7 +36,7 @@ pub(super) fn text(
     let mut text = format!(
         "A device of {}, full before; data fills {:.0}% of it, {:.0}% of it is overwritten; an fsync every 1,024 \
          writes; {} times the working set to warm up, {} times to count. SFS with segments of {}. Erase blocks of \
-         512 KiB, 10% to spare, FAST with {} random log blocks, no discards unless it says so. In parentheses: the \
+         512 KiB, 10% to spare, FAST with {} random log blocks, no discards unless the column says so. In parentheses: the \
          paper. Erases of it are ratios to SFS, as its runs were of another size.\n\n",
         Human(arguments.size),
         FULL * 100.0,
