@@ -8,6 +8,7 @@ pub(crate) mod atc09;
 pub(crate) mod fast09;
 pub(crate) mod fast09_schemes;
 mod informed_cleaning;
+mod installed;
 pub(crate) mod kernel_filesystems;
 pub(crate) mod policy_table;
 pub(crate) mod postmark;

@@ -3,7 +3,7 @@
 //! [`FlashReplay`] replays a block trace. [`Comparison`] records what a real filesystem sends under a job,
 //! and replays it on any number of models. [`RecordedFilesystem`] and [`sfs`] put the job of the traces
 //! `peers/` on a model. [`ModelProbe`] measures a model as `sfs-mkfs` measures a device, and [`CostModel`]
-//! fits the write cost model of the FAST 2009 paper. All results are the same every time.
+//! fits the write cost model of the FAST 2009 paper. A replay gives the same result every time.
 
 mod comparison;
 mod cost_model;

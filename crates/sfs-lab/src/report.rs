@@ -10,7 +10,7 @@ mod figure;
 mod figures;
 mod progress;
 
-pub use axis::{Axis, Scale};
+pub use axis::{Axis, AxisScale};
 pub use document::{Document, table};
 pub use figure::{FigureStyle, Series};
 pub use figures::FIGURES;

@@ -20,7 +20,7 @@ mod writer;
 
 pub use buffering::{Buffering, SyncRemainder, WriteOutPolicy};
 pub use counters::{HISTOGRAM_BINS, SimulationCounters};
-pub use experiment::{Experiment, MetadataOverhead, Progress};
+pub use experiment::{Experiment, MetadataOverhead, ProgressFn};
 pub use oracle::{ORACLE, ORACLE_VICTIMS, OracleGrouping, OracleVictims, WriteSchedule};
 pub use outcome::{SimulationOutcome, share};
 pub use space::{VolumeSize, VolumeSizeRequest};

@@ -18,6 +18,8 @@ use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile, RequestKind, Responses};
 
+use super::installed::installed;
+
 /// Loads of figures 5 and 6, on aged filesystems (table 4).
 const AGED: [(&str, Postmark); 2] = [
     ("figure 5: FSL", postmark(20_000, (512, 10_240), 200_000, 200)),
@@ -121,17 +123,7 @@ impl Arguments {
             Filesystem::Ext2,
             Filesystem::Ext4,
         ];
-        let is_here = |filesystem: &Filesystem| match filesystem.missing() {
-            None => true,
-            Some(program) => {
-                output::complain(format_args!(
-                    "skipped: {}: {program} is not installed",
-                    filesystem.name()
-                ));
-                false
-            }
-        };
-        all.into_iter().filter(is_here).collect()
+        installed(all)
     }
 
     fn profile(&self, device: &str, layer: Layer) -> Result<Profile> {

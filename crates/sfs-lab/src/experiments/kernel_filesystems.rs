@@ -59,7 +59,7 @@ impl Arguments {
 }
 
 /// A filesystem of the table.
-enum Subject<'a> {
+enum ComparedFilesystem<'a> {
     /// SFS with a grouping policy.
     Sfs(&'a str),
     /// A recorded filesystem of the kernel.
@@ -72,16 +72,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let pages = pages(&traces)?;
     let job_bytes = pages.len() as u64 * 4096;
     let segment_blocks = arguments.segment_size / 4096;
-    let ours = arguments.policies.iter().map(|policy| Subject::Sfs(policy));
-    let subjects: Vec<Subject<'_>> = ours.chain(RECORDED.map(Subject::Recorded)).collect();
+    let ours = arguments.policies.iter().map(|policy| ComparedFilesystem::Sfs(policy));
+    let subjects: Vec<ComparedFilesystem<'_>> =
+        ours.chain(RECORDED.map(ComparedFilesystem::Recorded)).collect();
     let rows = run_parallel(&subjects, |subject| match subject {
-        Subject::Sfs(policy) => {
+        ComparedFilesystem::Sfs(policy) => {
             let options =
                 || VolumeOptions { grouping: (*policy).to_owned(), ..VolumeOptions::default() };
             let outcomes = both(&models, |config| sfs(config, options(), segment_blocks, &pages))?;
             Ok(row(&format!("SFS, {policy}"), &outcomes))
         }
-        Subject::Recorded(name) => {
+        ComparedFilesystem::Recorded(name) => {
             let recorded = RecordedFilesystem::open(&traces, name, job_bytes)?;
             Ok(row(name, &both(&models, |config| recorded.replay(config))?))
         }

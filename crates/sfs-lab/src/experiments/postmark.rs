@@ -14,6 +14,8 @@ use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::{Config, Profile};
 
+use super::installed::installed;
+
 /// Files, sizes in bytes, transactions (slide "Test environment (2/2)").
 const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
     ("SS", 10_000, (9_216, 15_360), 100_000),
@@ -68,17 +70,7 @@ impl Arguments {
             Filesystem::Xfs,
             Filesystem::Btrfs,
         ];
-        let is_here = |filesystem: &Filesystem| match filesystem.missing() {
-            None => true,
-            Some(program) => {
-                output::complain(format_args!(
-                    "skipped: {}: {program} is not installed",
-                    filesystem.name()
-                ));
-                false
-            }
-        };
-        std::iter::once(sfs).chain(theirs).filter(is_here).collect()
+        installed(std::iter::once(sfs).chain(theirs))
     }
 
     fn model(&self) -> Result<Config> {

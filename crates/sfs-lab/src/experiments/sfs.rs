@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
 }
 
 /// One simulation.
-struct Case<'a> {
+struct SimulationCase<'a> {
     workload: &'a str,
     /// Grouping policy and victim policy.
     policies: (&'a str, &'a str),
@@ -79,12 +79,12 @@ struct Case<'a> {
 }
 
 impl Arguments {
-    fn outcomes(&self, cases: &[Case<'_>]) -> Result<Vec<SimulationOutcome>> {
+    fn outcomes(&self, cases: &[SimulationCase<'_>]) -> Result<Vec<SimulationOutcome>> {
         run_parallel(cases, |case| self.outcome(case))
     }
 
-    fn outcome(&self, case: &Case<'_>) -> Result<SimulationOutcome> {
-        let Case { workload, policies: (grouping, victims), utilization, groups } = *case;
+    fn outcome(&self, case: &SimulationCase<'_>) -> Result<SimulationOutcome> {
+        let SimulationCase { workload, policies: (grouping, victims), utilization, groups } = *case;
         let source = Source::open(workload)?;
         let experiment = Experiment {
             source: &source,
@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let heading =
         |first: &str| row(&[first, "Zipf, paper", "Zipf, ours", "TPC-C, paper", "TPC-C, ours"]);
     let mut ablation = |first: &str, rows: &[Ablation<'static>]| -> Result<()> {
-        let case = |(_, policies, groups, _): &Ablation<'static>, workload| Case {
+        let case = |(_, policies, groups, _): &Ablation<'static>, workload| SimulationCase {
             workload,
             policies: *policies,
             utilization: 0.85,
@@ -192,10 +192,15 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
     for (workload, [lfs, sfs]) in COSTS {
         let mut series =
             ["LFS-CB", "SFS", "sfs-log", "lifetime"].map(|name| Series::new(name, Vec::new()));
-        let cases: Vec<Case<'_>> = UTILIZATIONS
+        let cases: Vec<SimulationCase<'_>> = UTILIZATIONS
             .into_iter()
             .flat_map(|utilization| {
-                POLICIES.map(|policies| Case { workload, policies, utilization, groups: None })
+                POLICIES.map(|policies| SimulationCase {
+                    workload,
+                    policies,
+                    utilization,
+                    groups: None,
+                })
             })
             .collect();
         let outcomes = arguments.outcomes(&cases)?;
@@ -224,12 +229,14 @@ fn histogram(arguments: &Arguments, document: Option<&Document>) -> Result<Strin
     let mut series = Vec::new();
     let mut rows = Vec::new();
     let policies = [("none", "cost-benefit"), ("sfs", "cost-hotness"), ("lifetime", "index")];
-    let case = |workload, policies| Case { workload, policies, utilization: 0.7, groups: None };
-    let cases: Vec<Case<'_>> = ["zipf:0.99", "tpcc", "uniform"]
+    let case =
+        |workload, policies| SimulationCase { workload, policies, utilization: 0.7, groups: None };
+    let cases: Vec<SimulationCase<'_>> = ["zipf:0.99", "tpcc", "uniform"]
         .into_iter()
         .flat_map(|workload| policies.map(|policies| case(workload, policies)))
         .collect();
-    for (Case { workload, policies, .. }, outcome) in cases.iter().zip(arguments.outcomes(&cases)?)
+    for (SimulationCase { workload, policies, .. }, outcome) in
+        cases.iter().zip(arguments.outcomes(&cases)?)
     {
         let name = format!("{workload} {}", policies.0);
         let volume = outcome.counters.histogram_volume;

@@ -1,7 +1,7 @@
 //! A model that another process exports as a disk.
 //!
-//! The process ends when the value is dropped. It is not the process that uses the disk, because a
-//! process that waits for its own requests cannot be killed.
+//! The process ends when the value is dropped. The user of the disk is another process, because a process
+//! that waits for its own requests cannot be killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -13,7 +13,7 @@ const LOGARITHMIC_MARGIN: f64 = 1.15;
 
 /// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scale {
+pub enum AxisScale {
     /// Linear from zero.
     FromZero,
     /// Linear from the lowest value to the highest.
@@ -31,13 +31,13 @@ pub enum Scale {
 pub struct Axis {
     /// Quantity and unit.
     pub label: &'static str,
-    /// Scale.
-    pub scale: Scale,
+    /// AxisScale.
+    pub scale: AxisScale,
 }
 
 /// The coordinates of an axis for given values.
 pub(super) struct AxisCoord {
-    scale: Scale,
+    scale: AxisScale,
     range: Range<f64>,
     ticks: Vec<f64>,
 }
@@ -80,7 +80,7 @@ impl Ranged for AxisCoord {
     }
 }
 
-impl Scale {
+impl AxisScale {
     fn is_logarithmic(self) -> bool {
         matches!(self, Self::Logarithmic | Self::Kibibytes)
     }
@@ -157,28 +157,28 @@ fn linear_ticks(range: &Range<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn ticks(scale: Scale, low: f64, high: f64) -> Vec<String> {
+    fn ticks(scale: AxisScale, low: f64, high: f64) -> Vec<String> {
         let range = scale.range(low, high).expect("a range");
         scale.ticks(&range).into_iter().map(|value| scale.tick_label(value)).collect()
     }
 
     #[test]
     fn ticks_are_round_numbers_within_the_range() {
-        assert_eq!(ticks(Scale::FromZero, 3.0, 78.0), ["0", "20", "40", "60", "80"]);
-        assert_eq!(ticks(Scale::Linear, 0.4, 0.9), ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9"]);
-        assert_eq!(ticks(Scale::Logarithmic, 1.0, 20.0), ["1", "2", "5", "10", "20"]);
-        assert_eq!(ticks(Scale::Logarithmic, 0.5, 19_000.0)[..3], ["1", "10", "100"]);
+        assert_eq!(ticks(AxisScale::FromZero, 3.0, 78.0), ["0", "20", "40", "60", "80"]);
+        assert_eq!(ticks(AxisScale::Linear, 0.4, 0.9), ["0.4", "0.5", "0.6", "0.7", "0.8", "0.9"]);
+        assert_eq!(ticks(AxisScale::Logarithmic, 1.0, 20.0), ["1", "2", "5", "10", "20"]);
+        assert_eq!(ticks(AxisScale::Logarithmic, 0.5, 19_000.0)[..3], ["1", "10", "100"]);
         assert_eq!(
-            ticks(Scale::Kibibytes, 4.0, 4096.0).concat(),
+            ticks(AxisScale::Kibibytes, 4.0, 4096.0).concat(),
             "4 KiB16 KiB64 KiB256 KiB1 MiB4 MiB"
         );
-        assert_eq!(ticks(Scale::Categories(&["a", "b"]), 0.0, 1.0), ["a", "b"]);
-        assert!(ticks(Scale::Logarithmic, 54.2, 54.2).len() >= 2);
+        assert_eq!(ticks(AxisScale::Categories(&["a", "b"]), 0.0, 1.0), ["a", "b"]);
+        assert!(ticks(AxisScale::Logarithmic, 54.2, 54.2).len() >= 2);
     }
 
     #[test]
     fn a_logarithmic_axis_maps_equal_ratios_to_equal_distances() {
-        let axis = Axis { label: "", scale: Scale::Logarithmic };
+        let axis = Axis { label: "", scale: AxisScale::Logarithmic };
         let coord = AxisCoord::new(&axis, [1.0, 100.0].into_iter()).expect("an axis");
         let at = |value: f64| coord.map(&value, (0, 10_000));
         assert!(((at(100.0) - at(10.0)) - (at(10.0) - at(1.0))).abs() <= 1);

@@ -178,14 +178,14 @@ fn draw_legend(area: &DrawingArea<SVGBackend<'_>, Shift>, series: &[Series]) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::axis::Scale;
+    use super::super::axis::AxisScale;
     use super::*;
 
     const FIGURE: FigureStyle = FigureStyle {
         name: "test",
         title: "A title",
-        x: Axis { label: "size, KiB", scale: Scale::Logarithmic },
-        y: Axis { label: "throughput, MB/s", scale: Scale::FromZero },
+        x: Axis { label: "size, KiB", scale: AxisScale::Logarithmic },
+        y: Axis { label: "throughput, MB/s", scale: AxisScale::FromZero },
     };
 
     fn series() -> Vec<Series> {

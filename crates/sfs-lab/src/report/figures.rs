@@ -1,18 +1,19 @@
 //! The figures of `docs/lab/`: their names, titles, axes and scales.
 
-use super::axis::{Axis, Scale};
+use super::axis::{Axis, AxisScale};
 use super::figure::FigureStyle;
 
-const UTILIZATION: Axis = Axis { label: "utilization (live / capacity)", scale: Scale::Linear };
-const FULL_PERCENT: Axis = Axis { label: "utilization before the run, %", scale: Scale::FromZero };
-const WRITE_COST: Axis = Axis { label: "write cost", scale: Scale::Logarithmic };
-const REQUEST: Axis = Axis { label: "number of the request", scale: Scale::FromZero };
-const RESPONSE: Axis = Axis { label: "response time, ms", scale: Scale::Logarithmic };
-const SIZE: Axis = Axis { label: "size of a request", scale: Scale::Kibibytes };
-const THROUGHPUT: Axis = Axis { label: "throughput, MB/s", scale: Scale::Logarithmic };
+const UTILIZATION: Axis = Axis { label: "utilization (live / capacity)", scale: AxisScale::Linear };
+const FULL_PERCENT: Axis =
+    Axis { label: "utilization before the run, %", scale: AxisScale::FromZero };
+const WRITE_COST: Axis = Axis { label: "write cost", scale: AxisScale::Logarithmic };
+const REQUEST: Axis = Axis { label: "number of the request", scale: AxisScale::FromZero };
+const RESPONSE: Axis = Axis { label: "response time, ms", scale: AxisScale::Logarithmic };
+const SIZE: Axis = Axis { label: "size of a request", scale: AxisScale::Kibibytes };
+const THROUGHPUT: Axis = Axis { label: "throughput, MB/s", scale: AxisScale::Logarithmic };
 const USER_THROUGHPUT: Axis =
-    Axis { label: "throughput of the user, MB/s", scale: Scale::FromZero };
-const DEVICE_TIME: Axis = Axis { label: "device time, s", scale: Scale::Logarithmic };
+    Axis { label: "throughput of the user, MB/s", scale: AxisScale::FromZero };
+const DEVICE_TIME: Axis = Axis { label: "device time, s", scale: AxisScale::Logarithmic };
 
 const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> FigureStyle {
     FigureStyle { name, title, x, y }
@@ -26,8 +27,8 @@ pub const FIGURES: [FigureStyle; 19] = [
     figure(
         "histogram-zipf",
         "Segments by utilization, volume 70% full, Zipf 0.99",
-        Axis { label: "utilization of a segment", scale: Scale::FromZero },
-        Axis { label: "share of the segments", scale: Scale::FromZero },
+        Axis { label: "utilization of a segment", scale: AxisScale::FromZero },
+        Axis { label: "share of the segments", scale: AxisScale::FromZero },
     ),
     figure("fast09-spikes-8k", "Mtron: response by request, 8 KiB", REQUEST, RESPONSE),
     figure("fast09-spikes-1024k", "Mtron: response by request, 1 MiB", REQUEST, RESPONSE),
@@ -40,14 +41,14 @@ pub const FIGURES: [FigureStyle; 19] = [
     figure(
         "atc09-alignment",
         "Aligned over unaligned writes of 4 KiB",
-        Axis { label: "probability of a sequential write", scale: Scale::FromZero },
-        Axis { label: "ratio of mean responses", scale: Scale::FromZero },
+        Axis { label: "probability of a sequential write", scale: AxisScale::FromZero },
+        Axis { label: "ratio of mean responses", scale: AxisScale::FromZero },
     ),
     figure(
         "atc09-priority",
         "Priority requests under priority-aware cleaning",
-        Axis { label: "share of writes, %", scale: Scale::FromZero },
-        Axis { label: "response time saved, %", scale: Scale::FromZero },
+        Axis { label: "share of writes, %", scale: AxisScale::FromZero },
+        Axis { label: "response time saved, %", scale: AxisScale::FromZero },
     ),
     figure("flash-utilization-0", "SSD-M, Zipf 0.99", UTILIZATION, USER_THROUGHPUT),
     figure("flash-utilization-1", "SSD-M, uniform", UTILIZATION, USER_THROUGHPUT),
@@ -57,15 +58,15 @@ pub const FIGURES: [FigureStyle; 19] = [
         "Erases on a page-mapped device",
         Axis {
             label: "workload",
-            scale: Scale::Categories(&["Zipf 0.99", "uniform", "TPC-C-like", "trace"]),
+            scale: AxisScale::Categories(&["Zipf 0.99", "uniform", "TPC-C-like", "trace"]),
         },
-        Axis { label: "erases for each GiB of the user", scale: Scale::FromZero },
+        Axis { label: "erases for each GiB of the user", scale: AxisScale::FromZero },
     ),
     figure(
         "postmark-sequentiality",
         "Segmented sequentiality of writes under Postmark",
-        Axis { label: "workload", scale: Scale::Categories(&["SS", "SL", "LS", "LL"]) },
-        Axis { label: "sequential share of the written bytes", scale: Scale::FromZero },
+        Axis { label: "workload", scale: AxisScale::Categories(&["SS", "SL", "LS", "LL"]) },
+        Axis { label: "sequential share of the written bytes", scale: AxisScale::FromZero },
     ),
 ];
 

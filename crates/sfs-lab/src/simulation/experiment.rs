@@ -76,7 +76,7 @@ impl MetadataOverhead {
 }
 
 /// A callback that takes the number of writes so far, and the number of all.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+pub type ProgressFn<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The numbers of operations of an experiment.
 #[derive(Clone, Copy)]
@@ -99,7 +99,7 @@ impl Experiment<'_> {
     /// # Errors
     ///
     /// If a policy does not exist, or the sizes do not fit each other.
-    pub fn run(&self, progress: Progress<'_>) -> Result<SimulationOutcome> {
+    pub fn run(&self, progress: ProgressFn<'_>) -> Result<SimulationOutcome> {
         let space = self.volume_size()?;
         let schedule = self.schedule(&space)?;
         let mut stream = OperationStream::new(self, &space, schedule);
@@ -264,7 +264,7 @@ fn measure(
     schedule: Schedule,
     space: &VolumeSize,
     next: &mut dyn FnMut() -> BlockOperation,
-    progress: Progress<'_>,
+    progress: ProgressFn<'_>,
 ) -> f64 {
     simulation.start_counting();
     let step = (u64::from(space.blocks) / 4).clamp(1, 1 << 20);

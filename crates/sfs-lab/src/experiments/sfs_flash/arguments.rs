@@ -7,9 +7,11 @@ use sfs_lab::block_trace::TraceFolder;
 use sfs_lab::flash::{Comparison, scaled};
 use sfs_lab::host::Filesystem;
 use sfs_lab::workload::Source;
-use sfs_mkfs::{output, parse_size};
+use sfs_mkfs::parse_size;
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Config, Profile};
+
+use crate::experiments::installed::installed;
 
 /// Utilization at which the paper compares filesystems.
 pub(super) const FULL: f64 = 0.85;
@@ -109,17 +111,7 @@ impl Arguments {
     pub(super) fn filesystems(&self) -> Vec<Filesystem> {
         let theirs =
             [Filesystem::Ext4, Filesystem::Xfs, Filesystem::Btrfs, Filesystem::BtrfsNodatacow];
-        let is_here = |filesystem: &Filesystem| match filesystem.missing() {
-            None => true,
-            Some(program) => {
-                output::complain(format_args!(
-                    "skipped: {}: {program} is not installed",
-                    filesystem.name()
-                ));
-                false
-            }
-        };
-        self.ours().into_iter().chain(theirs).filter(is_here).collect()
+        installed(self.ours().into_iter().chain(theirs))
     }
 
     pub(super) fn workloads(&self) -> Result<Vec<(&'static str, Source)>> {
