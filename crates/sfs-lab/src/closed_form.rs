@@ -1,12 +1,11 @@
-//! What theory says: uniform random writes and the greedy cleaner, and blocks of known rates.
+//! Write amplification in closed form, in the limit of many large segments: uniform writes with the greedy
+//! cleaner (Menon 1995, Desnoyers 2012), and blocks of known constant rates (docs/lab.md).
 //!
-//! Owns: the formulas (Menon 1995; Desnoyers 2012; docs/lab.md), and their solutions.
-//! Promises: right in the limit of many large segments.
-//! Never: knows of reserves: the caller takes them off the space.
+//! A reserve of clean segments is no space for blocks, so a caller passes the utilization of the rest.
 
-/// Write amplification at this utilization, 0..1 (exclusive).
+/// Returns the write amplification at a utilization, 0..1 (exclusive), under uniform writes.
 ///
-/// Everything in a segment dies at the same rate, so a victim's live fraction `u` and the mean over
+/// All blocks of a segment die at the same rate, so a victim's live fraction `u` and the mean over
 /// the volume `U` obey U = (1 - u) / ln(1 / u).
 pub fn write_amplification(utilization: f64) -> f64 {
     let (mut low, mut high) = (1e-12_f64, 1.0 - 1e-12);
@@ -17,11 +16,11 @@ pub fn write_amplification(utilization: f64) -> f64 {
     1.0 / (1.0 - low)
 }
 
-/// Least write amplification at this utilization, 0..1 (exclusive), of a cleaner that knows the
-/// constant rate of every block, but not when it will be written: the optimum of the index of waiting.
+/// Returns the least write amplification at a utilization, 0..1 (exclusive), for a cleaner that knows the
+/// constant rate of every block but not the times of its writes: the optimum of the index of waiting.
 ///
-/// `classes` are blocks of one rate: how many of them there are, and how many of the writes go to
-/// them, both above zero and in any unit.
+/// Each of the `classes` has blocks of one rate: the number of blocks, and the number of writes to them, both
+/// above zero and in any unit.
 pub fn known_rates(classes: &[(f64, f64)], utilization: f64) -> f64 {
     let (blocks, writes) = classes.iter().fold((0.0, 0.0), |(b, w), c| (b + c.0, w + c.1));
     let (mut low, mut high) = (-30.0_f64, 30.0);
@@ -30,21 +29,21 @@ pub fn known_rates(classes: &[(f64, f64)], utilization: f64) -> f64 {
         let occupied: f64 = classes
             .iter()
             .map(|class| {
-                let x = waited(class.1 / writes / (class.0 / blocks) / price.exp2());
+                let x = cleaning_age(class.1 / writes / (class.0 / blocks) / price.exp2());
                 class.0 / blocks * x / -(-x).exp_m1()
             })
             .sum();
         if occupied > 1.0 / utilization { low = price } else { high = price }
     }
     let moved = classes.iter().map(|class| {
-        let x = waited(class.1 / writes / (class.0 / blocks) / low.exp2());
+        let x = cleaning_age(class.1 / writes / (class.0 / blocks) / low.exp2());
         class.1 / writes / x.exp_m1()
     });
     1.0 + moved.sum::<f64>()
 }
 
-/// The x with e^x - 1 - x = `ratio`: a segment is cleaned when e^-x of it lives.
-fn waited(ratio: f64) -> f64 {
+/// Returns the x with e^x - 1 - x = `ratio`: a segment is cleaned when e^-x of it is live.
+fn cleaning_age(ratio: f64) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0 + (2.0 + ratio).ln() * 2.0);
     for _ in 0..60 {
         let x = low.midpoint(high);
@@ -58,14 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_points() {
+    fn the_solution_agrees_with_published_points() {
         assert!((write_amplification(0.85) - 3.52).abs() < 0.01);
-        // The 2% that are kept clean are not there for blocks.
+        // The 2% that are kept clean are no space for blocks.
         assert!((write_amplification(0.85 / 0.98) - 3.952).abs() < 0.001);
     }
 
     #[test]
-    fn who_knows_rates_gains_by_them() {
+    fn known_rates_help_only_if_they_differ() {
         let within_reserve = 0.85 / 0.98;
         let uniform = known_rates(&[(0.3, 0.3), (0.7, 0.7)], within_reserve);
         assert!((uniform - write_amplification(within_reserve)).abs() < 0.01, "{uniform}");
@@ -73,10 +72,10 @@ mod tests {
         assert!((skewed - 1.91).abs() < 0.01, "{skewed}");
     }
 
-    /// The peers' job: 192 Ki blocks, Zipf 0.99, a sync for every 1,024 writes, of which each writes a block
-    /// once. What docs/lab.md says of it.
+    /// The job of docs/lab.md, "The kernel's filesystems": 192 Ki blocks, Zipf 0.99, and a sync after every 1,024
+    /// writes, which writes each block at most once.
     #[test]
-    fn the_peers_job_cannot_be_done_with_one_byte_each() {
+    fn the_job_of_the_kernel_filesystems_has_its_published_bound() {
         const BLOCKS: u32 = 192 << 10;
         const WRITES: f64 = 1024.0;
         let weight = |rank: u32| f64::from(rank).powf(-0.99);

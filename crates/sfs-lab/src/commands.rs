@@ -1,9 +1,101 @@
-//! The commands that work on one model, trace, policy or mount, a file each.
+//! The subcommands of `sfs-lab`, and the call of each.
+//!
+//! A command that works on one model, trace, policy or mount is a module here. A command that fills a
+//! section of `docs/lab.md` or `docs/lab/flash.md` is a module of `experiments`.
 
-pub(crate) mod age;
-pub(crate) mod model;
-pub(crate) mod progress;
-pub(crate) mod replay;
-pub(crate) mod simulate;
-pub(crate) mod ssd;
-pub(crate) mod traces;
+mod age;
+mod model;
+mod redraw;
+mod replay;
+mod simulate;
+mod ssd;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::experiments::{
+    atc09, fast09, fast09_schemes, kernel_filesystems, policy_table, postmark, sfs, sfs_flash,
+    sync_remainder,
+};
+
+#[derive(Parser)]
+#[command(name = "sfs-lab", version, about = "The policy laboratory of SFS")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand)]
+enum LabCommand {
+    /// Run one workload with one grouping policy and one victim policy.
+    Simulate(simulate::Arguments),
+    /// Replay a block trace on the model of a flash device, and print statistics of the trace.
+    Replay(replay::Arguments),
+    /// Measure a model as sfs-mkfs would, and fit the write cost model of the FAST 2009 paper.
+    Model(model::Arguments),
+    /// Make the model of a flash device a block device of this machine, for any filesystem.
+    Ssd(ssd::Arguments),
+    /// Fill a mounted filesystem, and delete files at random down to a utilization.
+    Age(age::Arguments),
+    /// Run a paper's experiments, and print its figures beside ours.
+    #[command(subcommand)]
+    Reproduce(Paper),
+    /// Compare the heads to which a sync can write blocks that fill no segment.
+    #[command(alias = "remainder")]
+    SyncRemainder(sync_remainder::Arguments),
+    /// Run every policy on every generator and every trace.
+    Table(policy_table::Arguments),
+    /// Draw the figures of docs/lab again from the CSV files beside them.
+    Redraw(redraw::Arguments),
+}
+
+#[derive(Subcommand)]
+enum Paper {
+    /// SFS: Random Write Considered Harmful in Solid State Drives (FAST 2012).
+    Sfs(sfs::Arguments),
+    /// The same paper's section 4.4: the kernel's filesystems and SFS on one model of flash.
+    SfsFlash(sfs_flash::Arguments),
+    /// A Performance Model and File System Space Allocation Schemes for SSDs (FAST 2009): figures 2 and 3.
+    Fast09(fast09::Arguments),
+    /// The same paper's figures 5 to 9: its space allocation schemes on aged filesystems.
+    Fast09Schemes(fast09_schemes::Arguments),
+    /// Block Management in Solid-State Devices (ATC 2009): its tables.
+    Atc09(atc09::Arguments),
+    /// About SSD (Shin 2008): Postmark over filesystems.
+    #[command(alias = "shin")]
+    Postmark(postmark::Arguments),
+    /// The kernel's filesystems and SFS under one overwriting job, on two flash models.
+    #[command(alias = "peers")]
+    KernelFilesystems(kernel_filesystems::Arguments),
+}
+
+impl Arguments {
+    /// Runs the command that the arguments name.
+    pub(crate) fn run(&self) -> Result<()> {
+        match &self.command {
+            LabCommand::Simulate(arguments) => simulate::run(arguments),
+            LabCommand::Replay(arguments) => replay::run(arguments),
+            LabCommand::Model(arguments) => model::run(arguments),
+            LabCommand::Ssd(arguments) => ssd::run(arguments),
+            LabCommand::Age(arguments) => age::run(arguments),
+            LabCommand::Reproduce(paper) => paper.run(),
+            LabCommand::SyncRemainder(arguments) => sync_remainder::run(arguments),
+            LabCommand::Table(arguments) => policy_table::run(arguments),
+            LabCommand::Redraw(arguments) => redraw::run(arguments),
+        }
+    }
+}
+
+impl Paper {
+    fn run(&self) -> Result<()> {
+        match self {
+            Paper::Sfs(arguments) => sfs::run(arguments),
+            Paper::SfsFlash(arguments) => sfs_flash::run(arguments),
+            Paper::Fast09(arguments) => fast09::run(arguments),
+            Paper::Fast09Schemes(arguments) => fast09_schemes::run(arguments),
+            Paper::Atc09(arguments) => atc09::run(arguments),
+            Paper::Postmark(arguments) => postmark::run(arguments),
+            Paper::KernelFilesystems(arguments) => kernel_filesystems::run(arguments),
+        }
+    }
+}

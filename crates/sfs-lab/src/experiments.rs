@@ -1,11 +1,14 @@
-//! The experiments that make the tables and figures of `docs/lab.md` and `docs/lab/`, a file each.
+//! The experiments that make the tables and figures of `docs/lab.md` and `docs/lab/`, one a file.
 //!
-//! An experiment chooses policies, workloads and models, runs them with the library and prints a table with
-//! the paper's figures beside ours. It judges nothing: the documents do.
+//! An experiment chooses policies, workloads and models, runs them with the library, and prints a
+//! table with a paper's figures beside ours. With `--docs` the table replaces its section of the
+//! documents. No experiment draws a conclusion: the text around the section does.
 
 pub(crate) mod atc09;
 pub(crate) mod fast09;
-pub(crate) mod informed_cleaning;
+pub(crate) mod fast09_schemes;
+mod informed_cleaning;
+mod installed;
 pub(crate) mod kernel_filesystems;
 pub(crate) mod policy_table;
 pub(crate) mod postmark;

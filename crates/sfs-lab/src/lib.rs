@@ -1,24 +1,18 @@
-//! The policy laboratory: the grouping and victim policies of SFS without FUSE and without a
-//! device, over generators and block traces.
+//! The policy laboratory: the grouping and victim policies of SFS, run over generators and block
+//! traces without FUSE and without a device, and filesystems run on models of flash.
 //!
-//! `docs/lab.md` shows what it says.
+//! [`simulation`] runs one policy pair under one [`workload`]. [`block_trace`] reads recorded
+//! requests, [`flash`] replays them on the models of `sfs-ssd`, and [`host`] runs real filesystems on
+//! a model that [`exported`] serves as a disk. [`report`] writes tables and figures. The experiments
+//! and the commands of the program `sfs-lab` use this library; nothing here imports them.
 #![forbid(unsafe_code)]
 
-pub mod ageing;
-pub mod block_statistics;
 pub mod block_trace;
 pub mod closed_form;
-pub mod comparison;
-pub mod cost_model;
-pub mod document;
 pub mod exported;
-pub mod flash_replay;
+pub mod flash;
 pub mod host;
-pub mod oracle;
-pub mod outcome;
-pub mod overwriting;
 pub mod random;
-pub mod run;
+pub mod report;
 pub mod simulation;
-pub mod svg;
 pub mod workload;

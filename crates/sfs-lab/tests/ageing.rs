@@ -12,7 +12,7 @@ fn age(dir: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Mounts an empty filesystem in RAM; `None` where that is not allowed.
-fn mounted(dir: &Path) -> Option<Mount<'_>> {
+fn mounted(dir: &Path) -> Option<TmpfsMount<'_>> {
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "-o", "size=48M", "none"]).arg(dir);
     let output = command.output().expect("mount runs");
@@ -20,18 +20,18 @@ fn mounted(dir: &Path) -> Option<Mount<'_>> {
         eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim());
         return None;
     }
-    Some(Mount(dir))
+    Some(TmpfsMount(dir))
 }
 
-struct Mount<'a>(&'a Path);
+struct TmpfsMount<'a>(&'a Path);
 
-impl Drop for Mount<'_> {
+impl Drop for TmpfsMount<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0).status();
     }
 }
 
-/// Names and lengths of all files.
+/// Returns the names and sizes of all files.
 fn files(dir: &Path) -> BTreeMap<String, u64> {
     let directories = fs::read_dir(dir).expect("a directory").map(|entry| entry.unwrap().path());
     let files = directories.flat_map(|path| fs::read_dir(path).expect("a directory"));
@@ -42,7 +42,7 @@ fn files(dir: &Path) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn mounted_filesystems_are_left_as_full_as_wanted() {
+fn ageing_ends_at_the_wanted_utilization_with_the_files_of_the_seed() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
     let mut seen = Vec::new();
@@ -63,14 +63,14 @@ fn mounted_filesystems_are_left_as_full_as_wanted() {
 }
 
 #[test]
-fn nothing_is_filled_by_mistake() {
+fn only_the_root_of_an_empty_filesystem_is_filled() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path();
     let expect = |dir: &Path, arguments: &[&str], reason: &str| {
         let output = age(dir, arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success());
-        assert!(said.contains(reason), "{said}");
+        assert!(printed.contains(reason), "{printed}");
     };
     expect(dir, &["50"], "not a mount point");
     expect(&dir.join("missing"), &["50"], "No such file");

@@ -1,12 +1,12 @@
-//! What the laboratory says agrees with theory, is the same every time, and loses no block.
+//! Simulations agree with theory, are deterministic, and lose no block.
 
 use sfs_lab::closed_form;
-use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, Metadata, ORACLE};
-use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
+use sfs_lab::simulation::SimulationOutcome;
+use sfs_lab::simulation::{Buffering, SyncRemainder, VolumeSizeRequest, WriteOutPolicy};
+use sfs_lab::simulation::{Experiment, MetadataOverhead, ORACLE};
 use sfs_lab::workload::Source;
 
-const SMALL: SpaceRequest = SpaceRequest {
+const SMALL: VolumeSizeRequest = VolumeSizeRequest {
     utilization: 0.85,
     live_segments: 128,
     segment_blocks: 64,
@@ -19,7 +19,7 @@ fn outcome(
     grouping: &str,
     victims: Option<&str>,
     change: impl FnOnce(&mut Experiment<'_>),
-) -> Outcome {
+) -> SimulationOutcome {
     let source = Source::open(workload).expect("a workload");
     let mut experiment = Experiment {
         source: &source,
@@ -28,7 +28,7 @@ fn outcome(
         space: SMALL,
         exact: None,
         dummy: 0.0,
-        metadata: Metadata::NONE,
+        metadata: MetadataOverhead::NONE,
         buffering: Buffering::NONE,
         grouping: grouping.into(),
         victims: victims.map(str::to_owned),
@@ -45,13 +45,13 @@ fn outcome(
 fn uniform_and_greedy_agree_with_the_closed_form() {
     let outcome = outcome("uniform", "none", Some("greedy"), |experiment| {
         experiment.space =
-            SpaceRequest { live_segments: 512, segment_blocks: 1024, reserve: 0.02, ..SMALL };
+            VolumeSizeRequest { live_segments: 512, segment_blocks: 1024, reserve: 0.02, ..SMALL };
         experiment.measure = 1.5;
     });
     let expected = closed_form::write_amplification(outcome.space.utilization_within_reserve());
     let found = outcome.amplification_log;
     assert!((expected - 3.952).abs() < 0.02, "{expected}");
-    assert!((found / expected - 1.0).abs() < 0.01, "{found}, and in theory {expected}");
+    assert!((found / expected - 1.0).abs() < 0.01, "{found}, in theory {expected}");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn sequential_writing_has_nothing_to_clean() {
 }
 
 #[test]
-fn knowing_the_future_is_best() {
+fn a_policy_that_knows_the_future_moves_the_fewest_blocks() {
     for workload in ["zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc", "uniform"] {
         for segments in [0, 4] {
             let run =
@@ -105,13 +105,18 @@ fn knowing_the_future_is_best() {
     }
 }
 
-/// Log write amplification at 85%, without a buffer: what docs/lab.md says, with a little room for a seed.
+/// Log write amplification at 85%, without a buffer, against the figures of docs/lab.md with some room for the
+/// seed.
 #[test]
-fn lifetime_moves_no_more_than_it_did() {
+fn lifetime_keeps_its_published_amplification() {
     let of = |workload, grouping, victims| {
         outcome(workload, grouping, victims, |experiment| {
-            let space =
-                SpaceRequest { live_segments: 512, segment_blocks: 256, reserve: 0.02, ..SMALL };
+            let space = VolumeSizeRequest {
+                live_segments: 512,
+                segment_blocks: 256,
+                reserve: 0.02,
+                ..SMALL
+            };
             (experiment.space, experiment.measure) = (space, 5.0);
         })
         .amplification_log
@@ -130,20 +135,20 @@ fn lifetime_moves_no_more_than_it_did() {
     }
 }
 
-/// What is written once a round of the volume dies in the order of its writing, the rest sooner.
+/// Blocks that are written once in a round of the volume die in the order of their writes, others sooner.
 #[test]
-fn lifetime_sees_what_comes_once_a_round() {
+fn lifetime_recognizes_blocks_that_are_written_once_a_round() {
     let Some(folder) = std::env::var_os("SFS_TRACES") else {
         return eprintln!("skipped: SFS_TRACES names no folder of traces");
     };
     let trace = std::path::Path::new(&folder).join("disksim-postmark.csv.zst");
     if !trace.exists() {
-        return eprintln!("skipped: {} is not there", trace.display());
+        return eprintln!("skipped: no trace {}", trace.display());
     }
     let trace = trace.display();
     let of = |grouping, victims| {
         outcome(&format!("trace:{trace}"), grouping, Some(victims), |experiment| {
-            experiment.space = SpaceRequest { live_segments: 512, reserve: 0.02, ..SMALL };
+            experiment.space = VolumeSizeRequest { live_segments: 512, reserve: 0.02, ..SMALL };
         })
         .amplification_log
     };
@@ -152,14 +157,14 @@ fn lifetime_sees_what_comes_once_a_round() {
 }
 
 #[test]
-fn what_waits_for_being_overwritten_is() {
+fn blocks_that_stay_longer_in_the_buffer_are_overwritten_there() {
     let of = |writing| {
         let change = |experiment: &mut Experiment<'_>| {
             experiment.buffering = Buffering { segments: 4, writing, ..Buffering::NONE };
         };
         outcome("zipf:0.99", "lifetime", None, change)
     };
-    let (heads, coldest) = (of(Writing::Heads), of(Writing::Coldest));
+    let (heads, coldest) = (of(WriteOutPolicy::Heads), of(WriteOutPolicy::Coldest));
     assert!(
         coldest.coalesced > heads.coalesced + 0.05,
         "{} {}",
@@ -170,9 +175,10 @@ fn what_waits_for_being_overwritten_is() {
 }
 
 #[test]
-fn metadata_takes_room_and_is_counted() {
+fn metadata_takes_space_and_is_counted() {
     let of = |metadata| outcome("zipf:0.99", "sepbit", None, |e| e.metadata = metadata);
-    let (none, some) = (of(Metadata::NONE), of(Metadata { summaries: 0.02, nodes: 0.05 }));
+    let (none, some) =
+        (of(MetadataOverhead::NONE), of(MetadataOverhead { summaries: 0.02, nodes: 0.05 }));
     assert_eq!(none.amplification_device, none.amplification_user);
     assert!(some.amplification_user > none.amplification_user);
     let expected = some.amplification_user * 1.05 / 0.98;
@@ -180,22 +186,22 @@ fn metadata_takes_room_and_is_counted() {
 }
 
 #[test]
-fn dummies_are_never_written_again() {
+fn dummies_lower_the_amplification() {
     let of = |dummy| outcome("uniform", "sepbit", None, |experiment| experiment.dummy = dummy);
     let (none, most) = (of(0.0).amplification_log, of(0.8).amplification_log);
     assert!(most < none, "{most} {none}");
 }
 
 #[test]
-fn every_way_of_writing_runs_with_every_policy() {
+fn every_write_out_policy_runs_with_every_policy() {
     for grouping in sfs_core::policy::GROUPING_POLICIES {
         for victims in sfs_core::policy::VICTIM_POLICIES {
             for (writing, remainder) in [
-                (Writing::Heads, Remainder::Pure),
-                (Writing::Deferred, Remainder::Pure),
-                (Writing::Deferred, Remainder::Mixed),
-                (Writing::Largest, Remainder::Mixed),
-                (Writing::Coldest, Remainder::Pure),
+                (WriteOutPolicy::Heads, SyncRemainder::Pure),
+                (WriteOutPolicy::Deferred, SyncRemainder::Pure),
+                (WriteOutPolicy::Deferred, SyncRemainder::Mixed),
+                (WriteOutPolicy::Largest, SyncRemainder::Mixed),
+                (WriteOutPolicy::Coldest, SyncRemainder::Pure),
             ] {
                 let sync_interval = Some(500);
                 let outcome = outcome("zipf:0.99", grouping, Some(victims), |experiment| {

@@ -1,18 +1,18 @@
-//! `sfs-lab ssd` as a user runs it: a filesystem of the kernel on a model, and what does not work.
+//! `sfs-lab ssd` as a user runs it: a filesystem of the kernel on a model, and invalid arguments.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::exported::Status;
+use sfs_lab::exported::ExportedStatus;
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, need_disks};
 use sfs_ssd::RequestKind;
 
 const LAB: &str = env!("CARGO_BIN_EXE_sfs-lab");
 const MIB: u64 = 1 << 20;
 
-/// Whether disks can be exported here; says why not.
+/// Returns whether this machine can export disks. Prints the reason if not.
 fn can_export() -> bool {
     match need_disks() {
         Ok(()) => true,
@@ -27,17 +27,17 @@ fn ssd(arguments: &[&str]) -> Output {
     Command::new(LAB).arg("ssd").args(arguments).output().expect("sfs-lab runs")
 }
 
-/// One line that says what is wrong, and a code.
+/// Expects a failure with one line on standard error, which contains `message`.
 fn expect_refusal(arguments: &[&str], message: &str) {
     let output = ssd(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{arguments:?}");
-    assert!(said.contains(message), "{arguments:?}: {said}");
-    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    assert!(printed.contains(message), "{arguments:?}: {printed}");
+    assert_eq!(printed.trim().lines().count(), 1, "{printed}");
 }
 
 #[test]
-fn what_cannot_be_exported_is_refused() {
+fn invalid_arguments_are_refused() {
     let folder = tempfile::tempdir().expect("a directory");
     let dir = folder.path().to_str().expect("UTF-8");
     expect_refusal(&["--profile", "floppy", dir], "no profile floppy: there are ssd-h");
@@ -47,13 +47,13 @@ fn what_cannot_be_exported_is_refused() {
     expect_refusal(&[dir], "not empty");
 }
 
-fn written(status: &Status) -> u64 {
+fn written(status: &ExportedStatus) -> u64 {
     status.counters.host_bytes_written
 }
 
-/// The kernel's own files and discards arrive, in the record too; nothing is left behind.
+/// Writes and discards of the kernel reach the model and its record. No loop device is left behind.
 #[test]
-fn an_ext4_lives_on_a_model() {
+fn ext4_works_on_a_model() {
     if !can_export() {
         return;
     }

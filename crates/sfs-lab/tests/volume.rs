@@ -1,4 +1,4 @@
-//! A volume under load moves as much as its policy has to: what the laboratory says of the same load.
+//! A volume under load moves at most as many blocks as the laboratory predicts for its policy.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use sfs_core::format::{Label, Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{Caller, Counters, VolumeOptions, WriteMode};
 use sfs_core::{Volume, make, root_directory};
 use sfs_device::{BLOCK_SIZE, RamDevice};
-use sfs_lab::run::{Experiment, Metadata};
-use sfs_lab::simulation::{Buffering, Space, SpaceRequest, Writing};
+use sfs_lab::simulation::{Buffering, VolumeSize, VolumeSizeRequest, WriteOutPolicy};
+use sfs_lab::simulation::{Experiment, MetadataOverhead};
 use sfs_lab::workload::Source;
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
@@ -16,33 +16,34 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
 const SEGMENTS: u32 = 1024;
 const SEGMENT_BLOCKS: u32 = 128;
 
-/// Blocks of the write buffer of which half waits, in proportion what a volume of 8 GiB has by default.
+/// Size of the write buffer, which is written from half of it on: in proportion that of a volume of 8 GiB.
 const BUFFER_BLOCKS: u32 = 1024;
 
-/// The background has a turn so often.
-const TURN: u32 = 64;
+/// Writes between two runs of background work.
+const WORK_INTERVAL: u32 = 64;
 
-/// Sizes of the file that are written before measuring, and measured.
+/// Writes before measuring and measured writes, in multiples of the file's blocks.
 const SIZES: (u32, u32) = (1, 1);
 
 const SEED: u64 = 1;
 
+/// A volume with one file.
 struct Loaded {
     volume: Volume,
     file: u64,
-    /// Blocks of the file.
+    /// Number of blocks of the file.
     blocks: u32,
 }
 
-/// What was written in `SIZES.1`, and how many segments were empty meanwhile, on average.
+/// Counters before and after the measured writes, and the mean number of empty segments between.
 struct Measured {
-    written: Counters,
+    after: Counters,
     before: Counters,
     empty: f64,
 }
 
 impl Loaded {
-    /// A file that takes 85% of what there is.
+    /// Makes a volume with a file that fills 85% of it.
     fn fill(grouping: &str) -> Self {
         let device = Arc::new(RamDevice::new(u64::from((SEGMENTS + 1) * SEGMENT_BLOCKS)));
         let layout =
@@ -83,7 +84,7 @@ impl Loaded {
         let mut stream = source.stream(self.blocks, SEED);
         let mut write = |turn: u32| {
             self.write(stream.next().block());
-            if turn.is_multiple_of(TURN) {
+            if turn.is_multiple_of(WORK_INTERVAL) {
                 self.volume.work(NOW).expect("RAM");
             }
         };
@@ -92,41 +93,42 @@ impl Loaded {
         let (mut empty, mut looks) = (0, 0);
         for turn in 0..SIZES.1 * self.blocks {
             write(turn);
-            if turn.is_multiple_of(TURN * 16) {
+            if turn.is_multiple_of(WORK_INTERVAL * 16) {
                 let segments = self.volume.status().segments;
                 empty += segments.clean + segments.drained;
                 looks += 1;
             }
         }
         let empty = f64::from(empty) / f64::from(looks);
-        Measured { written: self.volume.counters(), before, empty }
+        Measured { after: self.volume.counters(), before, empty }
     }
 }
 
 impl Measured {
     fn blocks(&self, of: impl Fn(&Counters) -> u64) -> f64 {
-        (of(&self.written) - of(&self.before)) as f64 / BLOCK_SIZE as f64
+        (of(&self.after) - of(&self.before)) as f64 / BLOCK_SIZE as f64
     }
 }
 
-/// Blocks of data for each that the user wrote: of the volume, and as the laboratory has it.
+/// Returns the blocks of data written for each block of the user: measured on the volume, and predicted by the
+/// laboratory.
 fn both(workload: &str, grouping: &str) -> (f64, f64) {
     let source = Source::open(workload).expect("a workload");
     let loaded = Loaded::fill(grouping);
     let measured = loaded.load(&source);
     let data = measured.blocks(|c| c.data_bytes + c.cleaning_bytes);
     let summaries = measured.blocks(|c| c.summary_bytes);
-    let space = Space {
+    let space = VolumeSize {
         blocks: loaded.blocks,
         segment_blocks: SEGMENT_BLOCKS,
         segments: SEGMENTS,
-        reserve: measured.empty.round() as u32,
+        reserve_segments: measured.empty.round() as u32,
     };
     let experiment = Experiment {
         source: &source,
         workload: workload.into(),
         warm_up_source: None,
-        space: SpaceRequest {
+        space: VolumeSizeRequest {
             utilization: 0.8,
             live_segments: SEGMENTS,
             segment_blocks: SEGMENT_BLOCKS,
@@ -135,10 +137,10 @@ fn both(workload: &str, grouping: &str) -> (f64, f64) {
         },
         exact: Some(space),
         dummy: 0.0,
-        metadata: Metadata { summaries: summaries / (data + summaries), nodes: 0.0 },
+        metadata: MetadataOverhead { summaries: summaries / (data + summaries), nodes: 0.0 },
         buffering: Buffering {
             blocks: Some(BUFFER_BLOCKS / 2),
-            writing: Writing::Largest,
+            writing: WriteOutPolicy::Largest,
             ..Buffering::NONE
         },
         grouping: grouping.into(),
@@ -153,7 +155,7 @@ fn both(workload: &str, grouping: &str) -> (f64, f64) {
 }
 
 #[test]
-fn a_full_volume_moves_what_its_policy_has_to() {
+fn a_full_volume_moves_no_more_than_the_laboratory_predicts() {
     for (workload, grouping) in
         [("zipf:0.99", "sfs"), ("zipf:0.99", "lifetime"), ("uniform", "sfs")]
     {

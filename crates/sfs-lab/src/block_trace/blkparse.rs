@@ -1,23 +1,23 @@
-//! The text of blkparse(1), in its default format.
+//! The text of blkparse(1), in its default format:
+//! `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
 //!
-//! Owns: `major,minor cpu sequence seconds pid action RWBS sector + sectors [process]`.
-//! Promises: each request once: as it was issued to the driver (D), or, if nothing was, as it was
-//! queued (Q).
-//! Never: takes the summary at the end for requests.
+//! Each request is taken once: when it was issued to the driver (D) or, in a text without such events,
+//! when it was queued (Q). Lines of the summary at the end are no events.
 
 use anyhow::{Context, Result};
 use sfs_ssd::RequestKind;
 
-use super::{Record, number};
+use super::record::{TraceRecord, number};
 
 const SECTOR_SIZE: u64 = 512;
 
-pub(super) fn records(text: &str) -> Result<Vec<Record>> {
-    let issued = of_action(text, "D")?;
-    if issued.is_empty() { of_action(text, "Q") } else { Ok(issued) }
+/// Parses all requests of a text.
+pub(super) fn records(text: &str) -> Result<Vec<TraceRecord>> {
+    let issued = records_of_action(text, "D")?;
+    if issued.is_empty() { records_of_action(text, "Q") } else { Ok(issued) }
 }
 
-fn of_action(text: &str, action: &str) -> Result<Vec<Record>> {
+fn records_of_action(text: &str, action: &str) -> Result<Vec<TraceRecord>> {
     let mut records = Vec::new();
     for (no, line) in (1..).zip(text.lines()) {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -30,12 +30,13 @@ fn of_action(text: &str, action: &str) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// An F before the kind of a request means a flush before it, one behind it a flush after it.
-fn add(records: &mut Vec<Record>, fields: &[&str]) -> Result<()> {
+/// Adds the requests of an event. An F before the kind means a flush before the request, an F after
+/// the kind a flush after it.
+fn add(records: &mut Vec<TraceRecord>, fields: &[&str]) -> Result<()> {
     let seconds: f64 = fields[3].parse().context("the time")?;
     let at_us = (seconds * 1e6).round() as u64;
     let rwbs = fields.get(6).context("no RWBS")?;
-    let flush = Record::new(at_us, RequestKind::Flush, 0, 0);
+    let flush = TraceRecord::new(at_us, RequestKind::Flush, 0, 0);
     let (before, rest) = match rwbs.strip_prefix('F') {
         Some(rest) => (true, rest),
         None => (false, *rwbs),
@@ -49,7 +50,7 @@ fn add(records: &mut Vec<Record>, fields: &[&str]) -> Result<()> {
     };
     if let [sector, "+", sectors, ..] = fields[7..] {
         let (offset, len) = (number(sector)? * SECTOR_SIZE, number(sectors)? * SECTOR_SIZE);
-        records.push(Record::new(at_us, kind, offset, len));
+        records.push(TraceRecord::new(at_us, kind, offset, len));
         records.extend(rest.contains('F').then_some(flush));
     }
     Ok(())

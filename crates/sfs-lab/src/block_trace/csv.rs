@@ -1,58 +1,71 @@
-//! CSV: a heading that names the columns, then a request a line.
+//! Traces as CSV: a heading that names the columns, then one request a line.
 //!
-//! Owns: the columns `us` (missing: no times), `op` (R, W, T for trim, F for flush), `offset`,
-//! `len` (bytes) and `stream` (missing: none); others are passed over.
-//! Promises: a column may stand anywhere.
-//! Never: guesses a heading.
+//! The columns are `us` (optional: microseconds), `op` (R, W, T for trim, F for flush), `offset` and
+//! `len` (bytes), and `stream` (optional), in any order. Other columns are ignored.
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
 use sfs_ssd::RequestKind;
 
-use super::{Record, number};
+use super::record::TraceRecord;
 
-struct Columns {
-    us: Option<usize>,
-    op: usize,
-    offset: usize,
-    len: usize,
-    stream: Option<usize>,
+/// A line of the file. The order of the fields is that of the columns which [`text`] writes.
+#[derive(Serialize, Deserialize)]
+struct CsvRow {
+    #[serde(default)]
+    us: u64,
+    op: CsvKind,
+    offset: u64,
+    len: u64,
+    #[serde(default)]
+    stream: u8,
 }
 
-impl Columns {
-    fn of(heading: &str) -> Result<Columns> {
-        let place = |name: &str| heading.split(',').position(|column| column.trim() == name);
-        let needed = |name: &str| place(name).with_context(|| format!("no column {name}"));
-        Ok(Columns {
-            us: place("us"),
-            op: needed("op")?,
-            offset: needed("offset")?,
-            len: needed("len")?,
-            stream: place("stream"),
-        })
-    }
-
-    fn record(&self, line: &str) -> Result<Record> {
-        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let field = |no: usize| fields.get(no).copied().context("a field is missing");
-        let optional = |no: Option<usize>| no.map_or(Ok(0), |no| number(field(no)?));
-        let kind = match field(self.op)? {
-            "R" => RequestKind::Read,
-            "W" => RequestKind::Write,
-            "T" => RequestKind::Trim,
-            "F" => RequestKind::Flush,
-            other => bail!("no such operation: {other}"),
-        };
-        let (offset, len) = (number(field(self.offset)?)?, number(field(self.len)?)?);
-        let stream = u8::try_from(optional(self.stream)?).context("a stream is below 256")?;
-        Ok(Record { stream, ..Record::new(optional(self.us)?, kind, offset, len) })
-    }
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum CsvKind {
+    #[serde(rename = "R")]
+    Read,
+    #[serde(rename = "W")]
+    Write,
+    #[serde(rename = "T")]
+    Trim,
+    #[serde(rename = "F")]
+    Flush,
 }
 
-pub(super) fn records(text: &str) -> Result<Vec<Record>> {
-    let mut lines = (1..).zip(text.lines());
-    let (_, heading) = lines.next().context("it is empty")?;
-    let columns = Columns::of(heading)?;
-    lines
-        .map(|(no, line)| columns.record(line).with_context(|| format!("line {no}: {line}")))
-        .collect()
+/// Parses all requests of a text.
+pub(super) fn records(text: &str) -> Result<Vec<TraceRecord>> {
+    let mut reader =
+        csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text.as_bytes());
+    reader.deserialize().map(|row| Ok(record(row?))).collect()
+}
+
+/// Returns the CSV of the requests.
+pub(super) fn text(records: &[TraceRecord]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for record in records {
+        writer.serialize(row(record)).expect("a vector takes every row");
+    }
+    let bytes = writer.into_inner().expect("a vector takes every row");
+    String::from_utf8(bytes).expect("numbers and letters are UTF-8")
+}
+
+fn record(row: CsvRow) -> TraceRecord {
+    let kind = match row.op {
+        CsvKind::Read => RequestKind::Read,
+        CsvKind::Write => RequestKind::Write,
+        CsvKind::Trim => RequestKind::Trim,
+        CsvKind::Flush => RequestKind::Flush,
+    };
+    TraceRecord { stream: row.stream, ..TraceRecord::new(row.us, kind, row.offset, row.len) }
+}
+
+fn row(record: &TraceRecord) -> CsvRow {
+    let op = match record.kind {
+        RequestKind::Read => CsvKind::Read,
+        RequestKind::Write => CsvKind::Write,
+        RequestKind::Trim => CsvKind::Trim,
+        RequestKind::Flush => CsvKind::Flush,
+    };
+    CsvRow { us: record.at_us, op, offset: record.offset, len: record.len, stream: record.stream }
 }

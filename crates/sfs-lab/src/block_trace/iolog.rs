@@ -1,44 +1,48 @@
-//! fio's iolog, versions 2 and 3.
+//! fio's iolog, versions 2 and 3: `[microseconds] file action [offset length]`.
 //!
-//! Owns: `[microseconds] file action [offset length]`.
-//! Promises: several files lie one after the other, in the order in which they are added, each at
-//! a whole mebibyte.
-//! Never: opens the files.
+//! The trace has one address space: the files follow one another in the order in which the log adds
+//! them, each from a whole mebibyte on. The files themselves are not opened.
 
 use anyhow::{Context, Result, bail};
 use sfs_ssd::RequestKind;
 
-use super::{IOLOG_HEADING, Record, number};
+use super::record::{TraceRecord, number};
 
+/// Beginning of the first line.
+pub(super) const HEADING: &str = "fio version ";
+
+/// Alignment of the files in the address space, in bytes.
 const FILE_ALIGNMENT: u64 = 1 << 20;
 
-/// A request of a file, by its number.
-type FileRecord = (usize, Record);
+/// A request and the number of its file; the offset is within the file.
+type FileRecord = (usize, TraceRecord);
 
 #[derive(Default)]
-struct Log<'a> {
+struct IologParser<'a> {
     files: Vec<&'a str>,
     now_us: u64,
     records: Vec<FileRecord>,
 }
 
-pub(super) fn records(text: &str) -> Result<Vec<Record>> {
+/// Parses all requests of a text.
+pub(super) fn records(text: &str) -> Result<Vec<TraceRecord>> {
     let mut lines = (1..).zip(text.lines());
     let heading = lines.next().map_or("", |(_, line)| line);
-    let version = heading.strip_prefix(IOLOG_HEADING).and_then(|rest| rest.split(' ').next());
+    let version = heading.strip_prefix(HEADING).and_then(|rest| rest.split(' ').next());
     let timed = match version {
         Some("2") => false,
         Some("3") => true,
         _ => bail!("no iolog of version 2 or 3: {heading}"),
     };
-    let mut log = Log::default();
+    let mut log = IologParser::default();
     for (no, line) in lines {
         log.line(line, timed).with_context(|| format!("line {no}: {line}"))?;
     }
-    Ok(log.placed())
+    Ok(log.into_records())
 }
 
-impl<'a> Log<'a> {
+impl<'a> IologParser<'a> {
+    /// Parses a line.
     fn line(&mut self, line: &'a str, timed: bool) -> Result<()> {
         let mut fields = line.split_whitespace();
         let mut field = || fields.next().context("a field is missing");
@@ -62,14 +66,15 @@ impl<'a> Log<'a> {
             other => bail!("no such action: {other}"),
         };
         let record = match kind {
-            RequestKind::Flush => Record::new(self.now_us, kind, 0, 0),
-            _ => Record::new(self.now_us, kind, number(field()?)?, number(field()?)?),
+            RequestKind::Flush => TraceRecord::new(self.now_us, kind, 0, 0),
+            _ => TraceRecord::new(self.now_us, kind, number(field()?)?, number(field()?)?),
         };
         let file = self.file(file);
         self.records.push((file, record));
         Ok(())
     }
 
+    /// Returns the number of a file, a new one for a new name.
     fn file(&mut self, name: &'a str) -> usize {
         let known = self.files.iter().position(|&file| file == name);
         known.unwrap_or_else(|| {
@@ -78,7 +83,8 @@ impl<'a> Log<'a> {
         })
     }
 
-    fn placed(self) -> Vec<Record> {
+    /// Returns the requests with offsets in the common address space.
+    fn into_records(self) -> Vec<TraceRecord> {
         let mut ends = vec![0; self.files.len()];
         for (file, record) in &self.records {
             ends[*file] = record.end().max(ends[*file]);
@@ -92,10 +98,10 @@ impl<'a> Log<'a> {
                 start
             })
             .collect();
-        let place = |(file, record): FileRecord| match record.kind {
+        let shifted = |(file, record): FileRecord| match record.kind {
             RequestKind::Flush => record,
-            _ => Record { offset: starts[file] + record.offset, ..record },
+            _ => TraceRecord { offset: starts[file] + record.offset, ..record },
         };
-        self.records.into_iter().map(place).collect()
+        self.records.into_iter().map(shifted).collect()
     }
 }

@@ -1,8 +1,5 @@
-//! `sfs-lab age`: ages a mounted filesystem.
-//!
-//! Owns: what is asked of the directory before it is filled.
-//! Promises: nothing is filled that is not a filesystem of its own, and empty.
-//! Never: deletes a file that it has not made.
+//! `sfs-lab age`: ages a mounted filesystem, after a check that the directory is the root of an empty
+//! one. Only files that the command made are deleted.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,23 +7,23 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::ProgressBar;
-use sfs_lab::ageing::Ageing;
+use sfs_lab::host::Ageing;
 use sfs_mkfs::{output, parse_size};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where an empty filesystem is mounted; it is filled to its end.
+    /// Mount point of an empty filesystem, which is filled completely first.
     dir: PathBuf,
-    /// How full it is left, in percent.
+    /// Utilization at the end, in percent.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     utilization: u8,
-    /// Files and deletions follow from it.
+    /// Seed of the files and deletions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Length of the smallest file.
+    /// Size of the smallest file.
     #[arg(long, default_value = "1K", value_parser = size)]
     smallest: u64,
-    /// Length of the largest file.
+    /// Size of the largest file.
     #[arg(long, default_value = "16M", value_parser = size)]
     largest: u64,
     /// Print JSON.
@@ -66,13 +63,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Filling somebody's disk by mistake is no experiment.
+/// Returns an error unless `dir` is the root of a mounted filesystem without files, so that no other disk
+/// is filled by mistake.
 fn expect_empty_mount(dir: &Path) -> Result<()> {
     let shown = dir.display();
-    let here = fs::metadata(dir).with_context(|| format!("{shown}"))?;
-    ensure!(here.is_dir(), "{shown}: not a directory");
-    let above = fs::metadata(dir.join("..")).with_context(|| format!("{shown}"))?;
-    if here.dev() == above.dev() {
+    let root = fs::metadata(dir).with_context(|| format!("{shown}"))?;
+    ensure!(root.is_dir(), "{shown}: not a directory");
+    let parent = fs::metadata(dir.join("..")).with_context(|| format!("{shown}"))?;
+    if root.dev() == parent.dev() {
         bail!("{shown}: not a mount point; mount an empty filesystem there");
     }
     for entry in fs::read_dir(dir)? {

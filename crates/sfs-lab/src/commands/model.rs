@@ -1,29 +1,22 @@
-//! `sfs-lab model`: what sfs-mkfs would measure on a model, and the write cost model that fits it.
-//!
-//! Owns: the probe of a model in virtual time; its options.
-//! Promises: the same figures every time.
-//! Never: measures a real device: sfs-mkfs does.
+//! `sfs-lab model`: measures a model as `sfs-mkfs` measures a device, in virtual time, and fits the write cost
+//! model of the FAST 2009 paper.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use sfs_device::DeviceError;
-use sfs_lab::cost_model::{CostModel, block_us};
-use sfs_mkfs::measure::{Budget, Probe, Region, Row, measure, sweep};
+use sfs_lab::flash::{BUDGET, CostModel, ModelProbe, block_us};
+use sfs_mkfs::measure::{Row, measure, sweep};
 use sfs_mkfs::{Human, output, parse_size};
+use sfs_ssd::SsdProfile;
 use sfs_ssd::ftl::Layer;
-use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile};
 
 const BLOCK: u64 = 4096;
-
-/// Virtual time costs nothing: a day.
-pub(crate) const BUDGET: Budget = Budget { total_ns: 86_400_000_000_000, ..Budget::DEFAULT };
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Device: ssd-h, ssd-m, ssd-l, sandisk, samsung, mtron, sd, emmc.
     #[arg(long, default_value = "mtron")]
     profile: String,
-    /// Translation layer: as for replay; by default the profile's.
+    /// Translation layer, as for `sfs-lab replay`; by default the profile's.
     #[arg(long)]
     ftl: Option<Layer>,
     /// Size of the device.
@@ -37,35 +30,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What is printed.
+/// The output.
 #[derive(Serialize)]
-struct Report {
+struct ModelReport {
     rows: Vec<Row>,
     logical_block: Option<u64>,
     model: Option<CostModel>,
-}
-
-/// A model in virtual time.
-pub(crate) struct ModelProbe {
-    ssd: Ssd,
-    now_ns: u64,
-}
-
-impl Probe for ModelProbe {
-    fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError> {
-        let request = HostRequest::new(RequestKind::Write, address * BLOCK, count * BLOCK);
-        let began_ns = self.now_ns;
-        self.now_ns = self.ssd.serve(&request, began_ns).ended_ns;
-        Ok(self.now_ns - began_ns)
-    }
-}
-
-impl ModelProbe {
-    pub(crate) fn new(config: &SsdConfig) -> Result<(ModelProbe, Region)> {
-        let ssd = Ssd::new(config).context("too few spare blocks")?;
-        let region = Region { block_count: ssd.capacity() / BLOCK, partition_start: 0 };
-        Ok((ModelProbe { ssd, now_ns: 0 }, region))
-    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -78,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let (mut probe, region) = ModelProbe::new(&config)?;
     let rows = sweep(&mut probe, region, BUDGET, arguments.smallest.max(BLOCK))?;
     let model = logical_block.and_then(|size| CostModel::fit(&rows, size));
-    let report = Report { rows, logical_block, model };
+    let report = ModelReport { rows, logical_block, model };
     match arguments.json {
         true => output::print(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?,
         false => output::print(report.text())?,
@@ -86,11 +56,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-impl Report {
+impl ModelReport {
     fn text(&self) -> String {
         let mut text = match self.logical_block {
             Some(size) => format!("logical block  {}\n", Human(size)),
-            None => "logical block  could not tell\n".to_owned(),
+            None => "logical block  not found\n".to_owned(),
         };
         if let Some(model) = &self.model {
             text += &format!(
@@ -107,6 +77,7 @@ impl Report {
         text
     }
 
+    /// Returns the line of one size of request.
     fn line(&self, row: &Row) -> String {
         let mb = |kb_per_s: u64| kb_per_s as f64 / 1000.0;
         let fitted = self.model.filter(|_| self.logical_block.is_some_and(|size| row.size <= size));

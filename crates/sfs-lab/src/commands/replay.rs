@@ -1,16 +1,11 @@
-//! `sfs-lab replay`: a block trace, its figures, and what it does to a flash device.
-//!
-//! Owns: its options, and what is printed.
-//! Promises: a trace that is not there is left out, with a message.
-//! Never: computes.
+//! `sfs-lab replay`: prints statistics of a block trace, and the cost of a replay on a model of flash.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
-use sfs_lab::block_statistics::{BlockStatistics, Syncs};
-use sfs_lab::block_trace::{BlockTrace, Record};
-use sfs_lab::flash_replay::{FlashOutcome, FlashReplay};
+use sfs_lab::block_trace::{BlockTrace, Syncs, TraceRecord, TraceStatistics};
+use sfs_lab::flash::{FlashOutcome, FlashReplay};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Arrivals, RequestQueue, Scheduling, SsdProfile, profiles};
@@ -26,40 +21,40 @@ pub(crate) struct Arguments {
     /// bast[:LOG_BLOCKS]; by default the profile's.
     #[arg(long)]
     ftl: Option<Layer>,
-    /// Size of the device; by default as much as the trace touches, in whole erase blocks.
+    /// Size of the device; by default the erase blocks that the trace touches.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     size: Option<u64>,
-    /// Begin with an erased device instead of one that is full.
+    /// Begin with an erased device instead of a full one.
     #[arg(long)]
     erased: bool,
     /// Replays of the whole trace before counting.
     #[arg(long, default_value_t = 0)]
     warm_up: u32,
-    /// Replays that are counted.
+    /// Replays of the whole trace that are counted.
     #[arg(long, default_value_t = 1)]
     rounds: u32,
-    /// Requests that are under way at the same time.
+    /// Largest number of requests in flight.
     #[arg(long, default_value_t = 1)]
     depth: usize,
-    /// Requests come at the times of the trace, not as soon as they can.
+    /// Send requests at the times of the trace instead of as soon as possible.
     #[arg(long)]
     timed: bool,
-    /// Of the waiting requests, take the one whose element is free first.
+    /// Serve the queued request whose element is free first (shortest wait time first).
     #[arg(long)]
     swtf: bool,
-    /// Merge waiting writes that continue one another within a page.
+    /// Merge queued writes that continue one another within a page.
     #[arg(long)]
     merging: bool,
-    /// Bytes to take off every offset: 3584 puts a partition at sector 63 on the grid.
+    /// Bytes to subtract from every offset: 3584 aligns a partition that begins at sector 63.
     #[arg(long, default_value_t = 0)]
     shift: u64,
     /// Size of a logical block for the focal factor; by default the device's erase block.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     logical_block: Option<u64>,
-    /// Take every so many writes for a sync: for traces without flushes.
+    /// Number of writes that count as a sync, for a trace without flushes.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     sync_writes: Option<u64>,
-    /// Only the figures of the trace.
+    /// Print only the statistics of the trace.
     #[arg(long)]
     statistics: bool,
     /// Print JSON.
@@ -67,10 +62,10 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// What is printed.
+/// The output.
 #[derive(Serialize)]
-struct Report {
-    statistics: BlockStatistics,
+struct ReplayReport {
+    statistics: TraceStatistics,
     outcome: Option<FlashOutcome>,
 }
 
@@ -83,12 +78,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let trace = shifted(BlockTrace::open(&arguments.trace)?, arguments.shift);
     let syncs = arguments.sync_writes.map_or(Syncs::Flushes, Syncs::EveryWrites);
     let logical_block = arguments.logical_block.unwrap_or(erase_block);
-    let statistics = BlockStatistics::of(&trace, logical_block, syncs);
+    let statistics = TraceStatistics::of(&trace, logical_block, syncs);
     let outcome = match arguments.statistics {
         true => None,
         false => Some(replay(arguments, profile, &trace)?),
     };
-    let report = Report { statistics, outcome };
+    let report = ReplayReport { statistics, outcome };
     match arguments.json {
         true => output::print(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?,
         false => output::print(report.text())?,
@@ -97,7 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn shifted(trace: BlockTrace, shift: u64) -> BlockTrace {
-    let shifted = |record: Record| Record { offset: record.offset.saturating_sub(shift), ..record };
+    let shifted =
+        |record: TraceRecord| TraceRecord { offset: record.offset.saturating_sub(shift), ..record };
     BlockTrace { records: trace.records.into_iter().map(shifted).collect() }
 }
 
@@ -127,7 +123,7 @@ fn replay(arguments: &Arguments, profile: SsdProfile, trace: &BlockTrace) -> Res
     replay.run(trace)
 }
 
-impl Report {
+impl ReplayReport {
     fn text(&self) -> String {
         let s = &self.statistics;
         let mut text = format!(
@@ -143,7 +139,7 @@ impl Report {
             s.segmented_sequentiality * 100.0,
         );
         text += &match s.syncs {
-            0 => "syncs         none; --sync-writes cuts a trace that has no flushes\n".to_owned(),
+            0 => "syncs         none; --sync-writes is for a trace without flushes\n".to_owned(),
             syncs => format!(
                 "syncs         {syncs}; R {:.1} blocks of 4 KiB, f {:.4}, f R {:.2}\n",
                 s.sync_blocks,

@@ -1,33 +1,32 @@
-//! `sfs-lab simulate`: one experiment, printed.
-//!
-//! Owns: its options.
-//! Promises: only the outcome is on standard output.
-//! Never: computes.
+//! `sfs-lab simulate`: runs one experiment, and prints its outcome as text, JSON or CSV.
 
 use std::path::Path;
 
 use anyhow::Result;
 use sfs_core::policy;
-use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
-use sfs_lab::simulation::{Buffering, Remainder, Space, SpaceRequest, Writing};
+use sfs_lab::simulation::SimulationOutcome;
+use sfs_lab::simulation::{
+    Buffering, SyncRemainder, VolumeSize, VolumeSizeRequest, WriteOutPolicy,
+};
+use sfs_lab::simulation::{Experiment, MetadataOverhead, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-use crate::commands::progress::with_bar;
+use sfs_lab::report::with_bar;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, or trace:FILE (CSV, zstd).
+    /// Workload: zipf:THETA, uniform, hotcold:90/10, shift, tpcc, sequential, or trace:FILE, in a format of
+    /// `sfs-lab replay`.
     #[arg(long, default_value = "zipf:0.99")]
     workload: String,
-    /// Grouping policy, which says which blocks belong together: see --list.
+    /// Grouping policy, which chooses the blocks that are written together: see --list.
     #[arg(long = "policy", alias = "placement", default_value = "sfs")]
     grouping: String,
-    /// Which segment is cleaned; by default what goes with the grouping.
-    #[arg(long)]
+    /// Victim policy, which chooses the segment that is cleaned; by default that of the grouping policy.
+    #[arg(long = "victim", alias = "victims")]
     victims: Option<String>,
-    /// Number of groups, where the grouping lets it be chosen.
+    /// Number of groups, for a grouping policy with a choice.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=8))]
     groups: Option<u8>,
     /// Users' blocks over all blocks.
@@ -36,25 +35,25 @@ pub(crate) struct Arguments {
     /// Segments that users' blocks fill.
     #[arg(long, default_value_t = 512)]
     live_segments: u32,
-    /// Blocks of a segment; a trace has its own size.
+    /// Number of blocks in a segment; for a trace it follows from --live-segments.
     #[arg(long, default_value_t = 512)]
     segment_blocks: u32,
-    /// All segments of the volume, instead of what --utilization and --live-segments say.
+    /// Number of segments of the volume, instead of --utilization and --live-segments.
     #[arg(long, requires = "live_blocks")]
     segments: Option<u32>,
-    /// Users' blocks, with --segments.
+    /// Number of users' blocks, with --segments.
     #[arg(long, requires = "segments")]
     live_blocks: Option<u32>,
-    /// Part of the segments that is kept clean.
+    /// Part of the segments that the cleaner keeps clean.
     #[arg(long, default_value_t = 0.02)]
     reserve: f64,
-    /// Segments that are kept clean, with --segments.
+    /// Number of segments that the cleaner keeps clean, with --segments.
     #[arg(long, requires = "segments")]
     reserve_segments: Option<u32>,
-    /// Part of the users' blocks that is written first, and never again.
+    /// Part of the users' blocks that is written first and never again.
     #[arg(long, default_value_t = 0.0)]
     dummy: f64,
-    /// Part of every segment that is summaries.
+    /// Part of every segment that summaries take.
     #[arg(long, default_value_t = 0.0)]
     summaries: f64,
     /// Tree nodes written for each block of data.
@@ -66,22 +65,22 @@ pub(crate) struct Arguments {
     /// Write buffer, in blocks.
     #[arg(long, conflicts_with = "buffer")]
     buffer_blocks: Option<u32>,
-    /// How the buffer is written; by default deferred for sfs, on heads for others.
+    /// Blocks that are written when the buffer is full; by default deferred for sfs, heads for others.
     #[arg(long)]
-    writing: Option<Writing>,
-    /// Where a sync writes what waits.
+    writing: Option<WriteOutPolicy>,
+    /// Heads to which a sync writes blocks that fill no segment.
     #[arg(long, default_value = "pure")]
-    remainder: Remainder,
+    remainder: SyncRemainder,
     /// Writes of users from one sync to the next.
     #[arg(long)]
     sync_interval: Option<u64>,
-    /// Writes before measuring, in sizes of the users' space.
+    /// Writes before measuring, in multiples of the users' blocks.
     #[arg(long, default_value_t = 3.0)]
     warm_up: f64,
-    /// The workload of these; by default the one that is measured.
+    /// Workload of the warm-up; by default the measured one.
     #[arg(long)]
     warm_up_workload: Option<String>,
-    /// Writes that are measured, in the same.
+    /// Measured writes, in multiples of the users' blocks.
     #[arg(long, default_value_t = 5.0)]
     measure: f64,
     /// Seed of the workload.
@@ -101,7 +100,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.list {
         output::print(format_args!(
-            "grouping policies: {} {ORACLE}\nvictims: {} {ORACLE_VICTIMS}\n",
+            "grouping policies: {} {ORACLE}\nvictim policies: {} {ORACLE_VICTIMS}\n",
             policy::GROUPING_POLICIES.join(" "),
             policy::VICTIM_POLICIES.join(" ")
         ))?;
@@ -110,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = arguments.workload.strip_prefix("trace:")
         && !Path::new(path).exists()
     {
-        output::complain(format_args!("skipped: there is no trace {path}"));
+        output::complain(format_args!("skipped: no trace {path}"));
         return Ok(());
     }
     let source = Source::open(&arguments.workload)?;
@@ -120,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.json {
         output::print(format_args!("{}\n", serde_json::to_string_pretty(&outcome)?))?;
     } else if arguments.csv {
-        output::print(format_args!("{}\n{}\n", Outcome::CSV_HEADING, outcome.csv()))?;
+        output::print(SimulationOutcome::csv([&outcome]))?;
     } else {
         output::print(outcome.text())?;
     }
@@ -128,11 +127,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 impl Arguments {
-    fn exact(&self) -> Option<Space> {
+    /// Returns the exact sizes of the volume, if they are given.
+    fn exact(&self) -> Option<VolumeSize> {
         let (segments, blocks) = self.segments.zip(self.live_blocks)?;
         let share = (f64::from(segments) * self.reserve).round() as u32;
-        let reserve = self.reserve_segments.unwrap_or(share).max(2);
-        Some(Space { blocks, segment_blocks: self.segment_blocks, segments, reserve })
+        let reserve_segments = self.reserve_segments.unwrap_or(share).max(2);
+        Some(VolumeSize { blocks, segment_blocks: self.segment_blocks, segments, reserve_segments })
     }
 
     fn experiment<'a>(
@@ -144,7 +144,7 @@ impl Arguments {
             source,
             warm_up_source,
             workload: self.workload.clone(),
-            space: SpaceRequest {
+            space: VolumeSizeRequest {
                 utilization: self.utilization,
                 live_segments: self.live_segments,
                 segment_blocks: self.segment_blocks,
@@ -153,11 +153,11 @@ impl Arguments {
             },
             exact: self.exact(),
             dummy: self.dummy,
-            metadata: Metadata { summaries: self.summaries, nodes: self.nodes },
+            metadata: MetadataOverhead { summaries: self.summaries, nodes: self.nodes },
             buffering: Buffering {
                 segments: self.buffer,
                 blocks: self.buffer_blocks,
-                writing: self.writing.unwrap_or_else(|| Writing::of(&self.grouping)),
+                writing: self.writing.unwrap_or_else(|| WriteOutPolicy::of(&self.grouping)),
                 remainder: self.remainder,
                 sync_interval: self.sync_interval,
             },

@@ -1,9 +1,7 @@
-//! `sfs-lab ssd`: a model as a block device of this machine.
+//! `sfs-lab ssd`: exports a model as a block device of this machine.
 //!
-//! Owns: its options, the loop device, the end.
-//! Promises: what was attached is detached again on SIGTERM, SIGINT and SIGHUP, as soon as nobody
-//! uses it.
-//! Never: answers a request: the exported disk does.
+//! On SIGTERM, SIGINT and SIGHUP the command detaches the loop device, waits until it is no longer in use,
+//! and unmounts the directory.
 
 use std::fmt;
 use std::fs;
@@ -17,24 +15,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use sfs_device::BLOCK_SIZE;
-use sfs_lab::exported::{CONTROL, DISK, Exported, Status, serve};
+use sfs_lab::exported::{CONTROL, DISK, ExportedSsd, ExportedStatus, serve};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{Ssd, SsdConfig, SsdProfile, TimeMode, profiles};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Between two looks whether the end has come.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Interval at which a signal or the end of a use is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A wait that is longer is explained.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time after which the command reports that the device is in use.
+const REPORT_DELAY: Duration = Duration::from_secs(2);
 
-/// `losetup --find` and its use are two steps: others may come between.
+/// Attempts to attach a loop device: another process may take the one that `losetup --find` found.
 const LOOP_TRIES: u32 = 5;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// An empty directory: `disk`, the device's bytes, and `control`, its counters, appear in it.
+    /// An empty directory, in which the files `disk`, the device's bytes, and `control`, its counters,
+    /// appear.
     dir: PathBuf,
     /// Device: ssd-h, ssd-m, ssd-l, sandisk, samsung, mtron, sd, emmc, fast12.
     #[arg(long, default_value = "ssd-m")]
@@ -43,22 +42,22 @@ pub(crate) struct Arguments {
     /// bast[:LOG_BLOCKS]; by default the profile's.
     #[arg(long)]
     ftl: Option<Layer>,
-    /// Size of the device; what was written to it is kept in memory.
+    /// Size of the device; written data is kept in memory.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     size: u64,
-    /// Every page was written before: a device that has been used.
+    /// Begin with a device whose pages were all written before.
     #[arg(long)]
     filled: bool,
-    /// The device does not listen to discards.
+    /// Ignore discards.
     #[arg(long)]
     no_trim: bool,
-    /// Requests take as long as on the device; without this, the time is only counted.
+    /// Let requests take as long as on the device, instead of only counting the time.
     #[arg(long)]
     real_time: bool,
-    /// Make no loop device: only the files.
+    /// Make only the files, without a loop device.
     #[arg(long)]
     no_loop: bool,
-    /// Write all requests to this file at the end, as sfs-lab replay reads them.
+    /// Write all requests to this file at the end, in a format of `sfs-lab replay`.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Print the counters at the end as JSON.
@@ -83,6 +82,7 @@ impl Arguments {
         Ok((format!("{} {layer}", self.profile), config))
     }
 
+    /// Returns the absolute path of the directory, which must be empty.
     fn check_dir(&self) -> Result<PathBuf> {
         let shown = self.dir.display();
         let mut entries = fs::read_dir(&self.dir).with_context(|| shown.to_string())?;
@@ -99,31 +99,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let ssd = Ssd::new(&config).context("too few spare blocks; try a larger --size")?;
     let pace = if arguments.real_time { TimeMode::RealTime } else { TimeMode::Virtual };
     let is_recorded = arguments.record.is_some();
-    let disk = Arc::new(Exported::new(ssd, name, pace, arguments.filled, is_recorded));
+    let disk = Arc::new(ExportedSsd::new(ssd, name, pace, arguments.filled, is_recorded));
     let end = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, end.clone()).context("signals")?;
     }
-    // Memory for the thread that serves must not be had by writing back to the disk that it serves.
+    // The serving thread must not allocate memory by writing back to the disk that it serves.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let session = serve(disk.clone(), &dir)
         .with_context(|| format!("{}: cannot mount there with FUSE", dir.display()))?;
-    let looped = match arguments.no_loop {
+    let loop_device = match arguments.no_loop {
         true => None,
-        false => match Looped::attach(&dir.join(DISK)) {
-            Ok(looped) => Some(looped),
+        false => match LoopDevice::attach(&dir.join(DISK)) {
+            Ok(loop_device) => Some(loop_device),
             Err(error) => {
                 session.umount_and_join().context("unmounting")?;
                 return Err(error);
             }
         },
     };
-    announce(&disk.status(), &dir, looped.as_ref());
+    announce(&disk.status(), &dir, loop_device.as_ref());
     while !end.load(Ordering::Relaxed) && !session.guard.is_finished() {
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
-    if let Some(looped) = looped {
-        looped.detach()?;
+    if let Some(loop_device) = loop_device {
+        loop_device.detach()?;
     }
     if !session.guard.is_finished() {
         session.umount_and_join().context("unmounting")?;
@@ -131,10 +131,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     finish(arguments, &disk)
 }
 
-/// The device alone on the first line, for scripts.
-fn announce(status: &Status, dir: &Path, looped: Option<&Looped>) {
-    let device = looped.map_or_else(|| dir.join(DISK), |looped| looped.device.clone());
-    say(format_args!(
+/// Prints the device alone on the first line, for scripts.
+fn announce(status: &ExportedStatus, dir: &Path, loop_device: Option<&LoopDevice>) {
+    let device =
+        loop_device.map_or_else(|| dir.join(DISK), |loop_device| loop_device.device.clone());
+    print(format_args!(
         "{}\n{} of {}, erase blocks of {}; counters in {}; end with Ctrl-C\n",
         device.display(),
         status.model,
@@ -144,23 +145,23 @@ fn announce(status: &Status, dir: &Path, looped: Option<&Looped>) {
     ));
 }
 
-/// Nobody may be listening any more.
-fn say(text: fmt::Arguments<'_>) {
+/// Prints to standard output, which may be closed.
+fn print(text: fmt::Arguments<'_>) {
     let mut output = io::stdout().lock();
     let _ = output.write_fmt(text).and_then(|()| output.flush());
 }
 
-fn finish(arguments: &Arguments, disk: &Exported) -> Result<()> {
+fn finish(arguments: &Arguments, disk: &ExportedSsd) -> Result<()> {
     if let Some(path) = &arguments.record {
         fs::write(path, disk.trace().to_csv()).with_context(|| path.display().to_string())?;
     }
     let status = disk.status();
     if arguments.json {
-        say(format_args!("{}\n", serde_json::to_string_pretty(&status)?));
+        print(format_args!("{}\n", serde_json::to_string_pretty(&status)?));
         return Ok(());
     }
     let counters = &status.counters;
-    say(format_args!(
+    print(format_args!(
         "written {}, write amplification {:.3}, {} erases, {} discards, {:.3} s of device time\n",
         Human(counters.host_bytes_written),
         status.write_amplification,
@@ -172,14 +173,14 @@ fn finish(arguments: &Arguments, disk: &Exported) -> Result<()> {
 }
 
 /// A loop device.
-struct Looped {
+struct LoopDevice {
     device: PathBuf,
 }
 
-impl Looped {
-    fn attach(disk: &Path) -> Result<Looped> {
+impl LoopDevice {
+    fn attach(disk: &Path) -> Result<LoopDevice> {
         let sector = BLOCK_SIZE.to_string();
-        let mut said = String::new();
+        let mut message = String::new();
         for _ in 0..LOOP_TRIES {
             let output = Command::new("losetup")
                 .args(["--find", "--show", "--direct-io=on", "--sector-size", &sector])
@@ -188,38 +189,38 @@ impl Looped {
                 .context("losetup, for a loop device; --no-loop does without")?;
             let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             if output.status.success() && !device.is_empty() {
-                return Ok(Looped { device: device.into() });
+                return Ok(LoopDevice { device: device.into() });
             }
-            said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         }
-        bail!("no loop device: {said}; --no-loop does without");
+        bail!("no loop device: {message}; --no-loop does without");
     }
 
-    /// What the kernel says of it while it is attached.
-    fn backing(&self) -> PathBuf {
+    /// Returns the file of sysfs that exists while the device is attached.
+    fn backing_file(&self) -> PathBuf {
         let name = self.device.file_name().unwrap_or_default();
         Path::new("/sys/block").join(name).join("loop/backing_file")
     }
 
-    /// Detaches it; while somebody uses it, the kernel waits for that.
+    /// Detaches the device, and waits while it is in use.
     fn detach(&self) -> Result<()> {
-        if !self.backing().exists() {
+        if !self.backing_file().exists() {
             return Ok(());
         }
         let status = Command::new("losetup").arg("--detach").arg(&self.device).status();
         if !status.context("losetup")?.success() {
             bail!("{}: losetup cannot detach it", self.device.display());
         }
-        let (began, mut said) = (Instant::now(), false);
-        while self.backing().exists() {
-            if !said && began.elapsed() > PATIENCE {
-                said = true;
+        let (began, mut reported) = (Instant::now(), false);
+        while self.backing_file().exists() {
+            if !reported && began.elapsed() > REPORT_DELAY {
+                reported = true;
                 output::complain(format_args!(
-                    "{} is in use; waiting until it is not",
+                    "{} is in use; waiting until it is free",
                     self.device.display()
                 ));
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

@@ -1,16 +1,14 @@
 //! `sfs-lab reproduce atc09`: Block Management in Solid-State Devices (Rajimwale et al., ATC 2009).
 //!
-//! Owns: the paper's tables 2, 3, 4 and 6, shortest-wait-time-first, and its figures.
-//! Promises: every figure that is called ours has just been computed, in virtual time.
-//! Never: says whether they agree: docs/lab/flash.md does.
+//! Computes the paper's tables 2 to 6 and its scheduler (shortest wait time first) in virtual time, and prints
+//! them beside the paper's figures.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::document::{Document, table};
-use sfs_lab::random::Random;
-use sfs_lab::svg::{self, Series};
+use sfs_lab::block_trace::{BlockTrace, TraceFolder};
+use sfs_lab::random::SeededRng;
+use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::output;
 use sfs_ssd::{
     Arrivals, Cleaning, HostRequest, RequestKind, RequestQueue, Responses, Scheduling, Ssd,
@@ -18,9 +16,8 @@ use sfs_ssd::{
 };
 
 use super::informed_cleaning;
-use crate::commands::progress::with_bar;
-use crate::commands::traces::TraceFolder;
 
+/// Size of a page, in bytes.
 const PAGE: u64 = 4096;
 
 /// Table 2: sequential and random MB/s, of reads and of writes.
@@ -35,8 +32,8 @@ const BANDWIDTHS: [(&str, [f64; 4]); 6] = [
 
 /// Table 3: mean response in ms by the probability of a sequential write.
 const SEQUENTIAL: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
-const UNALIGNED: [f64; 5] = [10.6, 10.6, 10.5, 10.2, 10.5];
-const ALIGNED: [f64; 5] = [10.6, 10.4, 8.9, 7.6, 5.6];
+const UNALIGNED_MS: [f64; 5] = [10.6, 10.6, 10.5, 10.2, 10.5];
+const ALIGNED_MS: [f64; 5] = [10.6, 10.4, 8.9, 7.6, 5.6];
 
 /// Table 6: improvement of priority requests by the share of writes, in percent.
 const WRITES: [u32; 5] = [20, 40, 50, 60, 80];
@@ -46,10 +43,10 @@ const PRIORITY: [f64; 5] = [0.0, 9.56, 10.27, 9.61, 9.47];
 pub(crate) struct Arguments {
     #[command(flatten)]
     traces: TraceFolder,
-    /// Leave out table 5, which runs Postmark on a filesystem.
+    /// Leave out table 5, which needs Postmark, FUSE and loop devices.
     #[arg(long)]
     no_postmark: bool,
-    /// Folder with lab/flash.md, to be written into.
+    /// Folder of lab/flash.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
@@ -86,25 +83,26 @@ fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// A device that is full, and does nothing.
+/// Returns a device that is full and idle.
 fn filled(config: &SsdConfig) -> Result<Ssd> {
     Ssd::filled(config).context("too few spare blocks")
 }
 
-/// MB/s of requests of `len` bytes, one after the other, `total` bytes in all.
+/// Returns the throughput in MB/s of requests of `len` bytes, one after the other, `total` bytes in all.
 fn bandwidth(ssd: &mut Ssd, kind: RequestKind, len: u64, total: u64, random: bool) -> f64 {
-    let mut draw = Random::new(1);
-    let places = (ssd.capacity() / len) as u32;
+    let mut draw = SeededRng::new(1);
+    let slots = (ssd.capacity() / len) as u32;
     let begun_ns = ssd.idle_ns();
     let mut now_ns = begun_ns;
     for no in 0..total / len {
-        let place = if random { draw.below(places) } else { (no % u64::from(places)) as u32 };
-        let request = HostRequest::new(kind, u64::from(place) * len, len);
+        let slot = if random { draw.below(slots) } else { (no % u64::from(slots)) as u32 };
+        let request = HostRequest::new(kind, u64::from(slot) * len, len);
         now_ns = ssd.serve(&request, now_ns).ended_ns;
     }
     (total / len * len) as f64 * 1e3 / (now_ns - begun_ns).max(1) as f64
 }
 
+/// Returns table 2: the bandwidths of devices.
 fn bandwidths() -> Result<String> {
     let heading = cells(&[
         "table 2",
@@ -146,7 +144,7 @@ fn bandwidths() -> Result<String> {
     ))
 }
 
-/// Section 3.2: random requests, two thirds reads.
+/// Returns the comparison of schedulers of section 3.2: random requests, two thirds of them reads.
 fn swtf() -> Result<String> {
     let heading = cells(&[
         "SWTF: mean gap between requests, ms",
@@ -158,7 +156,7 @@ fn swtf() -> Result<String> {
     let mut rows = Vec::new();
     for gap_ns in [400_000, 300_000, 250_000, 200_000, 150_000] {
         let requests = |pages: u32| {
-            let mut random = Random::new(7);
+            let mut random = SeededRng::new(7);
             let mut at_ns = 0;
             (0..20_000).map(move |_| {
                 at_ns += u64::from(random.below(gap_ns));
@@ -182,6 +180,7 @@ fn swtf() -> Result<String> {
     Ok(format!("{}\n", table(&heading, &rows)))
 }
 
+/// Returns table 3: responses of writes, aligned to the pages of the device and not.
 fn alignment(document: Option<&Document>) -> Result<String> {
     let heading = cells(&[
         "table 3: probability of a sequential write",
@@ -199,31 +198,29 @@ fn alignment(document: Option<&Document>) -> Result<String> {
         let requests = || runs(config.geometry.capacity(), sequential);
         let plain = RequestQueue::FCFS.respond(&mut filled(&config)?, requests()).mean_ms();
         let aligned = merging.respond(&mut filled(&config)?, requests()).mean_ms();
-        curves[0].push((sequential, ALIGNED[no] / UNALIGNED[no]));
+        curves[0].push((sequential, ALIGNED_MS[no] / UNALIGNED_MS[no]));
         curves[1].push((sequential, aligned / plain));
         rows.push(vec![
             format!("{sequential:.1}"),
-            format!("{:.1}", UNALIGNED[no]),
+            format!("{:.1}", UNALIGNED_MS[no]),
             format!("{plain:.2}"),
-            format!("{:.1}", ALIGNED[no]),
+            format!("{:.1}", ALIGNED_MS[no]),
             format!("{aligned:.2}"),
-            format!("{:.2}", ALIGNED[no] / UNALIGNED[no]),
+            format!("{:.2}", ALIGNED_MS[no] / UNALIGNED_MS[no]),
             format!("{:.2}", aligned / plain),
         ]);
     }
     if let Some(document) = document {
         let [paper, ours] = curves;
-        let series: [Series; 2] = [("paper".into(), paper), ("ours".into(), ours)];
-        let title = "Aligned over unaligned writes of 4 KiB";
-        let plot = svg::lines(title, "probability of a sequential write", "response", &series);
-        document.file("atc09-alignment.svg", &plot)?;
+        let series = [Series::new("paper", paper), Series::new("ours", ours)];
+        document.figure("atc09-alignment", &series)?;
     }
     Ok(format!("{}\n", table(&heading, &rows)))
 }
 
-/// Writes of 4 KiB that continue the one before with probability `sequential`.
+/// Returns writes of 4 KiB, each of which continues the one before with probability `sequential`.
 fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = HostRequest> {
-    let mut random = Random::new(3);
+    let mut random = SeededRng::new(3);
     let (mut at_ns, mut block) = (0, 0);
     (0..10_000).map(move |_| {
         at_ns += u64::from(random.below(3_500_000));
@@ -237,7 +234,7 @@ fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = HostRequest> {
     })
 }
 
-/// Table 4: what alignment does for traces, 32 requests at a time.
+/// Returns table 4: the gain by alignment under traces, with 32 requests in flight.
 fn macro_benchmarks(traces: &TraceFolder) -> Result<String> {
     let heading = cells(&["table 4", "improvement by aligned writes"]);
     let mut rows = vec![
@@ -276,6 +273,7 @@ fn macro_benchmarks(traces: &TraceFolder) -> Result<String> {
     ))
 }
 
+/// Returns table 6: the responses of priority requests under priority-aware cleaning.
 fn priorities(document: Option<&Document>) -> Result<String> {
     let heading = cells(&[
         "table 6: writes",
@@ -304,20 +302,19 @@ fn priorities(document: Option<&Document>) -> Result<String> {
     }
     if let Some(document) = document {
         let [paper, ours] = curves;
-        let series: [Series; 2] = [("paper".into(), paper), ("ours".into(), ours)];
-        let title = "Priority requests: response improved by priority-aware cleaning";
-        document.file("atc09-priority.svg", &svg::lines(title, "writes, %", "%", &series))?;
+        let series = [Series::new("paper", paper), Series::new("ours", ours)];
+        document.figure("atc09-priority", &series)?;
     }
     Ok(format!("{}\n", table(&heading, &rows)))
 }
 
-/// Mean responses of priority requests and of others, in ms: a tenth has priority.
+/// Returns the mean responses, in ms, of the tenth of the requests with priority, and of the others.
 fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
     let cleaning = Cleaning { low_permille: 50, critical_permille: 20, priority_aware };
     let mut ssd =
         filled(&SsdConfig { cleaning: Some(cleaning), ..SsdConfig::eight_packages(1, 1, 200) })?;
     let pages = ssd.geometry().pages();
-    let mut random = Random::new(11);
+    let mut random = SeededRng::new(11);
     for _ in 0..2 * pages {
         let offset = u64::from(random.below(pages)) * PAGE;
         ssd.serve(&HostRequest::new(RequestKind::Write, offset, PAGE), 0);

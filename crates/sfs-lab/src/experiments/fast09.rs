@@ -1,47 +1,41 @@
 //! `sfs-lab reproduce fast09`: figures 2 and 3 of the FAST 2009 paper (a performance model and space
 //! allocation schemes for SSDs).
 //!
-//! Owns: response times by request on Mtron's flash, throughput by request size on three devices.
-//! Promises: every figure that is called ours has just been computed, in virtual time.
-//! Never: says whether they agree: docs/lab/flash.md does.
-
-pub(crate) mod schemes;
+//! Computes, in virtual time, the response of every request on Mtron's flash, and the throughput by size of
+//! request on three devices.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sfs_lab::document::{Document, table};
-use sfs_lab::random::Random;
-use sfs_lab::svg::{self, Series};
+use sfs_lab::flash::{BUDGET, ModelProbe};
+use sfs_lab::random::SeededRng;
+use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::measure::{measure, sweep};
 use sfs_mkfs::{Human, output};
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdProfile};
 
-use crate::commands::model::{BUDGET, ModelProbe};
-use crate::commands::progress::with_bar;
-
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Bytes that the paper writes in each run, and of our devices.
+/// Bytes that the paper writes in each run, and the size of our devices.
 const WRITTEN: u64 = 1 << 30;
 
-/// Figure 2: sizes of requests.
+/// Sizes of requests in figure 2, in bytes.
 const SIZES: [u64; 3] = [8 * KIB, MIB, 4 * MIB];
 
-/// Requests that a plot shows.
+/// Number of requests that a plot shows.
 const SHOWN: usize = 1500;
 
-/// A response is a spike if it takes so many times the median.
-const SPIKE: u64 = 2;
+/// Multiple of the median above which a response is a spike.
+const SPIKE_MEDIANS: u64 = 2;
 
-/// Figure 3: the logical blocks that the paper found.
+/// Logical blocks that the paper found (figure 3), in bytes.
 const LOGICAL_BLOCKS: [(&str, u64); 3] =
     [("sandisk", 4 * MIB), ("samsung", 8 * MIB), ("mtron", 4 * MIB)];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Folder with lab/flash.md, to be written into.
+    /// Folder of lab/flash.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
@@ -59,20 +53,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     document.map_or(Ok(()), |document| document.section("fast09", &text))
 }
 
-/// Response times in ns of `WRITTEN` bytes in requests of `len`, each place once, on Mtron's flash.
+/// Returns the response times in ns of `WRITTEN` bytes in requests of `len` bytes on Mtron's flash. Every offset
+/// is written once.
 fn responses(len: u64, random: bool) -> Result<Vec<u64>> {
     let profile = SsdProfile::by_name("mtron").context("a profile")?.with_capacity(WRITTEN);
     let mut ssd = Ssd::new(&profile.config()).context("too few spare blocks")?;
     let mut now_ns = 0;
-    for place in 0..WRITTEN / MIB {
-        now_ns =
-            ssd.serve(&HostRequest::new(RequestKind::Write, place * MIB, MIB), now_ns).ended_ns;
+    for no in 0..WRITTEN / MIB {
+        now_ns = ssd.serve(&HostRequest::new(RequestKind::Write, no * MIB, MIB), now_ns).ended_ns;
     }
-    let places = (WRITTEN / len) as u32;
+    let slots = (WRITTEN / len) as u32;
     let order =
-        if random { Random::new(1).permutation(places) } else { (0..places).collect::<Vec<_>>() };
-    let serve = |place: u32| {
-        let request = HostRequest::new(RequestKind::Write, u64::from(place) * len, len);
+        if random { SeededRng::new(1).permutation(slots) } else { (0..slots).collect::<Vec<_>>() };
+    let serve = |slot: u32| {
+        let request = HostRequest::new(RequestKind::Write, u64::from(slot) * len, len);
         let begun_ns = now_ns;
         now_ns = ssd.serve(&request, begun_ns).ended_ns;
         now_ns - begun_ns
@@ -80,6 +74,7 @@ fn responses(len: u64, random: bool) -> Result<Vec<u64>> {
     Ok(order.into_iter().map(serve).collect())
 }
 
+/// Returns figure 2: the response of every request.
 fn spikes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<String> {
     let heading = [
         "figure 2: request",
@@ -97,19 +92,17 @@ fn spikes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<
             let responses = responses(len, random)?;
             let points = responses.iter().take(SHOWN).enumerate();
             let points = points.map(|(no, &ns)| (no as f64, ns as f64 / 1e6));
-            series.push((name.to_owned(), points.collect()));
+            series.push(Series::new(name, points.collect()));
             rows.push(spike_row(len, name, responses));
         }
         if let Some(document) = document {
-            let title = format!("Mtron, response by request, {}", Human(len));
-            let plot = svg::lines(&title, "request", "ms", &series);
-            document.file(&format!("fast09-spikes-{}k.svg", len / KIB), &plot)?;
+            document.figure(&format!("fast09-spikes-{}k", len / KIB), &series)?;
         }
         progress(no);
     }
     Ok(format!(
-        "1 GiB in each order, each place once, on 1 GiB of Mtron's flash (FAST) that is full. A spike takes more \
-         than {SPIKE} medians.\n\n{}",
+        "1 GiB in each order, every offset once, on 1 GiB of Mtron's flash (FAST) that is full. A spike takes more \
+         than {SPIKE_MEDIANS} medians.\n\n{}",
         table(&heading.map(str::to_owned), &rows)
     ))
 }
@@ -118,7 +111,7 @@ fn spike_row(len: u64, name: &str, mut responses: Vec<u64>) -> Vec<String> {
     responses.sort_unstable();
     let at = |share: f64| responses[((responses.len() - 1) as f64 * share) as usize];
     let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);
-    let first = responses.partition_point(|&ns| ns <= SPIKE * at(0.5));
+    let first = responses.partition_point(|&ns| ns <= SPIKE_MEDIANS * at(0.5));
     let sum = |part: &[u64]| part.iter().sum::<u64>() as f64;
     let share = (responses.len() - first) as f64 / responses.len() as f64;
     vec![
@@ -132,6 +125,7 @@ fn spike_row(len: u64, name: &str, mut responses: Vec<u64>) -> Vec<String> {
     ]
 }
 
+/// Returns figure 3: the throughput by size of request.
 fn sizes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<String> {
     let heading = ["figure 3: device", "logical block: paper", "ours"];
     let (mut rows, mut curves) = (Vec::new(), Vec::new());
@@ -142,7 +136,7 @@ fn sizes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<S
         let found = measure(&mut probe, region, BUDGET, &mut |_| ())?.segment_size;
         let (mut probe, region) = ModelProbe::new(&config)?;
         let measured = sweep(&mut probe, region, BUDGET, 4 * KIB)?;
-        let found = found.map_or("could not tell".into(), |size| Human(size).to_string());
+        let found = found.map_or("not found".into(), |size| Human(size).to_string());
         rows.push(vec![name.to_owned(), Human(paper).to_string(), found]);
         let mb = |kb_per_s: u64| kb_per_s as f64 / 1000.0;
         let points = |random: bool| -> Vec<(f64, f64)> {
@@ -150,19 +144,17 @@ fn sizes(document: Option<&Document>, progress: &mut dyn FnMut(u64)) -> Result<S
                 .iter()
                 .map(|row| {
                     let kb = if random { row.random_kb_per_s } else { row.sequential_kb_per_s };
-                    (((row.size / KIB) as f64).log2(), mb(kb))
+                    ((row.size / KIB) as f64, mb(kb))
                 })
                 .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points
         };
-        let series: [Series; 2] =
-            [("sequential".into(), points(false)), ("random".into(), points(true))];
+        let series =
+            [Series::new("sequential", points(false)), Series::new("random", points(true))];
         curves.push((name, measured.clone()));
         if let Some(document) = document {
-            let title = format!("{name}: throughput by size of request");
-            let plot = svg::lines(&title, "log2 of KiB", "MB/s", &series);
-            document.file(&format!("fast09-sizes-{name}.svg"), &plot)?;
+            document.figure(&format!("fast09-sizes-{name}"), &series)?;
         }
         progress(no);
     }

@@ -1,27 +1,25 @@
 //! Table 5 of Block Management in Solid-State Devices: cleaning with free-page information.
 //!
-//! Owns: Postmark on ext3 with discards, and the two models that its requests go through.
-//! Promises: both see the same requests; one listens to the discards.
-//! Never: says whether it agrees: docs/lab/flash.md does.
+//! Postmark runs on ext3 with discards. Two models serve the same requests; one of them ignores discards.
 
 use anyhow::{Context, Result};
 use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::document::table;
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
+use sfs_lab::report::table;
 use sfs_mkfs::output;
 use sfs_ssd::{RequestQueue, Ssd, SsdConfig, SsdCounters, SsdProfile};
 
-/// The device: a thirty-second of the paper's 8 GB.
+/// Size of the device in bytes: a thirty-second of the paper's 8 GB.
 const SIZE: u64 = 256 << 20;
 
-/// What is written between two syncs.
+/// Bytes that are written between two syncs.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// Transactions, and the paper's relative pages moved and cleaning time.
+/// Transactions, and the paper's pages moved and cleaning time, relative to those without information.
 const TABLE: [(u32, f64, f64); 4] =
     [(5000, 0.31, 0.69), (6000, 0.25, 0.60), (7000, 0.35, 0.63), (8000, 0.50, 0.69)];
 
-/// The table, or nothing where it cannot be made; says why.
+/// Returns table 5. Where the table cannot be made, reports the reason on standard error and returns nothing.
 pub(crate) fn table5() -> Result<String> {
     let filesystem = Filesystem::Ext3;
     let missing = filesystem.missing().map(|name| anyhow::anyhow!("{name} is not installed"));
@@ -32,15 +30,15 @@ pub(crate) fn table5() -> Result<String> {
     let mut rows = Vec::new();
     for (transactions, pages, time) in TABLE {
         let trace = record(&filesystem, transactions)?;
-        let [told, not_told] = [clean(&trace, true)?, clean(&trace, false)?];
-        let ratio = |told: u64, not_told: u64| told as f64 / not_told.max(1) as f64;
+        let [informed, uninformed] = [clean(&trace, true)?, clean(&trace, false)?];
+        let ratio = |informed: u64, uninformed: u64| informed as f64 / uninformed.max(1) as f64;
         rows.push(vec![
             transactions.to_string(),
             format!("{pages:.2}"),
-            format!("{:.2}", ratio(told.pages_moved, not_told.pages_moved)),
+            format!("{:.2}", ratio(informed.pages_moved, uninformed.pages_moved)),
             format!("{time:.2}"),
-            format!("{:.2}", ratio(told.moving_ns, not_told.moving_ns)),
-            not_told.pages_moved.to_string(),
+            format!("{:.2}", ratio(informed.moving_ns, uninformed.moving_ns)),
+            uninformed.pages_moved.to_string(),
         ]);
     }
     let heading = [
@@ -58,6 +56,7 @@ pub(crate) fn table5() -> Result<String> {
     ))
 }
 
+/// Returns the requests of Postmark with this number of transactions.
 fn record(filesystem: &Filesystem, transactions: u32) -> Result<BlockTrace> {
     let lab = std::env::current_exe().context("this program's own path")?;
     let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: SIZE })?;
@@ -70,6 +69,7 @@ fn record(filesystem: &Filesystem, transactions: u32) -> Result<BlockTrace> {
     disk.finish()
 }
 
+/// Returns the counters of a model that serves the trace.
 fn clean(trace: &BlockTrace, informed: bool) -> Result<SsdCounters> {
     let profile = SsdProfile::by_name("fast12").context("a profile")?.with_capacity(SIZE);
     let config = SsdConfig { informed, ..profile.config() };

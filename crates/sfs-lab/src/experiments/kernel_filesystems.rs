@@ -1,46 +1,45 @@
-//! `sfs-lab reproduce peers`: the kernel's filesystems and SFS, one job, two flash models.
+//! `sfs-lab reproduce kernel-filesystems`: the kernel's filesystems and SFS under one overwriting job, on two
+//! flash models.
 //!
-//! Owns: which filesystems, policies and models; the table.
-//! Promises: every figure has just been computed; a trace that is not there is left out, with a
-//! message.
-//! Never: says what follows: docs/lab.md does.
+//! The requests of the kernel's filesystems come from the traces `peers/`. Without them the experiment is
+//! skipped, with a message.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use sfs_core::request::VolumeOptions;
-use sfs_lab::document::{Document, table};
-use sfs_lab::overwriting::{Overwriting, Peer, pages, sfs};
+use sfs_lab::flash::{JobOnFlash, RecordedFilesystem, pages, sfs};
+use sfs_lab::report::{Document, run_parallel, table};
 use sfs_mkfs::{output, parse_size};
 use sfs_ssd::ftl::{Collection, Isolation, Layer};
 use sfs_ssd::{SsdConfig, SsdProfile};
 
-use crate::commands::progress::with_bar;
-use crate::commands::traces::TraceFolder;
+use sfs_lab::block_trace::TraceFolder;
 
-const PEERS: [&str; 8] =
+/// Names of the recorded filesystems.
+const RECORDED: [&str; 8] =
     ["f2fs-lfs", "f2fs-opu", "f2fs-default", "nilfs2", "ext4", "xfs", "btrfs-nodatacow", "btrfs"];
 
-/// Bytes that the device of the job has.
+/// Size of the device, in bytes.
 const CAPACITY: u64 = 1 << 30;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     traces: TraceFolder,
-    /// Random log blocks of the FAST model.
+    /// SeededRng log blocks of the FAST model.
     #[arg(long, default_value_t = 64)]
     log_blocks: u32,
-    /// Streams that the page-mapped model keeps apart; only SFS names any.
+    /// Streams that the page-mapped model separates; only SFS names streams.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     streams: u8,
-    /// Bytes of a segment of SFS; by default what sfs-mkfs chooses for 1 GiB.
+    /// Size of a segment of SFS; by default the choice of sfs-mkfs for 1 GiB.
     #[arg(long, value_parser = parse_size, default_value = "4M")]
     segment_size: u64,
-    /// Grouping policies of SFS, each with the victim selection that goes with it.
+    /// Grouping policies of SFS, each with its default victim policy.
     #[arg(long, value_delimiter = ',', default_value = "sfs,lifetime")]
     policies: Vec<String>,
-    /// Folder with lab.md, to be written into.
+    /// Folder of lab.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
@@ -59,28 +58,34 @@ impl Arguments {
     }
 }
 
+/// A filesystem of the table.
+enum ComparedFilesystem<'a> {
+    /// SFS with a grouping policy.
+    Sfs(&'a str),
+    /// A recorded filesystem of the kernel.
+    Recorded(&'a str),
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Some(traces) = arguments.traces.find("peers") else { return Ok(()) };
     let models = arguments.models()?;
     let pages = pages(&traces)?;
     let job_bytes = pages.len() as u64 * 4096;
-    let total = (arguments.policies.len() + PEERS.len()) as u64;
     let segment_blocks = arguments.segment_size / 4096;
-    let rows = with_bar(|progress| {
-        let mut rows = Vec::new();
-        for policy in &arguments.policies {
-            let options = || VolumeOptions { grouping: policy.clone(), ..VolumeOptions::default() };
+    let ours = arguments.policies.iter().map(|policy| ComparedFilesystem::Sfs(policy));
+    let subjects: Vec<ComparedFilesystem<'_>> =
+        ours.chain(RECORDED.map(ComparedFilesystem::Recorded)).collect();
+    let rows = run_parallel(&subjects, |subject| match subject {
+        ComparedFilesystem::Sfs(policy) => {
+            let options =
+                || VolumeOptions { grouping: (*policy).to_owned(), ..VolumeOptions::default() };
             let outcomes = both(&models, |config| sfs(config, options(), segment_blocks, &pages))?;
-            rows.push(row(&format!("SFS, {policy}"), &outcomes));
-            progress(rows.len() as u64, total);
+            Ok(row(&format!("SFS, {policy}"), &outcomes))
         }
-        for name in PEERS {
-            let peer = Peer::open(&traces, name, job_bytes)?;
-            let outcomes = both(&models, |config| peer.replay(config))?;
-            rows.push(row(name, &outcomes));
-            progress(rows.len() as u64, total);
+        ComparedFilesystem::Recorded(name) => {
+            let recorded = RecordedFilesystem::open(&traces, name, job_bytes)?;
+            Ok(row(name, &both(&models, |config| recorded.replay(config))?))
         }
-        anyhow::Ok(rows)
     })?;
     let text = format!(
         "Erases and seconds of device time for each GiB that the user wrote. Flash as in the SFS paper: blocks of \
@@ -91,15 +96,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     );
     output::print(&text)?;
     match &arguments.docs {
-        Some(docs) => Document::new(docs).section("peers", &text),
+        Some(docs) => Document::new(docs).section("kernel-filesystems", &text),
         None => Ok(()),
     }
 }
 
 fn both(
     models: &[SsdConfig; 2],
-    run: impl Fn(&SsdConfig) -> Result<Overwriting>,
-) -> Result<[Overwriting; 2]> {
+    run: impl Fn(&SsdConfig) -> Result<JobOnFlash>,
+) -> Result<[JobOnFlash; 2]> {
     Ok([run(&models[0])?, run(&models[1])?])
 }
 
@@ -112,7 +117,7 @@ fn heading() -> Vec<String> {
     names.chain(of("page-mapped")).chain(of("FAST")).collect()
 }
 
-fn row(name: &str, outcomes: &[Overwriting; 2]) -> Vec<String> {
+fn row(name: &str, outcomes: &[JobOnFlash; 2]) -> Vec<String> {
     let first = &outcomes[0];
     let counters = &first.counters;
     let write_kib =

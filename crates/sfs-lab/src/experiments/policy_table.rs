@@ -1,24 +1,18 @@
 //! `sfs-lab table`: every policy on every generator and every trace.
 //!
-//! Owns: which policies and workloads the table has.
-//! Promises: a trace that is not there is left out, with a message.
-//! Never: keeps figures from one run to the next.
+//! A missing trace is left out, with a message.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
 
 use anyhow::Result;
-use sfs_lab::document::{Document, table};
-use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, Metadata, ORACLE, ORACLE_VICTIMS};
-use sfs_lab::simulation::{Buffering, SpaceRequest, Writing};
+use sfs_lab::report::{Document, run_parallel, table};
+use sfs_lab::simulation::SimulationOutcome;
+use sfs_lab::simulation::{Buffering, VolumeSizeRequest, WriteOutPolicy};
+use sfs_lab::simulation::{Experiment, MetadataOverhead, ORACLE, ORACLE_VICTIMS};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
 
-use crate::commands::progress::with_bar;
-use crate::commands::traces::TraceFolder;
+use sfs_lab::block_trace::TraceFolder;
 
 const GENERATORS: [&str; 7] =
     ["uniform", "zipf:0.8", "zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc"];
@@ -32,41 +26,41 @@ const TRACES: [&str; 6] = [
     "msr-mds_0-first1000w",
 ];
 
-/// Grouping policy, victim selection, and how a buffer is written.
-type Policy = (&'static str, &'static str, Writing);
+/// Grouping policy, victim policy, and policy of writing a buffer out.
+type PolicySet = (&'static str, &'static str, WriteOutPolicy);
 
-const UNBUFFERED: [Policy; 11] = [
-    ("none", "greedy", Writing::Heads),
-    ("none", "cost-benefit", Writing::Heads),
-    ("sep-gc", "cost-benefit", Writing::Heads),
-    ("dac", "cost-benefit-sqrt", Writing::Heads),
-    ("sfs", "cost-hotness", Writing::Deferred),
-    ("sfs-log", "cost-benefit", Writing::Deferred),
-    ("sfs-log", "index", Writing::Deferred),
-    ("sepbit", "greedy", Writing::Heads),
-    ("sepbit", "cost-benefit-sqrt", Writing::Heads),
-    ("lifetime", "index", Writing::Heads),
-    (ORACLE, ORACLE_VICTIMS, Writing::Heads),
+const UNBUFFERED: [PolicySet; 11] = [
+    ("none", "greedy", WriteOutPolicy::Heads),
+    ("none", "cost-benefit", WriteOutPolicy::Heads),
+    ("sep-gc", "cost-benefit", WriteOutPolicy::Heads),
+    ("dac", "cost-benefit-sqrt", WriteOutPolicy::Heads),
+    ("sfs", "cost-hotness", WriteOutPolicy::Deferred),
+    ("sfs-log", "cost-benefit", WriteOutPolicy::Deferred),
+    ("sfs-log", "index", WriteOutPolicy::Deferred),
+    ("sepbit", "greedy", WriteOutPolicy::Heads),
+    ("sepbit", "cost-benefit-sqrt", WriteOutPolicy::Heads),
+    ("lifetime", "index", WriteOutPolicy::Heads),
+    (ORACLE, ORACLE_VICTIMS, WriteOutPolicy::Heads),
 ];
 
-/// What is tried with a buffer beside [`UNBUFFERED`].
-const BUFFERED: [Policy; 3] = [
-    ("sepbit", "cost-benefit-sqrt", Writing::Coldest),
-    ("lifetime", "index", Writing::Largest),
-    ("lifetime", "index", Writing::Coldest),
+/// Policies that are tried with a buffer, beside [`UNBUFFERED`].
+const BUFFERED: [PolicySet; 3] = [
+    ("sepbit", "cost-benefit-sqrt", WriteOutPolicy::Coldest),
+    ("lifetime", "index", WriteOutPolicy::Largest),
+    ("lifetime", "index", WriteOutPolicy::Coldest),
 ];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     traces: TraceFolder,
-    /// Blocks of a segment, for the generators.
+    /// Number of blocks in a segment, for the generators.
     #[arg(long, default_value_t = 256)]
     segment_blocks: u32,
-    /// Largest trace, in different blocks; larger ones are left out, with a message.
+    /// Number of different blocks above which a trace is left out, with a message.
     #[arg(long, default_value_t = 2_000_000)]
     blocks_max: u32,
-    /// Folder with lab.md, to be written into.
+    /// Folder of lab.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
@@ -75,9 +69,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let workloads = workloads(arguments)?;
     let unbuffered = Results::of(arguments, &workloads, 0, &UNBUFFERED)?;
     let policies = [&UNBUFFERED[..], &BUFFERED].concat();
-    let buffered = Results::of(arguments, &workloads, BUFFER, &policies)?;
+    let buffered = Results::of(arguments, &workloads, BUFFER_SEGMENTS, &policies)?;
     let text = format!(
-        "Unbuffered: log write amplification.\n\n{}\nBuffer of {BUFFER} segments: blocks written \
+        "Unbuffered: log write amplification.\n\n{}\nBuffer of {BUFFER_SEGMENTS} segments: blocks written \
          over users' writes, and in parentheses log write amplification.\n\n{}\nUnbuffered: \
          nanoseconds of a processor for each of the users' writes, workload and cleaning included.\n\n{}",
         unbuffered.table(|outcome| format!("{:.2}", outcome.amplification_log)),
@@ -90,19 +84,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(docs) = &arguments.docs {
         let document = Document::new(docs);
         document.section("table", &text)?;
-        let csv = format!("{}\n{}{}", Outcome::CSV_HEADING, unbuffered.csv(), buffered.csv());
-        document.file("table.csv", &csv)?;
+        let outcomes = unbuffered.outcomes().chain(buffered.outcomes());
+        document.file("table.csv", &SimulationOutcome::csv(outcomes))?;
     }
     Ok(())
 }
 
-/// The buffer that is compared, in segments.
-const BUFFER: u32 = 8;
+/// Size of the buffer, in segments.
+const BUFFER_SEGMENTS: u32 = 8;
 
-/// Of every workload the outcome of every policy.
+/// The outcomes of all policies under all workloads.
 struct Results<'a> {
-    policies: &'a [Policy],
-    rows: Vec<(&'a str, Vec<Outcome>)>,
+    policies: &'a [PolicySet],
+    rows: Vec<(&'a str, Vec<SimulationOutcome>)>,
 }
 
 impl<'a> Results<'a> {
@@ -110,7 +104,7 @@ impl<'a> Results<'a> {
         arguments: &Arguments,
         workloads: &'a [(String, Source)],
         buffer: u32,
-        policies: &'a [Policy],
+        policies: &'a [PolicySet],
     ) -> Result<Self> {
         let mut experiments = Vec::new();
         for (name, source) in workloads {
@@ -118,16 +112,21 @@ impl<'a> Results<'a> {
                 experiments.push(experiment(arguments, name, source, *policy, buffer));
             }
         }
-        let mut outcomes = side_by_side(&experiments)?.into_iter();
+        let mut outcomes = run_parallel(&experiments, |experiment: &Experiment<'_>| {
+            experiment.run(&mut |_, _| ())
+        })?
+        .into_iter();
         let row = |(name, _): &'a (String, Source)| {
             (name.as_str(), outcomes.by_ref().take(policies.len()).collect())
         };
         Ok(Self { policies, rows: workloads.iter().map(row).collect() })
     }
 
-    fn table(&self, cell: impl Fn(&Outcome) -> String) -> String {
-        let policy = |(grouping, victims, writing): &Policy| match writing {
-            Writing::Largest | Writing::Coldest => format!("{grouping} {victims}, {writing}"),
+    fn table(&self, cell: impl Fn(&SimulationOutcome) -> String) -> String {
+        let policy = |(grouping, victims, writing): &PolicySet| match writing {
+            WriteOutPolicy::Largest | WriteOutPolicy::Coldest => {
+                format!("{grouping} {victims}, {writing}")
+            }
             _ => format!("{grouping} {victims}"),
         };
         let heading = ["workload".to_owned()].into_iter().chain(self.policies.iter().map(policy));
@@ -141,41 +140,9 @@ impl<'a> Results<'a> {
         table(&heading.collect::<Vec<_>>(), &rows)
     }
 
-    fn csv(&self) -> String {
-        self.rows.iter().flat_map(|(_, outcomes)| outcomes).map(|o| o.csv() + "\n").collect()
+    fn outcomes(&self) -> impl Iterator<Item = &SimulationOutcome> {
+        self.rows.iter().flat_map(|(_, outcomes)| outcomes)
     }
-}
-
-/// Carries out the experiments, as many at a time as there are processors.
-fn side_by_side(experiments: &[Experiment<'_>]) -> Result<Vec<Outcome>> {
-    let next = AtomicUsize::new(0);
-    let (send, receive) = mpsc::channel();
-    let work = |send: mpsc::Sender<_>| {
-        while let Some((no, experiment)) = {
-            let no = next.fetch_add(1, Ordering::Relaxed);
-            experiments.get(no).map(|experiment| (no, experiment))
-        } {
-            // Nobody listens any more once an experiment has failed.
-            let _ = send.send((no, experiment.run(&mut |_, _| ())));
-        }
-    };
-    let mut outcomes = thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            let (work, send) = (&work, send.clone());
-            scope.spawn(move || work(send));
-        }
-        drop(send);
-        with_bar(|progress| {
-            let mut outcomes = Vec::new();
-            for (no, outcome) in receive {
-                outcomes.push((no, outcome?));
-                progress(outcomes.len() as u64, experiments.len() as u64);
-            }
-            anyhow::Ok(outcomes)
-        })
-    })?;
-    outcomes.sort_unstable_by_key(|(no, _)| *no);
-    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
 fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
@@ -202,16 +169,16 @@ fn experiment<'a>(
     arguments: &Arguments,
     name: &str,
     source: &'a Source,
-    (grouping, victims, writing): Policy,
+    (grouping, victims, writing): PolicySet,
     buffer: u32,
 ) -> Experiment<'a> {
-    // A small trace has fewer segments: a head of each group must not be a great part of them.
+    // A small trace has fewer segments, but the open segments must not be a large part of them.
     let live_segments = source.block_count().map_or(512, |blocks| (blocks / 16).clamp(128, 512));
     Experiment {
         source,
         workload: name.to_owned(),
         warm_up_source: None,
-        space: SpaceRequest {
+        space: VolumeSizeRequest {
             utilization: 0.85,
             live_segments,
             segment_blocks: arguments.segment_blocks,
@@ -220,7 +187,7 @@ fn experiment<'a>(
         },
         exact: None,
         dummy: 0.0,
-        metadata: Metadata::NONE,
+        metadata: MetadataOverhead::NONE,
         buffering: Buffering { segments: buffer, writing, ..Buffering::NONE },
         grouping: grouping.to_owned(),
         victims: Some(victims.to_owned()),

@@ -1,22 +1,20 @@
-//! `sfs-lab reproduce shin`: Postmark over the kernel's filesystems and SFS (About SSD, Shin 2008).
+//! `sfs-lab reproduce postmark`: Postmark over the kernel's filesystems and SFS (About SSD, Shin 2008).
 //!
-//! Owns: the four workloads, the scale, the table.
-//! Promises: a filesystem's requests are its own, recorded below it; their time is the model's.
-//! Never: shows the paper's figures: the slides have them as pictures only.
+//! The requests are recorded below each filesystem, and replayed on a model for their time. The tables have no
+//! figures of the slides, which show them only as pictures.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use sfs_lab::block_statistics::{BlockStatistics, Syncs};
 use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::comparison::{Recording, scaled};
-use sfs_lab::document::{Document, table};
+use sfs_lab::block_trace::{Syncs, TraceStatistics};
+use sfs_lab::flash::{RecordedRequests, scaled};
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, Postmark, need_disks};
-use sfs_lab::svg::{self, Series};
+use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::{SsdConfig, SsdProfile};
 
-use crate::commands::progress::with_bar;
+use super::installed::installed;
 
 /// Files, sizes in bytes, transactions (slide "Test environment (2/2)").
 const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
@@ -26,36 +24,36 @@ const WORKLOADS: [(&str, u32, (u64, u64), u32); 4] = [
     ("LL", 4_250, (104_858, 3_145_728), 10_000),
 ];
 
-/// The machine of the slides has 1 GiB, and its kernel writes back from a tenth of that on.
-const WRITE_BACK: u64 = (1 << 30) / 10;
+/// Bytes of dirty memory at which the machine of the slides writes back: a tenth of its 1 GiB.
+const WRITE_BACK_BYTES: u64 = (1 << 30) / 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Files and transactions are fewer by this, and memory that is not written back is less.
+    /// Divisor of the numbers of files, transactions, and bytes of dirty memory.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     scale: u32,
     /// Size of the device.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     size: u64,
-    /// Bytes of a segment of SFS: the erase block of mtron, scaled.
+    /// Size of a segment of SFS; by default the erase block of mtron, scaled.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1M")]
     segment_size: u64,
     /// Grouping policy of SFS.
     #[arg(long, default_value = "lifetime")]
     policy: String,
-    /// Folder with lab/flash.md, to be written into.
+    /// Folder of lab/flash.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
 
-/// What one filesystem did in one workload.
-struct Outcome {
+/// The outcome of one filesystem under one workload.
+struct PostmarkOutcome {
     seconds: f64,
-    statistics: BlockStatistics,
+    statistics: TraceStatistics,
     flash_amplification: f64,
 }
 
-/// Erase blocks are smaller by this.
+/// Divisor of the size of erase blocks.
 const ERASE_BLOCK_DIVISOR: u32 = 4;
 
 impl Arguments {
@@ -72,17 +70,7 @@ impl Arguments {
             Filesystem::Xfs,
             Filesystem::Btrfs,
         ];
-        let is_here = |filesystem: &Filesystem| match filesystem.missing() {
-            None => true,
-            Some(program) => {
-                output::complain(format_args!(
-                    "skipped: {}: {program} is not installed",
-                    filesystem.name()
-                ));
-                false
-            }
-        };
-        std::iter::once(sfs).chain(theirs).filter(is_here).collect()
+        installed(std::iter::once(sfs).chain(theirs))
     }
 
     fn model(&self) -> Result<SsdConfig> {
@@ -90,11 +78,11 @@ impl Arguments {
         Ok(scaled(profile, self.size, ERASE_BLOCK_DIVISOR).config())
     }
 
-    fn outcome(&self, filesystem: &Filesystem, postmark: &Postmark) -> Result<Outcome> {
+    fn outcome(&self, filesystem: &Filesystem, postmark: &Postmark) -> Result<PostmarkOutcome> {
         let lab = std::env::current_exe().context("this program's own path")?;
         let disk = Disk::start(&lab, &DiskRequest { profile: "fast12", size: self.size })?;
         filesystem.make(disk.device())?;
-        // A sync of the whole filesystem does not reach a daemon through FUSE; its memory is bounded.
+        // A sync of the whole filesystem does not reach a FUSE daemon, so its memory is bounded instead.
         let buffer = format!("write_buffer={}", postmark.sync_bytes);
         let options: &[&str] = match filesystem {
             Filesystem::Sfs { .. } => &[&buffer],
@@ -107,9 +95,9 @@ impl Arguments {
         let trace = disk.finish()?;
         let to = trace.records.len() as u64;
         let counted = BlockTrace { records: trace.records[from as usize..].to_vec() };
-        let statistics = BlockStatistics::of(&counted, self.segment_size, Syncs::Flushes);
-        let on = Recording::of(trace, from, to).on(&self.model()?)?;
-        Ok(Outcome {
+        let statistics = TraceStatistics::of(&counted, self.segment_size, Syncs::Flushes);
+        let on = RecordedRequests::of(trace, from, to).on(&self.model()?)?;
+        Ok(PostmarkOutcome {
             seconds: on.elapsed_ns as f64 / 1e9,
             statistics,
             flash_amplification: on.flash_amplification,
@@ -133,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                 sizes,
                 transactions: transactions / arguments.scale,
                 folders: 0,
-                sync_bytes: WRITE_BACK / u64::from(arguments.scale),
+                sync_bytes: WRITE_BACK_BYTES / u64::from(arguments.scale),
             };
             let mut rows = Vec::new();
             for filesystem in &filesystems {
@@ -141,10 +129,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
                     .outcome(filesystem, &postmark)
                     .with_context(|| format!("{name} on {}", filesystem.name()))?;
                 let point = (no as f64, outcome.statistics.segmented_sequentiality);
-                match series.iter_mut().find(|(name, _)| *name == filesystem.name()) {
-                    Some((_, points)) => points.push(point),
-                    None => series.push((filesystem.name(), vec![point])),
-                }
+                Series::add(&mut series, &filesystem.name(), point);
                 rows.push(row(filesystem, &outcome));
                 done += 1;
                 progress(done, total);
@@ -169,18 +154,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         arguments.scale,
         Human(arguments.size),
         Human(arguments.model()?.geometry.cluster_size()),
-        Human(WRITE_BACK / u64::from(arguments.scale)),
+        Human(WRITE_BACK_BYTES / u64::from(arguments.scale)),
     );
     output::print(&text)?;
     let Some(docs) = &arguments.docs else { return Ok(()) };
     let document = Document::flash(docs);
-    let title = "Segmented sequentiality of writes";
-    let plot = svg::lines(title, "workload: SS, SL, LS, LL", "share", &series);
-    document.file("shin-sequentiality.svg", &plot)?;
-    document.section("shin", &text)
+    document.figure("postmark-sequentiality", &series)?;
+    document.section("postmark", &text)
 }
 
-fn row(filesystem: &Filesystem, outcome: &Outcome) -> Vec<String> {
+fn row(filesystem: &Filesystem, outcome: &PostmarkOutcome) -> Vec<String> {
     let s = &outcome.statistics;
     vec![
         filesystem.name(),

@@ -1,72 +1,74 @@
-//! `sfs-lab remainder`: where a sync writes what waits, and what that costs.
+//! `sfs-lab sync-remainder`: the cost of the two choices of heads for blocks that a sync has to write and
+//! that fill no segment.
 //!
-//! Owns: which grouping policies, workloads and intervals are compared.
-//! Promises: both variants see the same writes and the same syncs.
-//! Never: says which is better: docs/lab.md does.
+//! Both choices see the same writes and the same syncs.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use sfs_lab::document::{Document, table};
-use sfs_lab::outcome::Outcome;
-use sfs_lab::run::{Experiment, Metadata};
-use sfs_lab::simulation::{Buffering, Remainder, SpaceRequest, Writing};
+use anyhow::{Result, anyhow};
+use sfs_lab::report::{Document, run_parallel, table};
+use sfs_lab::simulation::SimulationOutcome;
+use sfs_lab::simulation::{Buffering, SyncRemainder, VolumeSizeRequest, WriteOutPolicy};
+use sfs_lab::simulation::{Experiment, MetadataOverhead};
 use sfs_lab::workload::Source;
 use sfs_mkfs::output;
-
-use crate::commands::progress::with_bar;
 
 const WORKLOADS: [&str; 4] = ["uniform", "zipf:0.99", "hotcold:90/10", "tpcc"];
 
 const POLICIES: [&str; 3] = ["sfs", "sfs-log", "lifetime"];
 
 /// Users' writes from one sync to the next, in segments.
-const INTERVALS: [f64; 3] = [0.125, 1.0, 8.0];
+const INTERVALS_SEGMENTS: [f64; 3] = [0.125, 1.0, 8.0];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Blocks of a segment.
+    /// Number of blocks in a segment.
     #[arg(long, default_value_t = 256)]
     segment_blocks: u32,
-    /// Folder with lab.md, to be written into.
+    /// Folder of lab.md, whose section is replaced.
     #[arg(long)]
     docs: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut rows = Vec::new();
-    for workload in WORKLOADS {
-        let source = Source::open(workload)?;
+    let sources = WORKLOADS.map(|workload| (workload, Source::open(workload)));
+    let (mut names, mut experiments) = (Vec::new(), Vec::new());
+    for (workload, source) in &sources {
+        let source = source.as_ref().map_err(|error| anyhow!("{error:#}"))?;
         for grouping in POLICIES {
-            let mut row = vec![format!("{workload} {grouping}")];
-            for interval in INTERVALS {
-                for remainder in [Remainder::Pure, Remainder::Mixed] {
-                    let experiment =
-                        experiment(arguments, &source, (workload, grouping), interval, remainder);
-                    row.push(cell(&with_bar(|progress| experiment.run(progress))?));
+            names.push(format!("{workload} {grouping}"));
+            for interval in INTERVALS_SEGMENTS {
+                for remainder in [SyncRemainder::Pure, SyncRemainder::Mixed] {
+                    let policies = (*workload, grouping);
+                    experiments.push(experiment(arguments, source, policies, interval, remainder));
                 }
             }
-            rows.push(row);
         }
     }
-    let columns = INTERVALS.iter().flat_map(|interval| {
+    let outcomes = run_parallel(&experiments, |experiment| experiment.run(&mut |_, _| ()))?;
+    let rows: Vec<Vec<String>> = names
+        .into_iter()
+        .zip(outcomes.chunks(2 * INTERVALS_SEGMENTS.len()))
+        .map(|(name, outcomes)| std::iter::once(name).chain(outcomes.iter().map(cell)).collect())
+        .collect();
+    let columns = INTERVALS_SEGMENTS.iter().flat_map(|interval| {
         ["pure", "mixed"].map(|name| format!("every {interval} segments, {name}"))
     });
     let heading: Vec<String> = ["a sync".to_owned()].into_iter().chain(columns).collect();
     let text = format!(
-        "Blocks written over users' writes, buffer of 8 segments; in parentheses the heads that a \
-         sync writes to.\n\n{}",
+        "Blocks written over users' writes, buffer of 8 segments; in parentheses the heads to which a \
+         sync writes.\n\n{}",
         table(&heading, &rows)
     );
     output::print(&text)?;
     match &arguments.docs {
-        Some(docs) => Document::new(docs).section("remainder", &text),
+        Some(docs) => Document::new(docs).section("sync-remainder", &text),
         None => Ok(()),
     }
 }
 
-fn cell(outcome: &Outcome) -> String {
-    format!("{:.2} ({:.1})", outcome.amplification_user, outcome.counters.heads_of_a_sync())
+fn cell(outcome: &SimulationOutcome) -> String {
+    format!("{:.2} ({:.1})", outcome.amplification_user, outcome.counters.heads_per_sync())
 }
 
 fn experiment<'a>(
@@ -74,14 +76,14 @@ fn experiment<'a>(
     source: &'a Source,
     (workload, grouping): (&str, &str),
     interval: f64,
-    remainder: Remainder,
+    remainder: SyncRemainder,
 ) -> Experiment<'a> {
     let segment_blocks = arguments.segment_blocks;
     Experiment {
         source,
         workload: workload.to_owned(),
         warm_up_source: None,
-        space: SpaceRequest {
+        space: VolumeSizeRequest {
             utilization: 0.85,
             live_segments: 512,
             segment_blocks,
@@ -90,10 +92,10 @@ fn experiment<'a>(
         },
         exact: None,
         dummy: 0.0,
-        metadata: Metadata::NONE,
+        metadata: MetadataOverhead::NONE,
         buffering: Buffering {
             segments: 8,
-            writing: Writing::Deferred,
+            writing: WriteOutPolicy::Deferred,
             remainder,
             sync_interval: Some((f64::from(segment_blocks) * interval) as u64),
             ..Buffering::NONE

@@ -1,8 +1,7 @@
-//! A model that is exported by a process of its own.
+//! A model that another process exports as a disk.
 //!
-//! Owns: the process, its directory, its record.
-//! Promises: the process ends with the value.
-//! Never: is in the process that uses the disk: one that waits for itself cannot be ended.
+//! The process ends when the value is dropped. The user of the disk is another process, because a process
+//! that waits for its own requests cannot be killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,35 +16,36 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
+use super::command;
 use crate::block_trace::BlockTrace;
-use crate::exported::{CONTROL, Status};
+use crate::exported::{CONTROL, ExportedStatus};
 
-/// Which model is exported.
+/// A wanted model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskRequest {
-    /// Profile, as `sfs-lab ssd` knows it.
+    /// Name of the profile, as in `sfs-lab ssd --profile`.
     pub profile: &'static str,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// A disk under a loop device.
+/// A running disk under a loop device.
 pub struct Disk {
     child: Child,
     folder: TempDir,
     device: PathBuf,
-    /// What it says; the pipe has to stay open until it has ended.
+    /// Standard output of the process; the pipe has to stay open until the process has ended.
     output: BufReader<ChildStdout>,
     interrupted: Arc<AtomicBool>,
     signals: Vec<SigId>,
 }
 
 impl Disk {
-    /// Starts `sfs-lab ssd` (`lab`), with a record.
+    /// Starts `lab`, the program `sfs-lab`, as `sfs-lab ssd` with a record.
     ///
     /// # Errors
     ///
-    /// What it said when it did not come up.
+    /// If the process cannot be started, or ends before the disk is ready.
     pub fn start(lab: &Path, request: &DiskRequest) -> Result<Disk> {
         let folder = tempfile::Builder::new().prefix("sfs-lab-").tempdir()?;
         let dir = folder.path().join("ssd");
@@ -56,7 +56,7 @@ impl Disk {
             .arg(folder.path().join("record.csv"))
             .arg(&dir)
             .stdout(Stdio::piped())
-            // Ctrl-C is for us: the disk goes after what is mounted on it.
+            // Ctrl-C ends this process first, which unmounts before it ends the disk.
             .process_group(0)
             .spawn()
             .with_context(|| lab.display().to_string())?;
@@ -77,13 +77,13 @@ impl Disk {
         disk.output.read_line(&mut line)?;
         if line.is_empty() {
             disk.child.wait()?;
-            bail!("sfs-lab ssd did not come up");
+            bail!("sfs-lab ssd did not start");
         }
         disk.device = line.trim().into();
         Ok(disk)
     }
 
-    /// An error once this process was told to end: everything is undone on the way out.
+    /// Returns an error once this process has received a signal to end, so that the caller unmounts and returns.
     pub fn check(&self) -> Result<()> {
         match self.interrupted.load(Ordering::Relaxed) {
             true => bail!("interrupted"),
@@ -91,24 +91,24 @@ impl Disk {
         }
     }
 
-    /// The block device.
+    /// Returns the path of the block device.
     pub fn device(&self) -> &Path {
         &self.device
     }
 
-    /// A folder of this disk alone, for mount points.
+    /// Returns a folder for mount points that belongs to this disk alone.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What the model counts now.
-    pub fn status(&self) -> Result<Status> {
+    /// Reads the counters of the model.
+    pub fn status(&self) -> Result<ExportedStatus> {
         let path = self.folder.path().join("ssd").join(CONTROL);
         let text = fs::read(&path).with_context(|| path.display().to_string())?;
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// Ends it, and returns what it was asked.
+    /// Ends the disk. Returns the requests that it served.
     pub fn finish(mut self) -> Result<BlockTrace> {
         self.end()?;
         BlockTrace::open(&self.folder.path().join("record.csv"))
@@ -116,7 +116,7 @@ impl Disk {
 
     fn end(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_none() {
-            super::run(Command::new("kill").arg(self.child.id().to_string()))?;
+            command::run(Command::new("kill").arg(self.child.id().to_string()))?;
             self.child.wait()?;
         }
         Ok(())

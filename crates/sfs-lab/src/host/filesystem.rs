@@ -1,9 +1,7 @@
-//! The filesystems that are compared: how each is made, mounted and unmounted.
+//! The filesystems that are compared: their names, programs and options.
 //!
-//! Owns: their names, programs and options; the only place where they differ.
-//! Promises: defaults, but for what the name says; and btrfs does not keep data and metadata in
-//! regions of their own, as on a small device one would be full before the other.
-//! Never: formats anything but the device that it is told.
+//! All options are defaults, except those that a name implies. btrfs mixes data and metadata, because on a
+//! small device one of two separate regions would be full before the other.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,38 +9,37 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{program, run};
+use super::command::{program, run};
 
 /// A filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// Ours, with a layout policy and bytes of a segment.
+    /// SFS.
     Sfs {
-        /// Data layout.
+        /// Grouping policy, as in `-o policy=`.
         policy: String,
-        /// Bytes.
+        /// Size of a segment, in bytes.
         segment_size: u64,
-        /// What `sfs-mkfs --layout` is told.
+        /// Data layout, as in `sfs-mkfs --layout`.
         layout: &'static str,
     },
-    /// Without a journal.
+    /// ext2, without a journal.
     Ext2,
-    /// ext4's code with ext3's features.
+    /// ext3, which is ext4's code with ext3's features.
     Ext3,
-    /// As mkfs.ext4 makes it.
+    /// ext4.
     Ext4,
-    /// As mkfs.xfs makes it.
+    /// XFS.
     Xfs,
-    /// Copy on write.
+    /// btrfs with copy on write.
     Btrfs,
-    /// In place.
+    /// btrfs in place, mounted with `nodatacow`.
     BtrfsNodatacow,
 }
 
-/// Says why no disk can be exported and no filesystem mounted; `Ok` if they can.
+/// Returns an error if this machine cannot export a disk or mount a filesystem on it.
 pub fn need_disks() -> Result<()> {
-    let door = File::options().read(true).write(true).open("/dev/fuse");
-    door.context("/dev/fuse")?;
+    File::options().read(true).write(true).open("/dev/fuse").context("/dev/fuse")?;
     File::options()
         .read(true)
         .write(true)
@@ -55,7 +52,7 @@ pub fn need_disks() -> Result<()> {
 }
 
 impl Filesystem {
-    /// What the tables call it.
+    /// Returns the name in tables.
     pub fn name(&self) -> String {
         match self {
             Self::Sfs { policy, layout: "log", .. } => format!("SFS, {policy}"),
@@ -69,7 +66,7 @@ impl Filesystem {
         }
     }
 
-    /// A program that it needs and that is not here.
+    /// Returns a program that the filesystem needs and that is not installed.
     pub fn missing(&self) -> Option<&'static str> {
         let needed: &[&str] = match self {
             Self::Sfs { .. } => &["sfs-mkfs", "sfs-mount", "sfs-umount"],
@@ -80,7 +77,7 @@ impl Filesystem {
         needed.iter().copied().find(|name| program(name).is_none())
     }
 
-    /// Makes an empty one.
+    /// Makes an empty filesystem on `device`.
     pub fn make(&self, device: &Path) -> Result<()> {
         // Zeroing in the background would go on during the job.
         const EXT: [&str; 4] = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
@@ -103,13 +100,18 @@ impl Filesystem {
         run(command.arg(device))
     }
 
-    /// Mounts it in a new directory of `folder`.
-    pub fn mount(&self, device: &Path, folder: &Path) -> Result<Mounted> {
+    /// Mounts the filesystem in the directory `mount` of `folder`.
+    pub fn mount(&self, device: &Path, folder: &Path) -> Result<MountedFilesystem> {
         self.mount_with(&[], device, folder)
     }
 
-    /// As [`Filesystem::mount`], with more options.
-    pub fn mount_with(&self, options: &[&str], device: &Path, folder: &Path) -> Result<Mounted> {
+    /// Mounts the filesystem as [`Filesystem::mount`] does, with more options.
+    pub fn mount_with(
+        &self,
+        options: &[&str],
+        device: &Path,
+        folder: &Path,
+    ) -> Result<MountedFilesystem> {
         let dir = folder.join("mount");
         fs::create_dir_all(&dir)?;
         let (kind, own) = match self {
@@ -127,12 +129,16 @@ impl Filesystem {
             kind => with(tool("mount"), &["-t", kind]),
         };
         command.args(["-o", &options]);
-        // Not `run`: the daemon that sfs-mount leaves behind may keep a pipe open.
+        // The function `run` would wait for a pipe that the daemon of sfs-mount may keep open.
         let status = command.arg(device).arg(&dir).status()?;
         if !status.success() {
             bail!("{} cannot be mounted: {status}", self.name());
         }
-        Ok(Mounted { dir, is_ours: matches!(self, Self::Sfs { .. }), is_over: false })
+        Ok(MountedFilesystem {
+            dir,
+            is_ours: matches!(self, Self::Sfs { .. }),
+            is_unmounted: false,
+        })
     }
 }
 
@@ -145,22 +151,22 @@ fn with(mut command: Command, arguments: &[&str]) -> Command {
     command
 }
 
-/// A mounted filesystem; unmounted with the value.
-pub struct Mounted {
+/// A mounted filesystem, which is unmounted when the value is dropped.
+pub struct MountedFilesystem {
     dir: PathBuf,
     is_ours: bool,
-    is_over: bool,
+    is_unmounted: bool,
 }
 
-impl Mounted {
-    /// Its root.
+impl MountedFilesystem {
+    /// Returns the path of the root.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Unmounts it; everything is on the device afterwards.
+    /// Unmounts the filesystem. All data is on the device afterwards.
     pub fn unmount(mut self) -> Result<()> {
-        self.is_over = true;
+        self.is_unmounted = true;
         self.unmount_once()
     }
 
@@ -169,9 +175,9 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedFilesystem {
     fn drop(&mut self) {
-        if !self.is_over && self.unmount_once().is_err() {
+        if !self.is_unmounted && self.unmount_once().is_err() {
             let _ = run(tool("umount").arg("--lazy").arg(&self.dir));
         }
     }

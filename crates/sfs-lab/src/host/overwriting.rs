@@ -1,9 +1,8 @@
 //! The job of the SFS paper's section 4: cold data that is written once, and a working set that is
-//! overwritten, block by block.
+//! overwritten block by block.
 //!
-//! Owns: its phases, and where in the disk's record each begins.
-//! Promises: the same writes and syncs on every filesystem, whatever it makes of them.
-//! Never: reads what it wrote.
+//! Writes and syncs are the same on every filesystem. The job reports the range of the disk's record in
+//! which its overwrites are counted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,91 +12,93 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use sfs_device::{BLOCK_SIZE, Block};
 
-use super::Disk;
-use crate::workload::Operation;
+use super::disk::Disk;
+use crate::workload::BlockOperation;
 
-/// Bytes of a write of cold data.
-const COLD_WRITE: usize = 1 << 20;
+/// Size of a write of cold data, in bytes.
+const COLD_WRITE_BYTES: usize = 1 << 20;
 
 /// Writes between two fsyncs.
 const SYNC_WRITES: u64 = 1024;
 
-/// How full the device is, and how much is written. All in blocks.
+/// Sizes of the job, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Utilization {
-    /// Written once.
+pub struct JobSize {
+    /// Blocks that are written once.
     pub cold_blocks: u32,
-    /// Written once, in order and directly, and then overwritten.
+    /// Blocks that are written once, in order and directly, and then overwritten.
     pub working_blocks: u32,
     /// Overwrites before counting.
     pub warm_up: u64,
-    /// Overwrites that count.
+    /// Overwrites that are counted.
     pub measured: u64,
 }
 
-/// Where in the record the phases begin and end, and how much was written.
+/// The range of the record that is counted, and the blocks written in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Phases {
-    /// Request with which counting begins.
+pub struct JobPhases {
+    /// Index of the first request that is counted.
     pub from: u64,
-    /// Request after the last that counts.
+    /// Index after the last request that is counted.
     pub to: u64,
-    /// Overwrites that count.
+    /// Overwrites that were counted.
     pub written: u64,
-    /// The filesystem ran out of space before the end.
+    /// True if the filesystem ran out of space before the end.
     pub is_full: bool,
 }
 
-/// Runs the job in `dir`, which lies on `disk`. `next` says which block comes next.
+/// Runs the job in `dir`, which is on `disk`. `next` returns the next block to overwrite, and `progress`
+/// takes the overwrites so far.
 ///
 /// # Errors
 ///
-/// Whatever the filesystem said, but for a lack of space while it is overwritten.
+/// If the filesystem returns an error, other than a lack of space during the overwrites.
 pub fn overwrite(
     dir: &Path,
     disk: &Disk,
-    space: &Utilization,
-    next: &mut dyn FnMut() -> Operation,
+    space: &JobSize,
+    next: &mut dyn FnMut() -> BlockOperation,
     progress: &mut dyn FnMut(u64),
-) -> Result<Phases> {
+) -> Result<JobPhases> {
     fill_cold(&dir.join("cold"), space.cold_blocks).context("writing cold data")?;
     let path = dir.join("working");
     fill_working(&path, space.working_blocks).context("writing the working set")?;
     sync(dir)?;
     let file = OpenOptions::new().write(true).open(&path)?;
-    let mut job = Job { file, next, written: 0 };
-    let is_full = !job.overwrite(space.warm_up, disk, progress)?;
+    let mut run = OverwritingRun { file, next, written: 0 };
+    let is_full = !run.overwrite(space.warm_up, disk, progress)?;
     sync(dir)?;
     let from = disk.status()?.recorded;
-    let mut phases = Phases { from, is_full, ..Phases::default() };
+    let mut phases = JobPhases { from, is_full, ..JobPhases::default() };
     if !phases.is_full {
-        phases.is_full = !job.overwrite(space.measured, disk, progress)?;
-        // What the filesystem still holds back belongs to the job.
+        phases.is_full = !run.overwrite(space.measured, disk, progress)?;
+        // Writes that the filesystem still delays belong to the job.
         sync(dir)?;
     }
-    phases.written = job.written.saturating_sub(space.warm_up);
+    phases.written = run.written.saturating_sub(space.warm_up);
     phases.to = disk.status()?.recorded;
     Ok(phases)
 }
 
-/// Of this filesystem alone: others on this machine are not ours.
+/// Syncs this filesystem alone, because others on the machine have nothing to do with the job.
 fn sync(dir: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(File::open(dir)?)?)
 }
 
 fn fill_cold(path: &Path, blocks: u32) -> io::Result<()> {
     let mut file = File::create(path)?;
-    let bytes = vec![0xC0; COLD_WRITE];
+    let bytes = vec![0xC0; COLD_WRITE_BYTES];
     let mut left = u64::from(blocks) * BLOCK_SIZE as u64;
     while left > 0 {
-        let len = left.min(COLD_WRITE as u64);
+        let len = left.min(COLD_WRITE_BYTES as u64);
         file.write_all(&bytes[..len as usize])?;
         left -= len;
     }
     file.sync_all()
 }
 
-/// Block by block: a copy-on-write filesystem keeps an extent as long as any block of it lives.
+/// Writes the working set block by block: a copy-on-write filesystem keeps a large extent as long as any
+/// block of it is live.
 fn fill_working(path: &Path, blocks: u32) -> io::Result<()> {
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     let file = OpenOptions::new().write(true).create(true).custom_flags(direct).open(path)?;
@@ -108,14 +109,15 @@ fn fill_working(path: &Path, blocks: u32) -> io::Result<()> {
     file.sync_all()
 }
 
-struct Job<'a> {
+/// The phase of overwriting.
+struct OverwritingRun<'a> {
     file: File,
-    next: &'a mut dyn FnMut() -> Operation,
+    next: &'a mut dyn FnMut() -> BlockOperation,
     written: u64,
 }
 
-impl Job<'_> {
-    /// Whether there was room for all of it.
+impl OverwritingRun<'_> {
+    /// Overwrites `count` blocks. Returns whether there was room for all of them.
     fn overwrite(
         &mut self,
         count: u64,
@@ -136,6 +138,7 @@ impl Job<'_> {
         Ok(true)
     }
 
+    /// Overwrites `count` blocks, and syncs the file.
     fn window(&mut self, count: u64) -> io::Result<()> {
         let bytes = [self.written as u8 | 1; BLOCK_SIZE];
         for _ in 0..count {

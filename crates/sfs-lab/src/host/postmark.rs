@@ -1,8 +1,6 @@
-//! Postmark (Katcher, 1997), as it is installed, on a mounted filesystem.
+//! The installed Postmark (Katcher, 1997) on a mounted filesystem, with a sync after every so many bytes.
 //!
-//! Owns: its parameters, and when the filesystem is synced while it runs.
-//! Promises: the same files and transactions for the same parameters (its seed is fixed).
-//! Never: measures: the disk's record does.
+//! Files and transactions follow from the parameters, because Postmark's seed is fixed.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,38 +10,39 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Disk, program};
+use super::command::program;
+use super::disk::Disk;
 
-/// Between two looks whether it has ended.
+/// Interval at which the process is polled.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What Postmark is told; what is not here has its default.
+/// The parameters of Postmark; all others have their defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postmark {
-    /// Files to begin with.
+    /// Number of files at the beginning.
     pub files: u32,
-    /// Bytes of the smallest file, and of the largest.
+    /// Sizes of the smallest and the largest file, in bytes.
     pub sizes: (u64, u64),
-    /// Transactions.
+    /// Number of transactions.
     pub transactions: u32,
-    /// Directories that the files are spread over; 0 for none.
+    /// Number of directories for the files; 0 for none.
     pub folders: u32,
-    /// Bytes that it writes between two syncs of the filesystem: memory would keep all of a run that
-    /// is scaled down.
+    /// Bytes that Postmark writes between two syncs of the filesystem. Without syncs, memory would hold
+    /// all of a run that is scaled down.
     pub sync_bytes: u64,
 }
 
 impl Postmark {
-    /// Says why it cannot be run; `Ok` if it can.
+    /// Returns an error if Postmark is not installed.
     pub fn need() -> Result<()> {
         program("postmark").context("postmark is not installed").map(drop)
     }
 
-    /// Runs it in `dir`, and syncs at the end.
+    /// Runs Postmark in `dir`, which is on `disk`, and syncs at the end.
     ///
     /// # Errors
     ///
-    /// If it does not run, or says that it could not do something.
+    /// If Postmark does not run to its end, or reports an error.
     pub fn run(&self, dir: &Path, disk: &Disk) -> Result<()> {
         let root = File::open(dir)?;
         let mut child = Command::new(program("postmark").context("postmark is not installed")?)
@@ -63,14 +62,18 @@ impl Postmark {
         }
         disk.check()?;
         let output = child.wait_with_output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() || said.contains("Error") || !said.contains("transactions") {
-            let line = said.lines().find(|line| line.contains("Error"));
-            bail!("postmark: {}", line.unwrap_or("it did not come to its end"));
+        let printed = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success()
+            || printed.contains("Error")
+            || !printed.contains("transactions")
+        {
+            let line = printed.lines().find(|line| line.contains("Error"));
+            bail!("postmark: {}", line.unwrap_or("ended early"));
         }
         Ok(rustix::fs::syncfs(&root)?)
     }
 
+    /// Returns the commands for standard input.
     fn commands(&self, dir: &Path) -> String {
         format!(
             "set size {} {}\nset number {}\nset transactions {}\nset subdirectories {}\nset read 4096\nset write 4096\n\
@@ -85,7 +88,7 @@ impl Postmark {
     }
 }
 
-/// Bytes that a process has written, whatever became of them; `None` if it has ended.
+/// Returns the bytes that a process has written by system calls; `None` if the process has ended.
 fn written(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())

@@ -1,64 +1,68 @@
-//! Segments and the blocks in them.
+//! Segments, the blocks in them, and the open segment of each head.
 //!
-//! Owns: locations, histories, usage entries, heads, and the queue of clean segments.
-//! Promises: usage entries are what the volume's would be; clean segments are opened least recently
-//! freed first.
-//! Never: chooses a group or a victim.
+//! The log keeps the location and history of every block and the usage entry of every segment, as the
+//! volume would. Clean segments are opened in LRF order.
 
 use std::collections::VecDeque;
 
 use sfs_core::format::{Group, Head, History, SegmentState, UsageEntry};
 use sfs_core::policy::VictimPolicy;
 
-use super::counters::{Counters, bin};
-use super::space::Space;
+use super::counters::{SimulationCounters, bin};
+use super::space::VolumeSize;
 
-/// A block that is not in the log.
+/// Slot of a block that is not in the log.
 const NOWHERE: u32 = u32::MAX;
 
-/// Heads: one for each group, and one for mixed remainders.
-pub(super) const MIXED_HEAD: u8 = 8;
+/// Number of heads with a group each.
+pub(super) const GROUP_HEADS: usize = 8;
 
+/// Head of mixed remainders, after those of the groups.
+pub(super) const MIXED_HEAD: u8 = GROUP_HEADS as u8;
+
+/// The open segment of a head.
 #[derive(Clone, Copy)]
 struct OpenSegment {
     segment: u32,
-    used: u32,
+    used_blocks: u32,
 }
 
-/// What the mapping has of a block.
+/// The mapping of a block.
 #[derive(Clone, Copy)]
-struct Block {
+struct BlockState {
     slot: u32,
-    /// Of a block that was never written: without writes.
+    /// History of the writes; its write count is zero before the first.
     history: History,
 }
 
-impl Block {
+impl BlockState {
     const NONE: Self = Self { slot: NOWHERE, history: History { writes: 0, modified: 0 } };
 }
 
-pub(super) struct Log {
+/// The log.
+pub(super) struct SegmentLog {
     segment_blocks: u32,
-    pub(super) reserve: u32,
-    blocks: Vec<Block>,
-    /// Block of each slot.
-    block: Vec<u32>,
+    /// Clean segments that the cleaner maintains.
+    reserve_segments: u32,
+    blocks: Vec<BlockState>,
+    /// Block that was last written to each slot.
+    block_of_slot: Vec<u32>,
     entries: Vec<UsageEntry>,
     clean: VecDeque<u32>,
-    heads: [Option<OpenSegment>; MIXED_HEAD as usize + 1],
+    heads: [Option<OpenSegment>; GROUP_HEADS + 1],
 }
 
-impl Log {
-    pub(super) fn new(space: &Space) -> Self {
+impl SegmentLog {
+    pub(super) fn new(space: &VolumeSize) -> Self {
         let slots = space.segments as usize * space.segment_blocks as usize;
         Self {
             segment_blocks: space.segment_blocks,
-            reserve: space.reserve,
-            blocks: vec![Block::NONE; space.blocks as usize],
-            block: vec![0; slots],
+            reserve_segments: space.reserve_segments,
+            blocks: vec![BlockState::NONE; space.blocks as usize],
+            block_of_slot: vec![0; slots],
             entries: vec![UsageEntry::NEW; space.segments as usize],
             clean: (0..space.segments).collect(),
-            heads: [None; MIXED_HEAD as usize + 1],
+            heads: [None; GROUP_HEADS + 1],
         }
     }
 
@@ -70,8 +74,13 @@ impl Log {
         self.segment_blocks
     }
 
-    pub(super) fn clean_count(&self) -> u32 {
+    pub(super) fn clean_segments(&self) -> u32 {
         self.clean.len() as u32
+    }
+
+    /// Returns whether as many segments are clean as the reserve wants.
+    pub(super) fn has_reserve(&self) -> bool {
+        self.clean_segments() >= self.reserve_segments
     }
 
     pub(super) fn history(&self, block: u32) -> Option<History> {
@@ -79,7 +88,7 @@ impl Log {
         (history.writes != 0).then_some(history)
     }
 
-    /// The group of the segment that it is in, or was in last.
+    /// Returns the group of the segment that contains the block, or contained it last.
     pub(super) fn group(&self, block: u32) -> Option<u8> {
         let slot = self.blocks[block as usize].slot;
         if slot == NOWHERE {
@@ -88,22 +97,22 @@ impl Log {
         self.entries[(slot / self.segment_blocks) as usize].data_group()
     }
 
-    /// The segment that it is in, or was in last.
+    /// Returns the segment that contains the block, or contained it last.
     pub(super) fn segment_of(&self, block: u32) -> Option<u32> {
         let slot = self.blocks[block as usize].slot;
         (slot != NOWHERE).then(|| slot / self.segment_blocks)
     }
 
-    /// The block that was written to `slot` and its history, if it still lives there.
+    /// Returns the block that was written to `slot` and its history, if the block still lives there.
     pub(super) fn live_at(&self, slot: u32) -> Option<(u32, History)> {
-        let block = self.block[slot as usize];
-        let Block { slot: place, history } = self.blocks[block as usize];
-        (place == slot).then_some((block, history))
+        let block = self.block_of_slot[slot as usize];
+        let BlockState { slot: current, history } = self.blocks[block as usize];
+        (current == slot).then_some((block, history))
     }
 
-    /// The copy in the log dies, if there is one that lives.
+    /// Counts the copy in the log as dead, if there is a live one.
     pub(super) fn kill(&mut self, block: u32, victims: &mut dyn VictimPolicy, now: u32) {
-        let Block { slot, history } = self.blocks[block as usize];
+        let BlockState { slot, history } = self.blocks[block as usize];
         if slot == NOWHERE {
             return;
         }
@@ -115,54 +124,70 @@ impl Log {
         self.blocks[block as usize].slot = NOWHERE;
     }
 
-    /// It was copied out of a segment that is empty now: nothing of it is in the log.
+    /// Forgets the location of a block that was copied out of a segment which is empty now.
     pub(super) fn leave(&mut self, block: u32) {
         self.blocks[block as usize].slot = NOWHERE;
     }
 
-    /// It is deleted.
+    /// Forgets the history of a deleted block.
     pub(super) fn forget(&mut self, block: u32) {
-        self.blocks[block as usize].history = Block::NONE.history;
+        self.blocks[block as usize].history = BlockState::NONE.history;
     }
 
     pub(super) fn needs_segment(&self, head: u8) -> bool {
         self.heads[usize::from(head)].is_none()
     }
 
+    /// Opens the next clean segment for `head`, and gives it `group`.
     pub(super) fn open(&mut self, head: u8, group: u8, now: u32) {
         let segment = self.clean.pop_front().expect("the reserve holds a segment for every head");
         let state = SegmentState::Open;
         self.entries[segment as usize] =
             UsageEntry { state, head: Head::of(Group(group)), opened: now, ..UsageEntry::NEW };
-        self.heads[usize::from(head)] = Some(OpenSegment { segment, used: 0 });
+        self.heads[usize::from(head)] = Some(OpenSegment { segment, used_blocks: 0 });
     }
 
-    /// The segments that will be opened next.
+    /// Returns the segments that will be opened next.
     pub(super) fn next_clean(&self, count: usize) -> impl Iterator<Item = u32> {
         self.clean.iter().copied().take(count)
     }
 
+    /// Writes a block to the open segment of `head`, and seals a segment that is full.
     pub(super) fn append(&mut self, block: u32, history: History, head: u8, now: u32) {
-        let place = &mut self.heads[usize::from(head)];
-        let Some(OpenSegment { segment, used }) = place else {
+        let open = &mut self.heads[usize::from(head)];
+        let Some(OpenSegment { segment, used_blocks }) = open else {
             unreachable!("the head was opened")
         };
-        let slot = *segment * self.segment_blocks + *used;
+        let slot = *segment * self.segment_blocks + *used_blocks;
         let entry = &mut self.entries[*segment as usize];
         entry.live_blocks += 1;
         entry.write_count_sum += u64::from(history.write_count());
         entry.modified_sum += u64::from(history.modified);
-        *used += 1;
-        if *used == self.segment_blocks {
+        *used_blocks += 1;
+        if *used_blocks == self.segment_blocks {
             entry.state = SegmentState::Sealed;
             entry.sealed = now;
-            *place = None;
+            *open = None;
         }
-        self.block[slot as usize] = block;
-        self.blocks[block as usize] = Block { slot, history };
+        self.block_of_slot[slot as usize] = block;
+        self.blocks[block as usize] = BlockState { slot, history };
     }
 
-    /// A victim is being emptied: it is no longer Sealed.
+    /// Returns the Sealed segment with the highest score above zero.
+    pub(super) fn best_victim(&self, victims: &dyn VictimPolicy, now: u32) -> u32 {
+        let mut best = (0.0, None);
+        for (segment, entry) in (0..).zip(&self.entries) {
+            if entry.state == SegmentState::Sealed {
+                let score = victims.score(entry, self.segment_blocks, now);
+                if score > best.0 {
+                    best = (score, Some(segment));
+                }
+            }
+        }
+        best.1.expect("a volume that is not full has a segment worth cleaning")
+    }
+
+    /// Takes a victim out of the Sealed segments. Returns its usage entry.
     pub(super) fn take(&mut self, segment: u32) -> UsageEntry {
         let entry = &mut self.entries[segment as usize];
         let before = *entry;
@@ -170,7 +195,8 @@ impl Log {
         before
     }
 
-    /// A victim is empty. Its group stays until it is opened: blocks that wait came from it.
+    /// Frees an empty victim. Its group stays until the segment is opened, for blocks in the buffer that
+    /// came from it.
     pub(super) fn free(&mut self, segment: u32) {
         let entry = &mut self.entries[segment as usize];
         let head = entry.head;
@@ -178,7 +204,8 @@ impl Log {
         self.clean.push_back(segment);
     }
 
-    pub(super) fn sample(&self, counters: &mut Counters) {
+    /// Adds the Sealed segments to the histogram of the volume.
+    pub(super) fn sample(&self, counters: &mut SimulationCounters) {
         for entry in self.entries.iter().filter(|entry| entry.state == SegmentState::Sealed) {
             counters.histogram_volume[bin(entry.live_blocks, self.segment_blocks)] += 1;
         }

@@ -1,42 +1,45 @@
-//! How large the volume is.
+//! The sizes of a simulated volume, and their choice for a wanted utilization.
 //!
-//! Owns: the sizes, and how they follow from what is asked for.
-//! Promises: blocks over all blocks is the utilization asked for, within half a segment.
-//! Never: counts the reserve as space for blocks, nor as missing from the utilization.
+//! Users' blocks over all blocks, the reserve included, are the wanted utilization within half a
+//! segment.
 
 use anyhow::{Result, bail};
 
 /// Sizes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Space {
-    /// Blocks that users have.
+pub struct VolumeSize {
+    /// Number of users' blocks.
     pub blocks: u32,
-    /// Blocks of a segment.
+    /// Number of blocks in a segment.
     pub segment_blocks: u32,
-    /// Segments of the volume.
+    /// Number of segments, the reserve included.
     pub segments: u32,
-    /// Segments that the cleaner keeps clean.
-    pub reserve: u32,
+    /// Number of segments that the cleaner keeps clean.
+    pub reserve_segments: u32,
 }
 
-/// What is asked for.
+/// A wanted volume.
 #[derive(Clone, Copy, Debug)]
-pub struct SpaceRequest {
-    /// Users' blocks over all blocks, 0..1.
+pub struct VolumeSizeRequest {
+    /// Users' blocks over all blocks, 0.01..=0.97.
     pub utilization: f64,
-    /// Segments that users' blocks fill, about.
+    /// Approximate number of segments that users' blocks fill, at least 16.
     pub live_segments: u32,
-    /// Blocks of a segment, if the number of users' blocks may be chosen.
+    /// Number of blocks in a segment; ignored if `blocks` is given.
     pub segment_blocks: u32,
-    /// Part of the segments that is kept clean.
+    /// Part of the segments, 0..1, that is kept clean; at least two segments are.
     pub reserve: f64,
-    /// Users' blocks, if they are given.
+    /// Number of users' blocks, if it is given.
     pub blocks: Option<u32>,
 }
 
-impl SpaceRequest {
-    /// A volume like this.
-    pub fn space(&self) -> Result<Space> {
+impl VolumeSizeRequest {
+    /// Returns the sizes.
+    ///
+    /// # Errors
+    ///
+    /// If the utilization or the number of live segments is out of range.
+    pub fn sizes(&self) -> Result<VolumeSize> {
         if !(0.01..=0.97).contains(&self.utilization) {
             bail!("the utilization is 0.01 to 0.97");
         }
@@ -48,18 +51,18 @@ impl SpaceRequest {
                 let segments = f64::from(self.live_segments) / self.utilization;
                 (segments.round() as u32, self.segment_blocks)
             }
-            Some(blocks) => self.around(blocks),
+            Some(blocks) => self.segments_around(blocks),
         };
         let blocks = self.blocks.unwrap_or_else(|| {
             (f64::from(segments) * f64::from(segment_blocks) * self.utilization).round() as u32
         });
-        let reserve = ((f64::from(segments) * self.reserve).round() as u32).max(2);
-        Ok(Space { blocks, segment_blocks, segments, reserve })
+        let reserve_segments = ((f64::from(segments) * self.reserve).round() as u32).max(2);
+        Ok(VolumeSize { blocks, segment_blocks, segments, reserve_segments })
     }
 
-    /// Segments, and blocks of each, around this many blocks: of the sizes near the one asked for,
-    /// that which wastes least of the last segment.
-    fn around(&self, blocks: u32) -> (u32, u32) {
+    /// Returns the number of segments, and of blocks in each, for a number of users' blocks. Of the
+    /// segment sizes near the wanted one, takes the size that wastes least of the last segment.
+    fn segments_around(&self, blocks: u32) -> (u32, u32) {
         let all = f64::from(blocks) / self.utilization;
         let size = f64::from(blocks) / f64::from(self.live_segments);
         let (low, high) = ((size * 0.95).ceil() as u32, (size * 1.05).floor() as u32);
@@ -74,10 +77,10 @@ impl SpaceRequest {
     }
 }
 
-impl Space {
-    /// Utilization of what the reserve leaves.
+impl VolumeSize {
+    /// Returns the utilization of the segments outside the reserve.
     pub fn utilization_within_reserve(&self) -> f64 {
         f64::from(self.blocks)
-            / (f64::from(self.segments - self.reserve) * f64::from(self.segment_blocks))
+            / (f64::from(self.segments - self.reserve_segments) * f64::from(self.segment_blocks))
     }
 }

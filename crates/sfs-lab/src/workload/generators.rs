@@ -1,62 +1,60 @@
-//! Generators of a line or two.
-//!
-//! Owns: hot and cold blocks, hot ones that move, and the sequential writer.
-//! Promises: what their names say.
-//! Never: deletes.
+//! Small generators: hot and cold blocks, a hot set that moves, and a sequential writer. None of them
+//! deletes a block.
 
-use super::{Operation, Workload};
-use crate::random::Random;
+use super::operation::{BlockOperation, Workload};
+use crate::random::SeededRng;
 
-/// Some of the writes go to some of the blocks, each class evenly. Hot are the lowest numbers.
+/// Writes that prefer hot blocks, evenly within the hot and the cold ones. The lowest numbers are hot.
 pub struct HotCold {
-    random: Random,
+    random: SeededRng,
     writes: f64,
     hot: u32,
     blocks: u32,
 }
 
 impl HotCold {
-    /// A fraction `writes` of the writes goes to a fraction `hot` of the `blocks`.
-    pub fn new(writes: f64, hot: f64, blocks: u32, random: Random) -> Self {
+    /// Sends a fraction `writes` of the writes to a fraction `hot` of the `blocks`.
+    pub fn new(writes: f64, hot: f64, blocks: u32, random: SeededRng) -> Self {
         let hot = (f64::from(blocks) * hot).round() as u32;
         Self { random, writes, hot: hot.clamp(1, blocks - 1), blocks }
     }
 }
 
 impl Workload for HotCold {
-    fn next(&mut self) -> Operation {
+    fn next(&mut self) -> BlockOperation {
         let block = if self.random.unit() < self.writes {
             self.random.below(self.hot)
         } else {
             self.hot + self.random.below(self.blocks - self.hot)
         };
-        Operation::write(block)
+        BlockOperation::write(block)
     }
 }
 
-/// A tenth of the blocks gets nine tenths of the writes, and moves on.
+/// Nine tenths of the writes go to a hot tenth of the blocks, which changes block by block.
 pub struct Shift {
-    random: Random,
+    random: SeededRng,
     order: Vec<u32>,
-    /// First hot block, in `order`.
+    /// Index of the first hot block in `order`.
     first: u32,
+    /// Writes since the hot set changed.
     writes: u32,
 }
 
 impl Shift {
-    /// Writes after which one block cools down and another becomes hot: the hot set is another one
-    /// after as many writes as there are blocks.
+    /// Writes after which one block cools down and another becomes hot. As the hot set is a tenth of
+    /// the blocks, it is replaced after as many writes as there are blocks.
     const WRITES_PER_STEP: u32 = 10;
 
-    /// The hot set of `blocks` in random order.
-    pub fn new(blocks: u32, mut random: Random) -> Self {
+    /// Orders `blocks` at random; the hot set is a window that moves over this order.
+    pub fn new(blocks: u32, mut random: SeededRng) -> Self {
         let order = random.permutation(blocks);
         Self { random, order, first: 0, writes: 0 }
     }
 }
 
 impl Workload for Shift {
-    fn next(&mut self) -> Operation {
+    fn next(&mut self) -> BlockOperation {
         let blocks = self.order.len() as u32;
         let hot = (blocks / 10).max(1);
         self.writes += 1;
@@ -69,28 +67,28 @@ impl Workload for Shift {
         } else {
             hot + self.random.below(blocks - hot)
         };
-        let place = (u64::from(self.first) + u64::from(offset)) % u64::from(blocks);
-        Operation::write(self.order[place as usize])
+        let index = (u64::from(self.first) + u64::from(offset)) % u64::from(blocks);
+        BlockOperation::write(self.order[index as usize])
     }
 }
 
-/// One block after the other.
+/// Writes of every block in order.
 pub struct Sequential {
     next: u32,
     blocks: u32,
 }
 
 impl Sequential {
-    /// From the first block to the last, again and again.
+    /// Starts at the first block, and again after the last.
     pub fn new(blocks: u32) -> Self {
         Self { next: 0, blocks }
     }
 }
 
 impl Workload for Sequential {
-    fn next(&mut self) -> Operation {
+    fn next(&mut self) -> BlockOperation {
         let block = self.next;
         self.next = (block + 1) % self.blocks;
-        Operation::write(block)
+        BlockOperation::write(block)
     }
 }

@@ -1,49 +1,49 @@
-//! What an order-entry database writes, in outline (TPC-C's tables, not its transactions).
+//! Writes like those of an order-entry database, in outline: TPC-C's tables, not its transactions.
 //!
-//! Owns: the shares of tables in blocks and in writes.
-//! Promises: appends are cyclic, as a table that is purged of its oldest rows reuses its pages.
-//! Never: replays a real database: `trace:` does.
+//! Four groups of tables have shares of the blocks and of the writes, and an access pattern each.
+//! Appends are cyclic, because a table that is purged of its oldest rows reuses its pages.
 
-use super::{Operation, Workload};
-use crate::random::Random;
+use super::operation::{BlockOperation, Workload};
+use crate::random::SeededRng;
 
-/// A table: how many of the blocks it has and of the writes it gets, and how they are spread.
-struct Table {
+/// Shares of a group of tables in the blocks and in the writes, and its access pattern.
+struct TableShare {
     blocks: f64,
     writes: f64,
-    spread: Spread,
+    pattern: AccessPattern,
 }
 
-enum Spread {
+enum AccessPattern {
     Even,
-    /// TPC-C's NURand: A | x, which prefers numbers with many bits set.
+    /// TPC-C's NURand, A | x, which prefers numbers with many bits set.
     Skewed,
-    /// Page after page.
+    /// Pages in order, cyclically.
     Appended,
 }
 
-/// Warehouses and districts; stock; customers; orders, their lines and the history. Which shares is
-/// not in TPC-C, as its pages go through a buffer pool: they are those with which eight policies other
-/// than `lifetime`, and coalescing, come close to grouping.md (docs/lab.md).
-const TABLES: [Table; 4] = [
-    Table { blocks: 0.006, writes: 0.17, spread: Spread::Even },
-    Table { blocks: 0.375, writes: 0.46, spread: Spread::Skewed },
-    Table { blocks: 0.255, writes: 0.095, spread: Spread::Even },
-    Table { blocks: 0.364, writes: 0.275, spread: Spread::Appended },
+/// Warehouses and districts; stock; customers; orders with their lines and the history.
+///
+/// TPC-C does not give these shares, because its pages go through a buffer pool. The shares were fitted
+/// to the published figures of policies other than `lifetime` (docs/lab.md, "How far to trust this").
+const TABLES: [TableShare; 4] = [
+    TableShare { blocks: 0.006, writes: 0.17, pattern: AccessPattern::Even },
+    TableShare { blocks: 0.375, writes: 0.46, pattern: AccessPattern::Skewed },
+    TableShare { blocks: 0.255, writes: 0.095, pattern: AccessPattern::Even },
+    TableShare { blocks: 0.364, writes: 0.275, pattern: AccessPattern::Appended },
 ];
 
-/// Writes of an order-entry database.
+/// The generator of the four groups of tables.
 pub struct TpccLike {
-    random: Random,
+    random: SeededRng,
     /// First block of each table, and the end of the last.
     starts: [u32; TABLES.len() + 1],
-    /// Page that appends fill.
+    /// Page of the last append.
     page: u32,
 }
 
 impl TpccLike {
-    /// The tables in `blocks` blocks.
-    pub fn new(blocks: u32, random: Random) -> Self {
+    /// Divides `blocks` blocks among the tables.
+    pub fn new(blocks: u32, random: SeededRng) -> Self {
         let mut starts = [0; TABLES.len() + 1];
         let mut share = 0.0;
         for (start, table) in starts[1..].iter_mut().zip(&TABLES) {
@@ -55,13 +55,13 @@ impl TpccLike {
 
     fn block_of(&mut self, table: usize) -> u32 {
         let count = (self.starts[table + 1] - self.starts[table]).max(1);
-        let offset = match TABLES[table].spread {
-            Spread::Even => self.random.below(count),
-            Spread::Skewed => {
+        let offset = match TABLES[table].pattern {
+            AccessPattern::Even => self.random.below(count),
+            AccessPattern::Skewed => {
                 let mask = (1 << count.ilog2()) - 1;
                 (self.random.below(mask + 1) | self.random.below(count)) % count
             }
-            Spread::Appended => {
+            AccessPattern::Appended => {
                 self.page = (self.page + 1) % count;
                 self.page
             }
@@ -71,12 +71,12 @@ impl TpccLike {
 }
 
 impl Workload for TpccLike {
-    fn next(&mut self) -> Operation {
+    fn next(&mut self) -> BlockOperation {
         let mut draw = self.random.unit();
         let table = TABLES.iter().position(|table| {
             draw -= table.writes;
             draw < 0.0
         });
-        Operation::write(self.block_of(table.unwrap_or(1)))
+        BlockOperation::write(self.block_of(table.unwrap_or(1)))
     }
 }

@@ -1,118 +1,101 @@
-//! Recorded streams: CSV in zstd, `us,op,offset,len`, as `docs/lab/traces.md` describes.
+//! Recorded traces as workloads, at the granularity of blocks.
 //!
-//! Owns: reading a trace, and its blocks renumbered from zero.
-//! Promises: only blocks that are written at all have a number; reads are left out.
-//! Never: keeps the time between operations.
+//! Blocks that the trace writes are numbered from zero in the order of their first write; blocks that
+//! it only reads or trims have no number. Reads, flushes and times are left out.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
+use sfs_ssd::RequestKind;
 
-use super::{Operation, Workload};
+use super::operation::{BlockOperation, Workload};
+use crate::block_trace::{BlockTrace, TraceRecord};
 
 const BLOCK_BYTES: u64 = 4096;
 
-/// Sectors by which a partition of old is off the 4 KiB grid: it began at sector 63.
+/// Offset from the 4 KiB grid of a partition that begins at sector 63.
 const OLD_PARTITION_BYTES: u64 = 7 * 512;
 
-/// A trace in memory.
+/// A trace in memory, as operations on blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceFile {
-    operations: Vec<Operation>,
+    operations: Vec<BlockOperation>,
     block_count: u32,
 }
 
-/// The write and trim records of a trace, in bytes.
-struct Record {
-    trim: bool,
-    offset: u64,
-    len: u64,
-}
-
 impl TraceFile {
-    /// Reads it whole.
+    /// Reads a trace in any format of [`BlockTrace::open`].
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or parsed, or writes nothing.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("trace {}", path.display()))?;
-        let decoder = ruzstd::decoding::StreamingDecoder::new(BufReader::new(file))
-            .with_context(|| format!("{}: not zstd", path.display()))?;
-        let mut records = Vec::new();
-        for (line_no, line) in (1..).zip(BufReader::new(decoder).lines()) {
-            let line = line.with_context(|| format!("{} line {line_no}", path.display()))?;
-            let wrong = || format!("{} line {line_no}: {line}", path.display());
-            records.extend(record(&line).with_context(wrong)?);
+        let trace = BlockTrace::open(path).context("trace")?;
+        let file = Self::from_records(&trace.records);
+        if file.operations.is_empty() {
+            bail!("{}: the trace writes nothing", path.display());
         }
-        let trace = Self::from_records(&records);
-        if trace.operations.is_empty() {
-            bail!("{}: nothing is written", path.display());
-        }
-        Ok(trace)
+        Ok(file)
     }
 
-    fn from_records(records: &[Record]) -> Self {
-        // Most requests of a partition that is off the grid begin as far off it.
-        let off = records.iter().filter(|r| r.offset % BLOCK_BYTES == OLD_PARTITION_BYTES).count();
-        let shift = if off * 2 > records.len() { OLD_PARTITION_BYTES } else { 0 };
+    fn from_records(records: &[TraceRecord]) -> Self {
+        let shift = grid_shift(records);
         let mut numbers = FxHashMap::default();
         let mut operations = Vec::new();
         for record in records {
             let start = record.offset.saturating_sub(shift);
             let end = start + record.len;
-            // A block that is written in part is written; one that is trimmed in part stays.
-            let blocks = if record.trim {
-                start.div_ceil(BLOCK_BYTES)..end / BLOCK_BYTES
-            } else {
-                start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES)
-            };
-            for block in blocks {
-                if record.trim {
-                    operations.extend(numbers.get(&block).copied().map(Operation::delete));
-                } else {
-                    let next = numbers.len() as u32;
-                    operations.push(Operation::write(*numbers.entry(block).or_insert(next)));
+            match record.kind {
+                // A block that is written in part is written; a block that is trimmed in part stays.
+                RequestKind::Write => {
+                    for block in start / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {
+                        let next = numbers.len() as u32;
+                        let number = *numbers.entry(block).or_insert(next);
+                        operations.push(BlockOperation::write(number));
+                    }
                 }
+                RequestKind::Trim => {
+                    for block in start.div_ceil(BLOCK_BYTES)..end / BLOCK_BYTES {
+                        operations.extend(numbers.get(&block).copied().map(BlockOperation::delete));
+                    }
+                }
+                RequestKind::Read | RequestKind::Flush => {}
             }
         }
         Self { operations, block_count: numbers.len() as u32 }
     }
 
-    /// Different blocks in it.
+    /// Returns the number of different blocks that the trace writes.
     pub fn block_count(&self) -> u32 {
         self.block_count
     }
 }
 
-/// A write or trim; `None` for a read and for the heading.
-fn record(line: &str) -> Result<Option<Record>> {
-    let mut fields = line.split(',');
-    let mut field = || fields.next().context("a field is missing");
-    field()?;
-    let trim = match field()? {
-        "W" => false,
-        "T" => true,
-        "R" | "op" => return Ok(None),
-        other => bail!("no such operation: {other}"),
-    };
-    Ok(Some(Record { trim, offset: field()?.parse()?, len: field()?.parse()? }))
+/// Returns the bytes by which the partition of a trace is off the 4 KiB grid: most of the requests of
+/// an old partition begin as far off it as the partition does.
+fn grid_shift(records: &[TraceRecord]) -> u64 {
+    let changes =
+        || records.iter().filter(|r| matches!(r.kind, RequestKind::Write | RequestKind::Trim));
+    let off = changes().filter(|r| r.offset % BLOCK_BYTES == OLD_PARTITION_BYTES).count();
+    if off * 2 > changes().count() { OLD_PARTITION_BYTES } else { 0 }
 }
 
-/// A trace, again and again.
-pub struct Replay<'a> {
+/// The endless stream of a trace, which starts again after its last operation.
+pub struct TraceReplay<'a> {
     trace: &'a TraceFile,
     next: usize,
 }
 
-impl<'a> Replay<'a> {
-    /// From its beginning.
+impl<'a> TraceReplay<'a> {
+    /// Starts at the first operation of `trace`.
     pub fn new(trace: &'a TraceFile) -> Self {
         Self { trace, next: 0 }
     }
 }
 
-impl Workload for Replay<'_> {
-    fn next(&mut self) -> Operation {
+impl Workload for TraceReplay<'_> {
+    fn next(&mut self) -> BlockOperation {
         let operation = self.trace.operations[self.next];
         self.next = (self.next + 1) % self.trace.operations.len();
         operation
@@ -123,35 +106,36 @@ impl Workload for Replay<'_> {
 mod tests {
     use super::*;
 
-    fn trace(text: &str) -> TraceFile {
-        let records: Vec<Record> =
-            text.lines().filter_map(|line| record(line).expect("a record")).collect();
-        TraceFile::from_records(&records)
+    fn trace(lines: &str) -> TraceFile {
+        let text = format!("us,op,offset,len\n{lines}");
+        TraceFile::from_records(&BlockTrace::parse(&text).expect("a trace").records)
     }
 
     #[test]
-    fn requests_become_blocks() {
-        let trace =
-            trace("us,op,offset,len\n0,W,8192,4097\n1,R,0,4096\n2,W,12288,1\n3,T,8000,9000");
+    fn partial_writes_write_a_block_and_partial_trims_keep_it() {
+        let trace = trace("0,W,8192,4097\n1,R,0,4096\n2,W,12288,1\n3,T,8000,9000\n");
         let expected = [
-            Operation::write(0),
-            Operation::write(1),
-            Operation::write(1),
-            Operation::delete(0),
-            Operation::delete(1),
+            BlockOperation::write(0),
+            BlockOperation::write(1),
+            BlockOperation::write(1),
+            BlockOperation::delete(0),
+            BlockOperation::delete(1),
         ];
         assert_eq!(trace.operations, expected);
         assert_eq!(trace.block_count(), 2);
     }
 
     #[test]
-    fn an_old_partition_is_put_on_the_grid() {
+    fn a_partition_at_sector_63_is_moved_to_the_grid() {
         assert_eq!(trace("0,W,3584,4096\n0,W,7680,4096\n").operations.len(), 2);
     }
 
     #[test]
-    fn what_is_no_record_is_an_error() {
-        assert!(record("0,X,1,1").is_err());
-        assert!(record("0,W,1").is_err());
+    fn a_trace_that_writes_nothing_is_an_error() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("reads.csv");
+        std::fs::write(&path, "us,op,offset,len\n0,R,0,4096\n").expect("a file");
+        let error = TraceFile::open(&path).expect_err("no workload").to_string();
+        assert!(error.ends_with("reads.csv: the trace writes nothing"), "{error}");
     }
 }

@@ -1,31 +1,30 @@
-//! Zipf's law, by Walker's alias method: one draw and one look-up a write.
+//! Writes by Zipf's law, with ranks scattered over the blocks at random.
 //!
-//! Owns: the table.
-//! Promises: ranks are scattered over the blocks at random.
-//! Never: approximates the law.
+//! Walker's alias method takes one draw and one table look-up a write, and follows the law exactly.
+//! Published figures depend on its draws, so `rand_distr::Zipf` cannot take its place.
 
-use super::{Operation, Workload};
-use crate::random::Random;
+use super::operation::{BlockOperation, Workload};
+use crate::random::SeededRng;
 
-/// Writes by Zipf's law.
+/// The generator of writes by Zipf's law.
 pub struct Zipf {
-    random: Random,
-    /// For each slot the probability that it stays, in 2^-32, and the rank taken otherwise.
+    random: SeededRng,
+    /// For each slot, the probability in 2^-32 that its own rank is taken, and the rank taken otherwise.
     table: Vec<(u32, u32)>,
     block_of_rank: Vec<u32>,
 }
 
 impl Zipf {
-    /// Rank r of `blocks` is written with probability proportional to r^-theta.
-    pub fn new(theta: f64, blocks: u32, mut random: Random) -> Self {
+    /// Writes rank r of `blocks` with probability proportional to r^-theta.
+    pub fn new(theta: f64, blocks: u32, mut random: SeededRng) -> Self {
         let weights: Vec<f64> = (1..=blocks).map(|rank| f64::from(rank).powf(-theta)).collect();
         let block_of_rank = random.permutation(blocks);
         Self { random, table: alias_table(&weights), block_of_rank }
     }
 }
 
-/// Ranks of about the same rate, a tenth of their number apart: how many, and their share of the writes
-/// in any unit.
+/// Returns classes of ranks with about the same rate: the number of ranks, and the sum of their
+/// probabilities in any unit. The first rank of a class is a tenth higher than that of the one before.
 pub(super) fn classes(theta: f64, blocks: u32) -> Vec<(f64, f64)> {
     let mut classes = Vec::new();
     let mut first = 1;
@@ -38,6 +37,7 @@ pub(super) fn classes(theta: f64, blocks: u32) -> Vec<(f64, f64)> {
     classes
 }
 
+/// Builds the alias table of these weights.
 fn alias_table(weights: &[f64]) -> Vec<(u32, u32)> {
     let scale = weights.len() as f64 / weights.iter().sum::<f64>();
     let mut shares: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
@@ -58,11 +58,11 @@ fn alias_table(weights: &[f64]) -> Vec<(u32, u32)> {
 }
 
 impl Workload for Zipf {
-    fn next(&mut self) -> Operation {
+    fn next(&mut self) -> BlockOperation {
         let slot = self.random.below(self.table.len() as u32);
-        let (stays, other) = self.table[slot as usize];
-        let rank = if self.random.bits() as u32 <= stays { slot } else { other };
-        Operation::write(self.block_of_rank[rank as usize])
+        let (threshold, other) = self.table[slot as usize];
+        let rank = if self.random.bits() as u32 <= threshold { slot } else { other };
+        BlockOperation::write(self.block_of_rank[rank as usize])
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_all_ranks() {
+    fn classes_contain_every_rank_and_every_write() {
         let classes = classes(1.0, 1000);
         let (blocks, writes) = classes.iter().fold((0.0, 0.0), |(b, w), c| (b + c.0, w + c.1));
         let harmonic: f64 = (1..=1000).map(|rank| 1.0 / f64::from(rank)).sum();
@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn frequencies_obey_the_law() {
-        let mut zipf = Zipf::new(1.0, 100, Random::new(3));
+    fn frequencies_follow_the_law() {
+        let mut zipf = Zipf::new(1.0, 100, SeededRng::new(3));
         let mut counts = vec![0u32; 100];
         for _ in 0..1_000_000 {
             counts[zipf.next().block() as usize] += 1;

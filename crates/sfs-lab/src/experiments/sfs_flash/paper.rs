@@ -1,11 +1,6 @@
-//! What the SFS paper's plots show, as papers.md has read them.
-//!
-//! Owns: its figures.
-//! Promises: not one of ours is among them.
-//! Never: scales them.
+//! The figures of the SFS paper, read from its plots and not scaled.
 
-/// A filesystem, and what the paper's figures 10 to 12 have for it at 85%, for Zipf, uniform,
-/// TPC-C and RES: throughput in MB/s, flash write amplification and thousands of erases with FAST,
+/// A filesystem, and the values of the paper's figures 10 to 12 at 85%, for Zipf, uniform, TPC-C and RES: throughput in MB/s, flash write amplification and thousands of erases with FAST,
 /// the same page-mapped.
 type Published = (&'static str, [[f64; 4]; 5]);
 
@@ -52,7 +47,7 @@ const PAPER: [Published; 4] = [
     ),
 ];
 
-/// The paper's SFS by utilization, MB/s on SSD-H, SSD-M and SSD-L (its figures 8 and 9).
+/// Throughput of the paper's SFS by utilization, MB/s on SSD-H, SSD-M and SSD-L (its figures 8 and 9).
 pub(super) const SWEEP: [(&str, [[f64; 6]; 3]); 3] = [
     (
         "zipf:0.99",
@@ -82,7 +77,7 @@ pub(super) const SWEEP: [(&str, [[f64; 6]; 3]); 3] = [
 
 pub(super) const UTILIZATIONS: [f64; 6] = [0.4, 0.6, 0.7, 0.8, 0.85, 0.9];
 
-/// The paper's figure for a filesystem and a workload, if it has one.
+/// Returns the paper's value for a filesystem and a workload, if there is one.
 pub(super) fn published(filesystem: &str, figure: usize, workload: usize) -> Option<f64> {
     let name = filesystem.split(',').next().unwrap_or(filesystem);
     let found = PAPER.iter().find(|(paper, _)| *paper == name);

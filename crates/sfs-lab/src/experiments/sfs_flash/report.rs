@@ -1,32 +1,32 @@
-//! The tables and plots of the comparison.
-//!
-//! Owns: which figure stands where, the paper's beside ours.
-//! Promises: the same text for the same figures.
-//! Never: runs anything.
+//! The tables and figures of the comparison, with the paper's values in parentheses.
 
 use anyhow::Result;
-use sfs_lab::comparison::OnModel;
-use sfs_lab::document::{Document, table};
-use sfs_lab::svg::{self, Series};
+use sfs_lab::flash::ModelOutcome;
+use sfs_lab::report::{Document, Series, table};
 use sfs_mkfs::Human;
 
+use super::arguments::{Arguments, ERASE_BLOCK_DIVISOR, FULL};
 use super::paper::{SWEEP, UTILIZATIONS, published};
-use super::{Arguments, ERASE_BLOCK_DIVISOR, FULL, Run};
+use super::run::FilesystemRun;
 
-/// Which of the three devices the paper compares filesystems on.
+/// Index of the device on which the paper compares filesystems.
 const SSD_M: usize = 1;
 
 fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
+/// Returns our value, with that of the paper in parentheses.
 fn beside(ours: String, paper: Option<String>) -> String {
     paper.map_or(ours.clone(), |paper| format!("{ours} ({paper})"))
 }
 
-pub(super) type Compared<'a> = (&'a str, Vec<Run>);
+/// A workload, and the runs of all filesystems under it.
+pub(super) type Compared<'a> = (&'a str, Vec<FilesystemRun>);
+/// A workload, a filesystem, and its throughputs on the three devices by utilization.
 pub(super) type Curve<'a> = (&'a str, String, Vec<Option<[f64; 3]>>);
 
+/// Returns the text of the section, and writes the figures.
 pub(super) fn text(
     arguments: &Arguments,
     compared: &[Compared<'_>],
@@ -36,7 +36,7 @@ pub(super) fn text(
     let mut text = format!(
         "A device of {}, full before; data fills {:.0}% of it, {:.0}% of it is overwritten; an fsync every 1,024 \
          writes; {} times the working set to warm up, {} times to count. SFS with segments of {}. Erase blocks of \
-         512 KiB, 10% to spare, FAST with {} random log blocks, no discards unless it says so. In parentheses: the \
+         512 KiB, 10% to spare, FAST with {} random log blocks, no discards unless the column says so. In parentheses: the \
          paper. Erases of it are ratios to SFS, as its runs were of another size.\n\n",
         Human(arguments.size),
         FULL * 100.0,
@@ -60,12 +60,12 @@ pub(super) fn text(
     }
     text += &curves_table(curves, document)?;
     if let Some(document) = document {
-        document.file("flash-erases.svg", &erases_plot(compared))?;
+        document.figure("flash-erases", &erases_series(compared))?;
     }
     Ok(text)
 }
 
-fn comparison_table(name: &str, no: usize, runs: &[Run]) -> String {
+fn comparison_table(name: &str, no: usize, runs: &[FilesystemRun]) -> String {
     let heading = cells(&[
         name,
         "user MiB",
@@ -86,7 +86,7 @@ fn comparison_table(name: &str, no: usize, runs: &[Run]) -> String {
     table(&heading, &lines)
 }
 
-fn line(no: usize, run: &Run, first: Option<&[OnModel; 4]>) -> Vec<String> {
+fn line(no: usize, run: &FilesystemRun, first: Option<&[ModelOutcome; 4]>) -> Vec<String> {
     let (Some(on), Some(first)) = (&run.simulator, first) else {
         let mut line = cells(&[&run.filesystem, "no room"]);
         line.resize(13, String::new());
@@ -118,7 +118,7 @@ fn line(no: usize, run: &Run, first: Option<&[OnModel; 4]>) -> Vec<String> {
     ]
 }
 
-/// Erases of all workloads together, over those of the first policy of SFS.
+/// Returns the table of all workloads together: erases over those of the first policy of SFS.
 fn totals(compared: &[Compared<'_>]) -> String {
     let heading = cells(&[
         "erases of all workloads / SFS",
@@ -131,7 +131,7 @@ fn totals(compared: &[Compared<'_>]) -> String {
         .first()
         .map_or(Vec::new(), |(_, runs)| runs.iter().map(|run| &run.filesystem).collect());
     let sum = |name: &str, model: usize| -> Option<f64> {
-        let of = |runs: &Vec<Run>| {
+        let of = |runs: &Vec<FilesystemRun>| {
             let run = runs.iter().find(|run| run.filesystem == name)?;
             run.simulator.as_ref().map(|on| on[model].erases_per_gib())
         };
@@ -155,7 +155,7 @@ fn totals(compared: &[Compared<'_>]) -> String {
     format!("{}\n", table(&heading, &rows))
 }
 
-fn devices_table(name: &str, no: usize, runs: &[Run]) -> String {
+fn devices_table(name: &str, no: usize, runs: &[FilesystemRun]) -> String {
     let mut heading = vec![name.to_owned()];
     for device in ["H", "M", "L"] {
         heading.extend([format!("SSD-{device}: MB/s"), "flash WA".into(), "erases/GiB".into()]);
@@ -206,31 +206,25 @@ fn curves_table(curves: &[Curve<'_>], document: Option<&Document>) -> Result<Str
                 let known = UTILIZATIONS.into_iter().zip(points);
                 let points =
                     known.filter_map(|(at, speeds)| speeds.map(|speeds| (at, speeds[SSD_M])));
-                series.push((filesystem.clone(), points.collect()));
+                series.push(Series::new(filesystem, points.collect()));
             }
             let points = UTILIZATIONS.into_iter().zip(paper[SSD_M]).collect();
-            series.push(("the paper's SFS".into(), points));
-            let title = format!("SSD-M, {workload}");
-            let plot = svg::lines(&title, "utilization", "MB/s of the user", &series);
-            document.file(&format!("flash-utilization-{no}.svg"), &plot)?;
+            series.push(Series::new("the paper's SFS", points));
+            document.figure(&format!("flash-utilization-{no}"), &series)?;
         }
     }
     Ok(format!("{}\n", table(&heading, &rows)))
 }
 
-/// Erases by workload, page-mapped and without discards: a line for each filesystem.
-fn erases_plot(compared: &[Compared<'_>]) -> String {
+/// Returns erases by workload on the page-mapped model without discards, a line for each filesystem.
+fn erases_series(compared: &[Compared<'_>]) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
     for (no, (_, runs)) in compared.iter().enumerate() {
         for run in runs {
             let Some(on) = &run.simulator else { continue };
             let point = (no as f64, on[0].erases_per_gib());
-            match series.iter_mut().find(|(name, _)| *name == run.filesystem) {
-                Some((_, points)) => points.push(point),
-                None => series.push((run.filesystem.clone(), vec![point])),
-            }
+            Series::add(&mut series, &run.filesystem, point);
         }
     }
-    let title = "Erases for each GiB of the user, page-mapped";
-    svg::lines(title, "workload: Zipf, uniform, TPC-C-like, trace", "erases", &series)
+    series
 }

@@ -1,0 +1,18 @@
+//! Requests on the models of flash devices in `sfs-ssd`, in virtual time.
+//!
+//! [`FlashReplay`] replays a block trace. [`Comparison`] records what a real filesystem sends under a job,
+//! and replays it on any number of models. [`RecordedFilesystem`] and [`sfs`] put the job of the traces
+//! `peers/` on a model. [`ModelProbe`] measures a model as `sfs-mkfs` measures a device, and [`CostModel`]
+//! fits the write cost model of the FAST 2009 paper. A replay gives the same result every time.
+
+mod comparison;
+mod cost_model;
+mod probe;
+mod recorded_job;
+mod replay;
+
+pub use comparison::{Comparison, ModelOutcome, RecordedRequests, scaled};
+pub use cost_model::{CostModel, block_us};
+pub use probe::{BUDGET, ModelProbe};
+pub use recorded_job::{JobOnFlash, RecordedFilesystem, pages, sfs};
+pub use replay::{FlashOutcome, FlashReplay};

@@ -1,0 +1,77 @@
+//! The figures of `docs/lab/`: their names, titles, axes and scales.
+
+use super::axis::{Axis, AxisScale};
+use super::figure::FigureStyle;
+
+const UTILIZATION: Axis = Axis { label: "utilization (live / capacity)", scale: AxisScale::Linear };
+const FULL_PERCENT: Axis =
+    Axis { label: "utilization before the run, %", scale: AxisScale::FromZero };
+const WRITE_COST: Axis = Axis { label: "write cost", scale: AxisScale::Logarithmic };
+const REQUEST: Axis = Axis { label: "number of the request", scale: AxisScale::FromZero };
+const RESPONSE: Axis = Axis { label: "response time, ms", scale: AxisScale::Logarithmic };
+const SIZE: Axis = Axis { label: "size of a request", scale: AxisScale::Kibibytes };
+const THROUGHPUT: Axis = Axis { label: "throughput, MB/s", scale: AxisScale::Logarithmic };
+const USER_THROUGHPUT: Axis =
+    Axis { label: "throughput of the user, MB/s", scale: AxisScale::FromZero };
+const DEVICE_TIME: Axis = Axis { label: "device time, s", scale: AxisScale::Logarithmic };
+
+const fn figure(name: &'static str, title: &'static str, x: Axis, y: Axis) -> FigureStyle {
+    FigureStyle { name, title, x, y }
+}
+
+/// All figures.
+pub const FIGURES: [FigureStyle; 19] = [
+    figure("cost-zipf-0.99", "Write cost, Zipf 0.99", UTILIZATION, WRITE_COST),
+    figure("cost-uniform", "Write cost, uniform", UTILIZATION, WRITE_COST),
+    figure("cost-tpcc", "Write cost, TPC-C-like", UTILIZATION, WRITE_COST),
+    figure(
+        "histogram-zipf",
+        "Segments by utilization, volume 70% full, Zipf 0.99",
+        Axis { label: "utilization of a segment", scale: AxisScale::FromZero },
+        Axis { label: "share of the segments", scale: AxisScale::FromZero },
+    ),
+    figure("fast09-spikes-8k", "Mtron: response by request, 8 KiB", REQUEST, RESPONSE),
+    figure("fast09-spikes-1024k", "Mtron: response by request, 1 MiB", REQUEST, RESPONSE),
+    figure("fast09-spikes-4096k", "Mtron: response by request, 4 MiB", REQUEST, RESPONSE),
+    figure("fast09-sizes-sandisk", "SanDisk: throughput by size of request", SIZE, THROUGHPUT),
+    figure("fast09-sizes-samsung", "Samsung: throughput by size of request", SIZE, THROUGHPUT),
+    figure("fast09-sizes-mtron", "Mtron: throughput by size of request", SIZE, THROUGHPUT),
+    figure("fast09-figure5", "FSL on Mtron, hybrid mapping", FULL_PERCENT, DEVICE_TIME),
+    figure("fast09-figure6", "CVFS-Large on Mtron, hybrid mapping", FULL_PERCENT, DEVICE_TIME),
+    figure(
+        "atc09-alignment",
+        "Aligned over unaligned writes of 4 KiB",
+        Axis { label: "probability of a sequential write", scale: AxisScale::FromZero },
+        Axis { label: "ratio of mean responses", scale: AxisScale::FromZero },
+    ),
+    figure(
+        "atc09-priority",
+        "Priority requests under priority-aware cleaning",
+        Axis { label: "share of writes, %", scale: AxisScale::FromZero },
+        Axis { label: "response time saved, %", scale: AxisScale::FromZero },
+    ),
+    figure("flash-utilization-0", "SSD-M, Zipf 0.99", UTILIZATION, USER_THROUGHPUT),
+    figure("flash-utilization-1", "SSD-M, uniform", UTILIZATION, USER_THROUGHPUT),
+    figure("flash-utilization-2", "SSD-M, TPC-C-like", UTILIZATION, USER_THROUGHPUT),
+    figure(
+        "flash-erases",
+        "Erases on a page-mapped device",
+        Axis {
+            label: "workload",
+            scale: AxisScale::Categories(&["Zipf 0.99", "uniform", "TPC-C-like", "trace"]),
+        },
+        Axis { label: "erases for each GiB of the user", scale: AxisScale::FromZero },
+    ),
+    figure(
+        "postmark-sequentiality",
+        "Segmented sequentiality of writes under Postmark",
+        Axis { label: "workload", scale: AxisScale::Categories(&["SS", "SL", "LS", "LL"]) },
+        Axis { label: "sequential share of the written bytes", scale: AxisScale::FromZero },
+    ),
+];
+
+/// Returns the figure of this name.
+pub(super) fn by_name(name: &str) -> &'static FigureStyle {
+    let found = FIGURES.iter().find(|figure| figure.name == name);
+    found.unwrap_or_else(|| panic!("no figure {name} in FIGURES"))
+}

@@ -1,0 +1,61 @@
+//! A simulated volume: takes users' operations, and counts what they cost.
+
+use std::sync::Arc;
+
+use sfs_core::policy::{GroupingPolicy, VictimPolicy};
+
+use super::buffered_log::BufferedLog;
+use super::buffering::Buffering;
+use super::counters::SimulationCounters;
+use super::oracle::WriteSchedule;
+use super::space::VolumeSize;
+use super::writer::LogWriter;
+use crate::workload::BlockOperation;
+
+/// A volume without a device.
+pub struct Simulation {
+    log: BufferedLog,
+}
+
+impl Simulation {
+    /// Returns an empty volume. `tick_log2` is the logarithm of the blocks of a tick.
+    pub fn new(
+        space: &VolumeSize,
+        buffering: Buffering,
+        grouping: Box<dyn GroupingPolicy>,
+        victims: Box<dyn VictimPolicy>,
+        tick_log2: u32,
+    ) -> Self {
+        let writer = LogWriter::new(space, grouping, victims, tick_log2);
+        Self { log: BufferedLog::new(writer, buffering, space.blocks) }
+    }
+
+    /// Replaces histories by the times of death in `schedule`, for a policy that knows the future.
+    pub fn set_schedule(&mut self, schedule: Option<Arc<WriteSchedule>>) {
+        self.log.writer.set_schedule(schedule);
+    }
+
+    /// Returns the counts since [`Simulation::start_counting`].
+    pub fn counters(&self) -> &SimulationCounters {
+        &self.log.writer.counters
+    }
+
+    /// Sets all counters to zero, at the end of a warm-up.
+    pub fn start_counting(&mut self) {
+        self.log.writer.counters = SimulationCounters::default();
+    }
+
+    /// Adds the Sealed segments, as they are now, to the histogram of the volume.
+    pub fn sample(&mut self) {
+        self.log.writer.log.sample(&mut self.log.writer.counters);
+    }
+
+    /// Carries out a user's operation.
+    pub fn operate(&mut self, operation: BlockOperation) {
+        if operation.is_delete() {
+            self.log.delete(operation.block());
+        } else {
+            self.log.write(operation.block());
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The workloads by name, as the command line has them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::generators::{HotCold, Sequential, Shift};
+use super::operation::Workload;
+use super::tpcc::TpccLike;
+use super::trace::{TraceFile, TraceReplay};
+use super::zipf::{self, Zipf};
+use crate::random::SeededRng;
+
+/// A workload, without its number of blocks and its seed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Rank r is written with probability proportional to r^-theta.
+    Zipf(f64),
+    /// Every block is equally likely.
+    Uniform,
+    /// A fraction of the writes goes to a fraction of the blocks.
+    HotCold {
+        /// Fraction of the writes.
+        writes: f64,
+        /// Fraction of the blocks.
+        blocks: f64,
+    },
+    /// Hot and cold blocks, and the set of hot blocks changes.
+    Shift,
+    /// A mixture of access patterns like that of an order-entry database.
+    Tpcc,
+    /// Blocks in order, from the first to the last and again.
+    Sequential,
+    /// A recorded trace.
+    Trace(TraceFile),
+}
+
+impl Source {
+    /// Returns the workload of a name such as `zipf:0.99` or `trace:FILE`. Reads the trace.
+    pub fn open(name: &str) -> Result<Self> {
+        let (kind, argument) = name.split_once(':').unwrap_or((name, ""));
+        Ok(match (kind, argument) {
+            ("zipf", theta) => {
+                let theta = theta.parse().with_context(|| format!("theta of {name}"))?;
+                Self::Zipf(theta)
+            }
+            ("uniform", "") => Self::Uniform,
+            ("hotcold", parts) => {
+                let (writes, blocks) = hot_fractions(parts)
+                    .with_context(|| format!("{name}: not of the form hotcold:90/10"))?;
+                Self::HotCold { writes, blocks }
+            }
+            ("shift", "") => Self::Shift,
+            ("tpcc", "") => Self::Tpcc,
+            ("sequential", "") => Self::Sequential,
+            ("trace", file) => Self::Trace(TraceFile::open(Path::new(file))?),
+            _ => bail!(
+                "no workload {name}: there are zipf:THETA, uniform, hotcold:R/F, shift, tpcc, \
+                 sequential, trace:FILE"
+            ),
+        })
+    }
+
+    /// Returns the number of blocks that a trace has. A generator takes any number.
+    pub fn block_count(&self) -> Option<u32> {
+        match self {
+            Self::Trace(trace) => Some(trace.block_count()),
+            _ => None,
+        }
+    }
+
+    /// Returns the stream over `blocks` blocks.
+    pub fn stream(&self, blocks: u32, seed: u64) -> Box<dyn Workload + '_> {
+        let random = SeededRng::new(seed);
+        match self {
+            Self::Zipf(theta) => Box::new(Zipf::new(*theta, blocks, random)),
+            Self::Uniform => Box::new(HotCold::new(0.5, 0.5, blocks, random)),
+            Self::HotCold { writes, blocks: hot } => {
+                Box::new(HotCold::new(*writes, *hot, blocks, random))
+            }
+            Self::Shift => Box::new(Shift::new(blocks, random)),
+            Self::Tpcc => Box::new(TpccLike::new(blocks, random)),
+            Self::Sequential => Box::new(Sequential::new(blocks)),
+            Self::Trace(trace) => Box::new(TraceReplay::new(trace)),
+        }
+    }
+
+    /// Returns classes of blocks with about the same constant rate: the number of blocks of each
+    /// class, and its share of the writes. `None` if rates change or are unknown.
+    pub fn rates(&self, blocks: u32) -> Option<Vec<(f64, f64)>> {
+        let blocks = f64::from(blocks);
+        match self {
+            Self::Uniform => Some(vec![(blocks, 1.0)]),
+            Self::HotCold { writes, blocks: hot } => {
+                Some(vec![(hot * blocks, *writes), ((1.0 - hot) * blocks, 1.0 - writes)])
+            }
+            Self::Zipf(theta) => Some(zipf::classes(*theta, blocks as u32)),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the fractions of `90/10`: of the writes, and of the blocks.
+fn hot_fractions(parts: &str) -> Option<(f64, f64)> {
+    let (writes, blocks) = parts.split_once('/')?;
+    let fraction = |text: &str| -> Option<f64> {
+        let percent: f64 = text.parse().ok()?;
+        (0.0 < percent && percent < 100.0).then_some(percent / 100.0)
+    };
+    Some((fraction(writes)?, fraction(blocks)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hot_and_cold_fractions_are_percentages_between_0_and_100() {
+        let source = Source::open("hotcold:90/10").expect("a workload");
+        assert_eq!(source, Source::HotCold { writes: 0.9, blocks: 0.1 });
+        for wrong in ["hotcold:90", "hotcold:0/10", "hotcold:90/100", "hotcold:a/b"] {
+            let error = Source::open(wrong).expect_err("no workload").to_string();
+            assert_eq!(error, format!("{wrong}: not of the form hotcold:90/10"));
+        }
+    }
+}
