@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sfs::command::Accepted;
-use sfs::unmount::{self, Request};
+use sfs::program::IgnoredFlags;
+use sfs::unmount::{self, UnmountRequest};
 
 #[derive(Parser)]
 #[command(name = "sfs-umount", version, disable_version_flag = true)]
@@ -22,14 +22,14 @@ struct Arguments {
     #[arg(short, long)]
     lazy: bool,
     #[command(flatten)]
-    accepted: Accepted,
+    accepted: IgnoredFlags,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 }
 
 fn main() -> ExitCode {
-    sfs::command::run(|Arguments { path, verbose, lazy, .. }| {
-        unmount::unmount(&Request { path: &path, verbose, lazy })
+    sfs::program::run(|Arguments { path, verbose, lazy, .. }| {
+        unmount::unmount(&UnmountRequest { path: &path, verbose, lazy })
     })
 }

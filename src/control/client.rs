@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
+use sfs_system::mountinfo::Mount;
 
-use super::{Reply, Request, line, place};
-use crate::mountinfo::MountLine;
+use super::messages::{ControlReply, ControlRequest};
+use super::{json_line, socket_path};
 
 /// A reply has a few KiB.
 const REPLY_LEN_MAX: usize = 1 << 20;
@@ -26,7 +27,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Why the daemon cannot be asked.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum ControlError {
     /// There is no socket: the daemon could make none, or runs under another runtime directory.
     Absent,
     /// There is one, and nobody listens: the daemon has died.
@@ -41,7 +42,7 @@ pub(crate) enum Trouble {
     Foreign,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("no control socket of its daemon is to be found"),
@@ -54,7 +55,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for ControlError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::NotFound => Self::Absent,
@@ -67,44 +68,48 @@ impl From<io::Error> for Trouble {
 }
 
 /// A connection to a daemon.
-pub(crate) struct Client(UnixStream);
+pub(crate) struct ControlClient(UnixStream);
 
-impl Client {
+impl ControlClient {
     /// Connects to the daemon of `mount`.
-    pub(crate) fn connect(mount: &MountLine) -> Result<Self, Trouble> {
-        let owner = mount.owner().ok_or(Trouble::Absent)?;
-        let name = place::name(mount.number);
-        for directory in place::directories(owner) {
+    pub(crate) fn connect(mount: &Mount) -> Result<Self, ControlError> {
+        let owner = mount.owner().ok_or(ControlError::Absent)?;
+        let name = socket_path::name(mount.number);
+        for directory in socket_path::directories(owner) {
             match reach(&directory.join(&name)) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
                 Ok(stream) => return Self::of_owner(stream, owner),
             }
         }
-        Err(Trouble::Absent)
+        Err(ControlError::Absent)
     }
 
     /// A user could have put a link to another program's socket in the place of his own, for root
     /// to talk to.
-    fn of_owner(stream: UnixStream, owner: u32) -> Result<Self, Trouble> {
+    fn of_owner(stream: UnixStream, owner: u32) -> Result<Self, ControlError> {
         let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from)?;
-        if peer.uid() == owner { Ok(Self(stream)) } else { Err(Trouble::Stranger) }
+        if peer.uid() == owner { Ok(Self(stream)) } else { Err(ControlError::Stranger) }
     }
 
     /// Asks for what is answered at once.
-    pub(crate) fn ask(&self, request: &Request) -> Result<Reply, Trouble> {
+    pub(crate) fn ask(&self, request: &ControlRequest) -> Result<ControlReply, ControlError> {
         self.tell(request, Instant::now() + ANSWER_WAIT_MAX)
     }
 
     /// Asks for what may take until `end`.
-    pub(crate) fn tell(&self, request: &Request, end: Instant) -> Result<Reply, Trouble> {
-        line::send(&self.0, request, end)?;
+    pub(crate) fn tell(
+        &self,
+        request: &ControlRequest,
+        end: Instant,
+    ) -> Result<ControlReply, ControlError> {
+        json_line::send(&self.0, request, end)?;
         self.listen(end)
     }
 
     /// The next reply, if it comes before `end`; [`ErrorKind::TimedOut`] otherwise.
-    pub(crate) fn listen(&self, end: Instant) -> Result<Reply, Trouble> {
-        Ok(line::receive(&self.0, REPLY_LEN_MAX, end)?)
+    pub(crate) fn listen(&self, end: Instant) -> Result<ControlReply, ControlError> {
+        Ok(json_line::receive(&self.0, REPLY_LEN_MAX, end)?)
     }
 }
 
@@ -133,26 +138,26 @@ mod tests {
         let (here, _there) = UnixStream::pair().expect("sockets");
         let own = geteuid().as_raw();
         let other = here.try_clone().expect("a copy");
-        assert!(Client::of_owner(here, own).is_ok());
-        assert!(matches!(Client::of_owner(other, own + 1), Err(Trouble::Stranger)));
+        assert!(ControlClient::of_owner(here, own).is_ok());
+        assert!(matches!(ControlClient::of_owner(other, own + 1), Err(ControlError::Stranger)));
     }
 
     #[test]
     fn who_does_not_listen_is_not_waited_for() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("socket");
-        let trouble = |path| Trouble::from(reach(path).map(drop).expect_err("nobody"));
-        assert!(matches!(trouble(&path), Trouble::Absent));
+        let trouble = |path| ControlError::from(reach(path).map(drop).expect_err("nobody"));
+        assert!(matches!(trouble(&path), ControlError::Absent));
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
         // It takes no more than so many that it never accepts.
         let waiting: Vec<_> = (0..5000).map_while(|_| reach(&path).ok()).collect();
         assert!(!waiting.is_empty());
-        assert!(matches!(trouble(&path), Trouble::Silent(_)));
+        assert!(matches!(trouble(&path), ControlError::Silent(_)));
         drop(listener);
         // A process that a test beside this one forks holds the socket until it executes.
         let dies = |_| {
             std::thread::sleep(Duration::from_millis(10));
-            matches!(trouble(&path), Trouble::Dead)
+            matches!(trouble(&path), ControlError::Dead)
         };
         assert!((0..1000).any(dies));
     }

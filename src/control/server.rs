@@ -15,12 +15,13 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
+use sfs_system::mountinfo::DeviceNumber;
 
-use super::place::{self, Bound};
-use super::{Reply, Request, line};
-use crate::Failure;
-use crate::fuse::Missing;
-use crate::mountinfo::DeviceNumber;
+use super::json_line;
+use super::messages::{ControlReply, ControlRequest};
+use super::socket_path::{self, BoundSocket};
+use crate::exit_error::ExitError;
+use crate::fuse::LossReport;
 
 /// A request with every option there is stays far below.
 const REQUEST_LEN_MAX: usize = 16 << 10;
@@ -38,30 +39,31 @@ const WATCHERS_MAX: usize = 16;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Says what the daemon has to say. Every call has an end; none needs a client.
-pub(crate) trait Answer: Send + Sync + 'static {
-    /// To every request but [`Request::Watch`].
-    fn answer(&self, request: &Request) -> Reply;
+pub(crate) trait HandleRequest: Send + Sync + 'static {
+    /// To every request but [`ControlRequest::Watch`].
+    fn handle(&self, request: &ControlRequest) -> ControlReply;
 }
 
 /// The control socket of a mount.
-pub(crate) struct Control {
-    shared: Arc<Shared>,
-    socket: Bound,
+pub(crate) struct ControlServer {
+    shared: Arc<ServerState>,
+    socket: BoundSocket,
 }
 
-struct Shared {
-    answers: Box<dyn Answer>,
+struct ServerState {
+    handler: Box<dyn HandleRequest>,
     clients: AtomicUsize,
     /// `None` when the end has been told.
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
 
-impl Control {
+impl ControlServer {
     /// Listens for requests about filesystem `number`.
-    pub(crate) fn start(number: DeviceNumber, answers: impl Answer) -> io::Result<Self> {
-        let (listener, socket) = place::listen(&place::directories(geteuid().as_raw()), number)?;
-        let shared = Arc::new(Shared {
-            answers: Box::new(answers),
+    pub(crate) fn start(number: DeviceNumber, handler: impl HandleRequest) -> io::Result<Self> {
+        let (listener, socket) =
+            socket_path::listen(&socket_path::directories(geteuid().as_raw()), number)?;
+        let shared = Arc::new(ServerState {
+            handler: Box::new(handler),
             clients: AtomicUsize::new(0),
             watchers: Mutex::new(Some(Vec::new())),
         });
@@ -73,21 +75,21 @@ impl Control {
     }
 
     /// Tells those who watch how it ended, and what was lost before. Who comes later finds no socket.
-    pub(crate) fn end(self, outcome: &Result<(), Failure>, lost: Missing) {
+    pub(crate) fn end(self, outcome: &Result<(), ExitError>, lost: LossReport) {
         drop(self.socket);
         let reply = match outcome {
-            Ok(()) if lost.bytes == 0 => Reply::Written,
-            Ok(()) if lost.untold.is_empty() => Reply::WrittenBut(lost.bytes),
-            Ok(()) => Reply::WrittenUntold(lost),
+            Ok(()) if lost.bytes == 0 => ControlReply::Written,
+            Ok(()) if lost.unreported.is_empty() => ControlReply::WrittenExcept(lost.bytes),
+            Ok(()) => ControlReply::WrittenUnreported(lost),
             Err(failure) => failure.clone().into(),
         };
         for watcher in self.shared.watchers.lock().take().into_iter().flatten() {
-            let _ = line::send(&watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
+            let _ = json_line::send(&watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
         }
     }
 }
 
-fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+fn accept(listener: &UnixListener, shared: &Arc<ServerState>) {
     for client in listener.incoming() {
         let Ok(client) = client else {
             thread::sleep(PAUSE);
@@ -116,20 +118,20 @@ fn is_allowed(client: &UnixStream) -> bool {
     getsockopt(client, PeerCredentials).is_ok_and(|peer| [0, own].contains(&peer.uid()))
 }
 
-fn serve(client: UnixStream, shared: &Shared) -> io::Result<()> {
-    let request = line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
+fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
+    let request = json_line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
     let reply = match &request {
-        Ok(Request::Watch) => return watch(client, shared),
-        Ok(request) => shared.answers.answer(request),
+        Ok(ControlRequest::Watch) => return watch(client, shared),
+        Ok(request) => shared.handler.handle(request),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Failure::usage("the request makes no sense to this version of sfs").into()
+            ExitError::usage("the request makes no sense to this version of sfs").into()
         }
         Err(_) => return request.map(drop),
     };
-    line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
+    json_line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
 }
 
-fn watch(client: UnixStream, shared: &Shared) -> io::Result<()> {
+fn watch(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     let mut watchers = shared.watchers.lock();
     let Some(watchers) = watchers.as_mut() else { return Ok(()) };
     watchers.retain(is_there);
@@ -137,7 +139,7 @@ fn watch(client: UnixStream, shared: &Shared) -> io::Result<()> {
         return Err(io::Error::other("too many wait for the end"));
     }
     // A few bytes, which a new socket takes without anybody reading.
-    line::send(&client, &Reply::Watching, Instant::now() + CLIENT_WAIT_MAX)?;
+    json_line::send(&client, &ControlReply::Watching, Instant::now() + CLIENT_WAIT_MAX)?;
     watchers.push(client);
     Ok(())
 }

@@ -7,56 +7,65 @@
 use sfs_core::format::FileKind;
 use sfs_core::request::{AttributeChanges, FileEntry, RenameMode, XattrMode};
 use sfs_core::{Error, Result as CoreResult};
-use sfs_fuse::{Answer, Create, Directory, DirectoryEntry, Errno, Read, Request, Setattr};
+use sfs_fuse::{
+    CreateArgs, DirectoryListing, Errno, FuseRequest, ListingEntry, ReadArgs, Reply, SetattrArgs,
+};
 
-use super::shell::{Shell, TTL, caller};
-use super::{Bytes, Refusal, Served};
-use crate::attributes;
+use super::fuse_shell::{FuseShell, TTL, caller};
+use super::inode_attributes;
+use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
 /// The name that stands for "no such name": inode number 0, which the kernel may remember.
-const ABSENT: sfs_fuse::Entry = sfs_fuse::Entry {
+const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
     node: 0,
     generation: 0,
     name_ttl: TTL,
     attributes_ttl: TTL,
-    attributes: attributes::NONE,
+    attributes: inode_attributes::NONE,
 };
 
 /// What the names of extended attributes begin with.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
-impl Shell {
-    pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> Served {
+impl FuseShell {
+    pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> OperationResult {
         match self.volume.lookup(parent, name) {
-            Ok(found) => Ok(Answer::Entry(self.entry(&found))),
-            Err(Error::NotFound) => Ok(Answer::Entry(ABSENT)),
+            Ok(found) => Ok(Reply::Entry(self.entry(&found))),
+            Err(Error::NotFound) => Ok(Reply::Entry(ABSENT)),
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) fn forget(&self, references: impl IntoIterator<Item = (u64, u64)>) -> Answer<Bytes> {
+    pub(super) fn forget(
+        &self,
+        references: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Reply<ReplyBytes> {
         for (ino, count) in references {
-            if self.alarm.rests() {
+            if self.waker.is_resting() {
                 self.volume.forget_at_rest(ino, count);
             } else {
                 self.volume.forget(ino, count);
             }
-            self.overflow.forget(&self.volume, ino);
+            self.lost_writeback.forget(&self.volume, ino);
         }
-        self.alarm.note_idle();
-        Answer::Done
+        self.waker.note_idle();
+        Reply::Done
     }
 
-    pub(super) fn setattr(&self, request: &Request<'_>, asked: &Setattr) -> Served {
+    pub(super) fn setattr(
+        &self,
+        request: &FuseRequest<'_>,
+        asked: &SetattrArgs,
+    ) -> OperationResult {
         let (ino, caller) = (request.node, caller(request));
         let changes = AttributeChanges {
             mode: asked.mode,
             uid: asked.uid,
             gid: asked.gid,
             size: asked.size,
-            atime: asked.atime.map(|time| attributes::requested_or(time, caller.now)),
-            mtime: asked.mtime.map(|time| attributes::requested_or(time, caller.now)),
-            ctime: asked.ctime.map(attributes::requested),
+            atime: asked.atime.map(|time| inode_attributes::requested_or(time, caller.now)),
+            mtime: asked.mtime.map(|time| inode_attributes::requested_or(time, caller.now)),
+            ctime: asked.ctime.map(inode_attributes::requested),
             btime: None,
             kill_privileges: asked.kill_privileges || gives_nothing(asked),
             // The kernel says a time only if it is another one than before.
@@ -69,56 +78,85 @@ impl Shell {
             error => error,
         })?;
         if let Some(size) = asked.size {
-            self.overflow.cut(ino, size);
+            self.lost_writeback.cut(ino, size);
         }
         self.names_changed(ino)?;
         self.shown(ino);
-        Ok(Answer::Attributes(attributes::of(ino, &inode), TTL))
+        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
     }
 
-    pub(super) fn make(&self, request: &Request<'_>, name: &[u8], mode: u32, rdev: u32) -> Served {
+    pub(super) fn make(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> OperationResult {
         let made = self.volume.make_node(request.node, name, mode, rdev, &caller(request));
         self.named(request.node, made)
     }
 
-    pub(super) fn mkdir(&self, request: &Request<'_>, name: &[u8], mode: u32) -> Served {
+    pub(super) fn mkdir(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        mode: u32,
+    ) -> OperationResult {
         self.make(request, name, FileKind::Directory.mode_bits() | mode & 0o7777, 0)
     }
 
-    pub(super) fn symlink(&self, request: &Request<'_>, name: &[u8], target: &[u8]) -> Served {
+    pub(super) fn symlink(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        target: &[u8],
+    ) -> OperationResult {
         let made = self.volume.symlink(request.node, name, target, &caller(request));
         self.named(request.node, made)
     }
 
-    pub(super) fn link(&self, request: &Request<'_>, target: u64, name: &[u8]) -> Served {
+    pub(super) fn link(
+        &self,
+        request: &FuseRequest<'_>,
+        target: u64,
+        name: &[u8],
+    ) -> OperationResult {
         let linked = self.volume.link(target, request.node, name, &caller(request));
         self.named(request.node, linked)
     }
 
-    pub(super) fn create(&self, request: &Request<'_>, create: &Create<'_>) -> Served {
+    pub(super) fn create(
+        &self,
+        request: &FuseRequest<'_>,
+        create: &CreateArgs<'_>,
+    ) -> OperationResult {
         let (parent, mode) = (request.node, regular_mode(create));
         let made = self.volume.make_node(parent, create.name, mode, 0, &caller(request))?;
         self.name_made(parent, made.ino)?;
         Ok(self.created(&made, create))
     }
 
-    pub(super) fn make_unnamed(&self, request: &Request<'_>, create: &Create<'_>) -> Served {
+    pub(super) fn make_unnamed(
+        &self,
+        request: &FuseRequest<'_>,
+        create: &CreateArgs<'_>,
+    ) -> OperationResult {
         let mode = regular_mode(create);
         let made = self.volume.make_unnamed(request.node, mode, &caller(request))?;
-        self.alarm.note();
+        self.waker.note();
         Ok(self.created(&made, create))
     }
 
     /// Answers with a file that has just been made, and is open.
-    fn created(&self, made: &FileEntry, create: &Create<'_>) -> Answer<Bytes> {
-        Answer::Created(self.entry(made), self.opened(made.ino, create.open_flags, true))
+    fn created(&self, made: &FileEntry, create: &CreateArgs<'_>) -> Reply<ReplyBytes> {
+        Reply::Created(self.entry(made), self.opened(made.ino, create.open_flags, true))
     }
 
     /// Answers with a file that has just got a name in `parent`.
-    fn named(&self, parent: u64, made: CoreResult<FileEntry>) -> Served {
+    fn named(&self, parent: u64, made: CoreResult<FileEntry>) -> OperationResult {
         let made = made?;
         self.name_made(parent, made.ino)?;
-        Ok(Answer::Entry(self.entry(&made)))
+        Ok(Reply::Entry(self.entry(&made)))
     }
 
     /// After a name for `ino` was made in `parent`. The kernel has no reference if this fails.
@@ -127,13 +165,13 @@ impl Shell {
         self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
     }
 
-    pub(super) fn unlink(&self, request: &Request<'_>, name: &[u8]) -> Served {
+    pub(super) fn unlink(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
         self.volume.unlink(request.node, name, &caller(request))?;
         self.directory_changed(request.node);
         self.changed(request.node)
     }
 
-    pub(super) fn rmdir(&self, request: &Request<'_>, name: &[u8]) -> Served {
+    pub(super) fn rmdir(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
         self.volume.remove_directory(request.node, name, &caller(request))?;
         self.directory_changed(request.node);
         self.changed(request.node)
@@ -141,11 +179,11 @@ impl Shell {
 
     pub(super) fn rename(
         &self,
-        request: &Request<'_>,
+        request: &FuseRequest<'_>,
         name: &[u8],
         (new_parent, new_name): (u64, &[u8]),
         flags: u32,
-    ) -> Served {
+    ) -> OperationResult {
         const WHITEOUT_NOREPLACE: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
         let mode = match flags {
             0 => RenameMode::Replace,
@@ -167,11 +205,11 @@ impl Shell {
 
     pub(super) fn setxattr(
         &self,
-        request: &Request<'_>,
+        request: &FuseRequest<'_>,
         name: &[u8],
         value: &[u8],
         flags: u32,
-    ) -> Served {
+    ) -> OperationResult {
         check_namespace(name)?;
         let mode = match flags.cast_signed() {
             libc::XATTR_CREATE => XattrMode::Create,
@@ -182,23 +220,23 @@ impl Shell {
         self.values_changed(request.node)
     }
 
-    pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> Served {
+    pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> OperationResult {
         check_namespace(name)?;
         value(self.volume.xattr(ino, name)?, size)
     }
 
-    pub(super) fn listxattr(&self, ino: u64, size: u32) -> Served {
+    pub(super) fn listxattr(&self, ino: u64, size: u32) -> OperationResult {
         value(self.volume.xattr_names(ino)?, size)
     }
 
-    pub(super) fn removexattr(&self, request: &Request<'_>, name: &[u8]) -> Served {
+    pub(super) fn removexattr(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
         check_namespace(name)?;
         self.volume.remove_xattr(request.node, name, &caller(request))?;
         self.values_changed(request.node)
     }
 
     /// Answers after an extended attribute of `ino` has changed.
-    fn values_changed(&self, ino: u64) -> Served {
+    fn values_changed(&self, ino: u64) -> OperationResult {
         if self.volume.attributes(ino)?.kind() == FileKind::Directory {
             self.directory_changed(ino);
         }
@@ -206,21 +244,26 @@ impl Shell {
     }
 
     /// Answers after something in `ino` has changed.
-    fn changed(&self, ino: u64) -> Served {
+    fn changed(&self, ino: u64) -> OperationResult {
         self.names_changed(ino)?;
-        Ok(Answer::Done)
+        Ok(Reply::Done)
     }
 
-    pub(super) fn readdir(&self, ino: u64, read: &Read, with_attributes: bool) -> Served {
-        let mut directory = Directory::new(read.size);
-        let mut add = |entry: &DirectoryEntry<'_>, file: Option<&sfs_fuse::Entry>| {
+    pub(super) fn readdir(
+        &self,
+        ino: u64,
+        read: &ReadArgs,
+        with_attributes: bool,
+    ) -> OperationResult {
+        let mut directory = DirectoryListing::new(read.size);
+        let mut add = |entry: &ListingEntry<'_>, file: Option<&sfs_fuse::NodeEntry>| {
             if with_attributes { directory.add_with(entry, file) } else { directory.add(entry) }
         };
         self.read_entries(ino, read.offset, with_attributes, &mut add)?;
-        Ok(Answer::Directory(directory))
+        Ok(Reply::Directory(directory))
     }
 
-    /// The entries of a directory, as [`Shell::answer`] gives them, for a transport that does not
+    /// The entries of a directory, as [`FuseShell::answer`] gives them, for a transport that does not
     /// say how many it takes: `add` says whether it took one. With attributes every entry that it
     /// took, but "." and "..", comes with a reference.
     pub(crate) fn list(
@@ -228,7 +271,7 @@ impl Shell {
         ino: u64,
         offset: u64,
         with_attributes: bool,
-        add: &mut dyn FnMut(&DirectoryEntry<'_>, Option<&sfs_fuse::Entry>) -> bool,
+        add: &mut dyn FnMut(&ListingEntry<'_>, Option<&sfs_fuse::NodeEntry>) -> bool,
     ) -> Result<(), Errno> {
         let read = self.read_entries(ino, offset, with_attributes, add);
         read.map_err(|error| self.errno(ino, &error))
@@ -239,10 +282,10 @@ impl Shell {
         ino: u64,
         offset: u64,
         with_attributes: bool,
-        add: &mut dyn FnMut(&DirectoryEntry<'_>, Option<&sfs_fuse::Entry>) -> bool,
+        add: &mut dyn FnMut(&ListingEntry<'_>, Option<&sfs_fuse::NodeEntry>) -> bool,
     ) -> CoreResult<()> {
         self.volume.read_directory(ino, offset, with_attributes, &mut |found| {
-            let shown = DirectoryEntry {
+            let shown = ListingEntry {
                 ino: found.ino,
                 cookie: found.cookie,
                 mode: found.kind.mode_bits(),
@@ -257,30 +300,30 @@ impl Shell {
 /// Whether a request is for no attribute but the time of change. One comes before somebody writes
 /// to a file with privileges, and from chown(2) with neither owner nor group: both take them away,
 /// and the kernel has no flag for it.
-fn gives_nothing(asked: &Setattr) -> bool {
+fn gives_nothing(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)
 }
 
 /// Whether a request may be for the times of writes that the kernel's cache has kept, which it says before it
 /// syncs a file. touch(1) with `-m` asks for the same.
-fn is_write_back(asked: &Setattr) -> bool {
+fn is_write_back(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && asked.atime.is_none()
         && asked.mtime.is_some()
 }
 
 /// The mode of a new regular file.
-fn regular_mode(create: &Create<'_>) -> u32 {
+fn regular_mode(create: &CreateArgs<'_>) -> u32 {
     FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
 }
 
 /// Answers with a value whose length the kernel may only want to know.
-fn value(value: Vec<u8>, size: u32) -> Served {
+fn value(value: Vec<u8>, size: u32) -> OperationResult {
     match size {
-        0 => Ok(Answer::Length(value.len() as u32)),
+        0 => Ok(Reply::Length(value.len() as u32)),
         size if value.len() > size as usize => Err(Refusal::Errno(libc::ERANGE)),
-        _ => Ok(Answer::Data(Bytes::Value(value))),
+        _ => Ok(Reply::Data(ReplyBytes::Value(value))),
     }
 }
 

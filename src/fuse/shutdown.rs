@@ -9,11 +9,11 @@ use std::io::IoSliceMut;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::{Pid, geteuid};
-use sfs_fuse::{Answer, Ioctl, Request};
+use sfs_fuse::{FuseRequest, IoctlArgs, Reply};
 use zerocopy::IntoBytes;
 
-use super::shell::Shell;
-use super::{Bytes, Refusal, Served};
+use super::fuse_shell::FuseShell;
+use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
 /// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`: `_IOR('X', 125, __u32)`. It says that the kernel gives a
 /// number, but takes one.
@@ -25,8 +25,12 @@ const NO_LOG_FLUSH: u32 = 2;
 /// Bit of a line of `/proc/PID/status` with capabilities.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-impl Shell {
-    pub(super) fn ioctl(&self, request: &Request<'_>, ioctl: &Ioctl<'_>) -> Served {
+impl FuseShell {
+    pub(super) fn ioctl(
+        &self,
+        request: &FuseRequest<'_>,
+        ioctl: &IoctlArgs<'_>,
+    ) -> OperationResult {
         if ioctl.command != SHUTDOWN {
             return Err(Refusal::Errno(libc::ENOTTY));
         }
@@ -44,7 +48,7 @@ impl Shell {
         }
         self.volume.shut_down();
         self.log_shutdown(pid.as_raw());
-        Ok(Answer::Ioctl(0, Bytes::Value(Vec::new())))
+        Ok(Reply::Ioctl(0, ReplyBytes::Value(Vec::new())))
     }
 }
 

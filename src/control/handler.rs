@@ -1,0 +1,120 @@
+//! What the daemon of a mount answers at its control socket.
+//!
+//! Owns: doing what a request asks.
+//! Promises: nothing is written to the volume for a client once the last checkpoint has begun.
+//! Never: changes the kernel's mount; who asks does.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use sfs_core::request::LifetimeTotals;
+use sfs_core::{Error, Volume};
+use sfs_system::mountinfo::{self, DeviceNumber};
+
+use super::messages::{ControlReply, ControlRequest};
+use super::server::HandleRequest;
+use crate::background::Waker;
+use crate::bdi::BackingDevice;
+use crate::exit_error::ExitError;
+use crate::mount_options::MountOptions;
+use crate::report::VolumeReport;
+use crate::transport::Transport;
+
+/// A mount, as its daemon knows it.
+pub(crate) struct ControlHandler {
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) bdi: Arc<BackingDevice>,
+    /// What earlier mounts did.
+    pub(crate) before: LifetimeTotals,
+    pub(crate) options: MountOptions,
+    /// The device: the mount is read-only though that was not asked for.
+    pub(crate) is_write_protected: bool,
+    /// And why.
+    pub(crate) transport: (Transport, String),
+    /// The device's path.
+    pub(crate) device: String,
+    pub(crate) number: DeviceNumber,
+    /// Held while the volume is written for a client; the last checkpoint has begun.
+    pub(crate) is_over: Arc<Mutex<bool>>,
+}
+
+impl HandleRequest for ControlHandler {
+    fn handle(&self, request: &ControlRequest) -> ControlReply {
+        let outcome = match request {
+            ControlRequest::Status => {
+                let report = VolumeReport::of_mounted(
+                    &self.volume,
+                    &self.before,
+                    &self.device,
+                    &self.transport,
+                );
+                let cache = Some(self.bdi.dirty_bound().into());
+                return ControlReply::Status(Box::new(VolumeReport { cache, ..report }));
+            }
+            ControlRequest::Watch => return ControlReply::Watching,
+            ControlRequest::Allow(list) => self.allow(list).map(|()| ControlReply::Allowed),
+            ControlRequest::Rest => self.rest().map(|()| ControlReply::Resting),
+        };
+        outcome.unwrap_or_else(ControlReply::from)
+    }
+}
+
+impl ControlHandler {
+    /// Whether the mount could become what `list` says.
+    fn allow(&self, list: &str) -> Result<(), ExitError> {
+        let device = &self.device;
+        let options = self.options.changed_by(list)?;
+        if options.volume.read_only {
+            return Ok(());
+        }
+        if self.is_write_protected {
+            return Err(ExitError::mount(format_args!("{device}: is write-protected")));
+        }
+        if self.options.volume.read_only {
+            return Err(ExitError::mount(format_args!(
+                "{device}: was mounted read-only; unmount it and mount it with -o rw"
+            )));
+        }
+        self.write_all()
+    }
+
+    /// The kernel lets nobody write any more: makes everything durable, and stops working.
+    fn rest(&self) -> Result<(), ExitError> {
+        let device = &self.device;
+        let mount = mountinfo::of_number(self.number)
+            .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+        if !mount.is_some_and(|mount| mount.is_read_only()) {
+            return Err(ExitError::mount(format_args!("{device}: is mounted for writing")));
+        }
+        if self.options.volume.read_only {
+            return Ok(());
+        }
+        let step = self.waker.rest();
+        let outcome = self.write_all();
+        drop(step);
+        if outcome.is_err() {
+            self.waker.note();
+        }
+        outcome?;
+        if self.waker.is_resting() {
+            return Ok(());
+        }
+        Err(ExitError::mount(format_args!("{device}: something was written meanwhile; try again")))
+    }
+
+    fn write_all(&self) -> Result<(), ExitError> {
+        let device = &self.device;
+        let is_over = self.is_over.lock();
+        if *is_over {
+            return Err(ExitError::mount(format_args!("{device}: is being unmounted")));
+        }
+        self.volume.sync_all().map_err(|error| match error {
+            Error::Stopped => ExitError::mount(format_args!(
+                "{device}: is read-only since a write failed, or it was shut down; see the log, and run \
+                 sfs-fsck"
+            )),
+            error => ExitError::mount(format_args!("{device}: {error}")),
+        })
+    }
+}

@@ -1,0 +1,7 @@
+//! The numbers of a volume, as `sfs-ctl stat` prints them: [`VolumeReport`] as JSON, and a text for people.
+
+mod error_report;
+mod text;
+mod volume_report;
+
+pub use volume_report::VolumeReport;
