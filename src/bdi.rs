@@ -1,8 +1,8 @@
-//! What can only be set once a mount answers: the kernel's read-ahead and dirty limits for it.
+//! The kernel's settings for a mount under /sys/class/bdi: read-ahead, and a bound on dirty data.
 //!
-//! Owns: the files under /sys/class/bdi.
-//! Promises: a mount works without; what cannot be set is left as it is, and counted.
-//! Never: touches another mount's settings, or decides how much the kernel may hold (see `bound`).
+//! [`BackingDevice`] sets them once the mount answers, and adjusts the bound while the free space of the volume
+//! changes, by the policy in [`dirty_bound`]. A mount works without them: a setting that the kernel refuses stays
+//! as it is, and the refusal is counted.
 
 mod dirty_bound;
 mod sysfs;
@@ -20,46 +20,46 @@ use sysfs::BdiFiles;
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
 const READ_AHEAD_KB: &str = "1024";
 
-/// Waits for the mount at `dir` to answer; gives its device number.
+/// Waits for the mount at `dir` to answer. Returns its device number.
 pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
     Ok(fs::metadata(dir)?.dev())
 }
 
-/// What the kernel holds for a mount, from when the mount answers on.
+/// Backing device of a mount, with the kernel's bound on the dirty data that it holds for it.
 #[derive(Debug, Default)]
 pub(crate) struct BackingDevice {
-    set_up: Mutex<Option<SetUp>>,
-    /// Bytes that have arrived since the bound was looked at, and after how many it is looked at again.
-    arrived: AtomicU64,
-    look_after: AtomicU64,
-    /// As it reads back: the kernel rounds it, and moves it with its dirty threshold. 0: not known.
+    configured: Mutex<Option<Configured>>,
+    /// Bytes written since the bound was last checked, and the number after which it is checked again.
+    written: AtomicU64,
+    check_after: AtomicU64,
+    /// Bound as the kernel states it, in bytes; 0 if unknown. The kernel rounds it, and moves it with its dirty
+    /// threshold.
     dirty_max: AtomicU64,
     set: AtomicU64,
     refused: AtomicU64,
 }
 
-/// The mount's backing device, and what was set there.
+/// Files of the backing device, and the last adjustment.
 #[derive(Debug)]
-struct SetUp {
+struct Configured {
     files: BdiFiles,
-    /// The room there was, and when.
+    /// Free bytes at the last adjustment, and its time.
     last: Option<(u64, Instant)>,
 }
 
-/// The bound on what the kernel holds dirty, for those who ask how a mount is.
+/// Bound on the kernel's dirty data, for reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DirtyBound {
-    /// Bytes; `None` if that is not known.
+    /// Bound in bytes; `None` if unknown.
     pub(crate) bytes: Option<u64>,
-    /// Times that it was set.
+    /// Number of times that the bound was set.
     pub(crate) set: u64,
-    /// Times that it could not be set: what the kernel begins with, 1 % of its dirty threshold, stands.
+    /// Number of times that the kernel refused the bound. It then uses its own, 1 % of its dirty threshold.
     pub(crate) refused: u64,
 }
 
 impl BackingDevice {
-    /// Sets the limits of the mount with device number `dev`, whose volume has `free` bytes of room. Only root
-    /// can.
+    /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root can.
     pub(crate) fn configure(&self, dev: u64, free: u64) {
         let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
         let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
@@ -71,38 +71,38 @@ impl BackingDevice {
             return;
         };
         files.try_write("read_ahead_kb", READ_AHEAD_KB);
-        // Without, the bound counts for nothing until the machine as a whole has too much dirty. Kernels
-        // without the file have it so.
+        // Without this the kernel ignores the bound until the machine as a whole has too much dirty data. Kernels
+        // that lack the file always enforce the bound.
         files.try_write("strict_limit", "1");
-        *self.set_up.lock() = Some(SetUp { files, last: None });
+        *self.configured.lock() = Some(Configured { files, last: None });
         self.adjust(free);
     }
 
-    /// So many bytes have arrived. Says whether so much room may have gone that the bound is to be looked at: see
-    /// [`BackingDevice::adjust`].
-    pub(crate) fn note_arrived(&self, bytes: u64) -> bool {
-        let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let is_much = arrived >= self.look_after.load(Ordering::Relaxed);
+    /// Counts `bytes` that were written. Returns whether so many were written that [`BackingDevice::adjust`] is
+    /// due.
+    pub(crate) fn count_written(&self, bytes: u64) -> bool {
+        let written = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let is_much = written >= self.check_after.load(Ordering::Relaxed);
         if is_much {
-            self.arrived.store(0, Ordering::Relaxed);
+            self.written.store(0, Ordering::Relaxed);
         }
         is_much
     }
 
-    /// Sets the bound on what the kernel holds dirty anew, if that is due with `free` bytes of room.
+    /// Sets the bound again if that is due with `free` free bytes.
     pub(crate) fn adjust(&self, free: u64) {
-        let mut set_up = self.set_up.lock();
-        let Some(SetUp { files, last }) = set_up.as_mut() else { return };
-        self.look_after.store(dirty_bound::look_after(free), Ordering::Relaxed);
+        let mut configured = self.configured.lock();
+        let Some(Configured { files, last }) = configured.as_mut() else { return };
+        self.check_after.store(dirty_bound::check_after(free), Ordering::Relaxed);
         let is_due = |(before, at): (u64, Instant)| dirty_bound::is_due(free, before, at.elapsed());
         if !last.is_none_or(is_due) {
             return;
         }
         *last = Some((free, Instant::now()));
-        let count = match files.set_dirty_max(dirty_bound::bound(free), needs_least()) {
+        let count = match files.set_dirty_max(dirty_bound::bound(free), needs_min_bound()) {
             Ok(()) => &self.set,
             Err(error) => {
-                tracing::debug!("the bound on what the kernel holds: {error}");
+                tracing::debug!("the bound on dirty data: {error}");
                 &self.refused
             }
         };
@@ -110,15 +110,16 @@ impl BackingDevice {
         self.dirty_max.store(files.dirty_max().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Bytes that the kernel may hold dirty: the bound, or what it begins with where that cannot be read.
-    pub(crate) fn held_max(&self) -> u64 {
+    /// Largest number of dirty bytes that the kernel holds: the bound, or an estimate of the kernel's own if it is
+    /// unknown.
+    pub(crate) fn dirty_bytes_max(&self) -> u64 {
         match self.dirty_max.load(Ordering::Relaxed) {
-            0 => dirty_bound::assumed(memory()),
+            0 => dirty_bound::assumed(memory_bytes()),
             bytes => bytes,
         }
     }
 
-    /// The bound.
+    /// Current bound and its counters.
     pub(crate) fn dirty_bound(&self) -> DirtyBound {
         let bytes = self.dirty_max.load(Ordering::Relaxed);
         DirtyBound {
@@ -129,13 +130,13 @@ impl BackingDevice {
     }
 }
 
-/// Bytes of memory that the machine has.
-fn memory() -> u64 {
+/// Returns the bytes of memory of the machine.
+fn memory_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     (system.totalram as u64).saturating_mul(system.mem_unit.into())
 }
 
-/// Whether this kernel has to be told the smallest bound.
-fn needs_least() -> bool {
-    dirty_bound::needs_least(&rustix::system::uname().release().to_string_lossy())
+/// Returns whether this kernel needs the smallest bound set as well.
+fn needs_min_bound() -> bool {
+    dirty_bound::needs_min_bound(&rustix::system::uname().release().to_string_lossy())
 }

@@ -1,8 +1,7 @@
-//! Why a program gives up.
+//! Exit errors: the reason why a program gives up, as an exit status and one line for the user.
 //!
-//! Owns: the exit statuses of mount(8) and umount(8), and the one line that says why.
-//! Promises: the line is one line, whatever text went into it.
-//! Never: prints.
+//! The statuses are those of mount(8) and umount(8). Line breaks in a text become spaces, so the line is always one
+//! line.
 
 use std::fmt;
 use std::io;
@@ -15,43 +14,43 @@ use nix::errno::Errno;
 pub enum ExitStatus {
     /// Wrong usage, or no permission.
     Usage = 1,
-    /// The system lacks something: memory, a module, a program.
+    /// The system lacks memory, a kernel module or a program.
     System = 2,
-    /// The mount, or the unmount, failed.
+    /// The mount or the unmount failed.
     Mount = 32,
-    /// It is unmounted, and not all that programs had written is on the device. Of umount(8) with `-a`: some
-    /// of it succeeded.
+    /// The filesystem is unmounted, and data that programs had written is lost. For umount(8) with `-a`: some
+    /// unmounts succeeded.
     Loss = 64,
 }
 
-/// Why a program gives up: its exit status, and a line for the user.
+/// Reason why a program gives up: its exit status, and a line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}")]
 pub struct ExitError {
-    /// The exit status.
+    /// Exit status.
     pub status: u8,
     line: String,
 }
 
 impl ExitError {
-    /// A failure that `text` explains. Line breaks in it become spaces.
+    /// Makes an error from `text`, whose line breaks become spaces.
     pub fn new(status: ExitStatus, text: impl fmt::Display) -> Self {
         Self::with_status(status as u8, text)
     }
 
-    /// As [`ExitError::new`], with a status that came from another process.
+    /// Makes an error with a status that came from another process.
     pub(crate) fn with_status(status: u8, text: impl fmt::Display) -> Self {
         let text = text.to_string();
         let words: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
         Self { status, line: words.join(" ").trim().to_owned() }
     }
 
-    /// Wrong usage, or no permission.
+    /// Makes an error for wrong usage or missing permission.
     pub fn usage(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::Usage, text)
     }
 
-    /// What is wrong with the command line; where it does not say all, `--help` does.
+    /// Makes an error from one of the command line's parser, with a hint at `--help`.
     pub fn arguments(error: &clap::Error) -> Self {
         let text = error.to_string();
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -65,17 +64,17 @@ impl ExitError {
         Self::usage(format_args!("{}; see --help", complaint.join(" ")))
     }
 
-    /// The system lacks something.
+    /// Makes an error for something that the system lacks.
     pub fn system(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::System, text)
     }
 
-    /// It is unmounted, and something is lost that nobody was told of.
+    /// Makes an error for data that was lost without a report to any program, though the unmount succeeded.
     pub fn loss(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::Loss, text)
     }
 
-    /// The mount, or the unmount, failed.
+    /// Makes an error for a mount or unmount that failed.
     pub fn mount(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::Mount, text)
     }

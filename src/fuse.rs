@@ -1,8 +1,9 @@
-//! The FUSE shell: turns each request of the kernel into one call of the volume, and its result into a reply.
+//! The FUSE shell: turns each request of the kernel into calls of the volume, and the result into a reply.
 //!
-//! [`dispatch`] has the table from operations to methods of [`FuseShell`]; `names` and `content` are those methods. The
-//! shell refuses what the volume is not asked for, remembers the data that a full volume did not take
-//! ([`lost_writeback`]), and reports that loss to every writer once ([`open_handles`]).
+//! [`dispatch`] maps operations to methods of [`FuseShell`], which are in `names`, `content` and `shutdown`. Beside
+//! that the shell decides which operations the kernel must not ask again (ENOSYS), when a file bypasses the
+//! kernel's cache ([`free_space`]), and which writes are refused because of a loss: it remembers the data that a
+//! full volume did not take ([`lost_writeback`]) and reports that loss to every writer once ([`open_handles`]).
 
 mod content;
 mod dispatch;

@@ -1,8 +1,7 @@
-//! The comma list after `-o`.
+//! Mount options: the comma list after `-o`.
 //!
-//! Owns: which options there are and what each means.
-//! Promises: what is not known is named and refused; what mount(8) adds for itself is dropped.
-//! Never: acts on an option.
+//! [`MountOptions::parse`] reads it. An unknown option is refused by its name, and options that mount(8) adds for
+//! itself are dropped. `changed_by` decides what a remount may change.
 
 use std::time::Duration;
 
@@ -15,43 +14,43 @@ use sfs_system::parse_size;
 
 use crate::exit_error::ExitError;
 
-/// How a volume is mounted.
+/// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// For the volume.
+    /// Options for the volume.
     pub volume: sfs_core::request::VolumeOptions,
-    /// For the kernel.
+    /// Flags for the kernel.
     pub flags: MsFlags,
-    /// The kernel's cache writes back.
+    /// True if the kernel's cache writes back.
     pub writeback: bool,
-    /// Direct requests may be asynchronous.
+    /// Condition for asynchronous direct requests.
     pub async_dio: AsyncDio,
-    /// What is made durable before an operation is answered.
+    /// Operations that are durable before their reply.
     pub sync: SyncPolicy,
-    /// Threads that serve requests; `None` for as many as the machine suggests.
+    /// Number of threads that serve requests; `None` for a number that suits the machine.
     pub threads: Option<usize>,
-    /// Other users may enter a mount that an ordinary user made.
+    /// True if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
 }
 
-/// What `-o sync` and `-o dirsync` ask for.
+/// Operations that `-o sync` and `-o dirsync` make durable before their reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Nothing: fsync does.
+    /// None; fsync(2) makes changes durable.
     Never,
     /// Operations on names.
     Names,
-    /// Writes too.
+    /// Operations on names, and writes.
     Everything,
 }
 
-/// Options with a value, for the message that lists what is known.
+/// Options of SFS, for the message about an unknown one.
 const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
                     nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
                     cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
                     allow_other, errors=continue|remount-ro";
 
-/// What mount(8) leaves in the list for itself.
+/// Options that mount(8) leaves in the list for itself.
 const DROPPED: [&str; 14] = [
     "uhelper=sfs",
     "auto",
@@ -69,13 +68,13 @@ const DROPPED: [&str; 14] = [
     "silent",
 ];
 
-/// `nosymfollow`, since Linux 5.10; `nix` has no name for it.
+/// Flag `nosymfollow`, since Linux 5.10; `nix` has no name for it.
 pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
 
-/// Asks for a change of what is mounted.
+/// Option that asks for a change of an existing mount.
 const REMOUNT: &str = "remount";
 
-/// See [`is_kernels`].
+/// Options between the daemon and the kernel; see [`is_kernels`].
 const KERNELS: [&str; 8] = [
     "fd",
     "rootmode",
@@ -102,8 +101,12 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Reads the lists in order; later options override earlier ones. With `sloppy`, unknown
-    /// options are passed over, as mount(8) asks with `-s`.
+    /// Parses the lists in order; later options override earlier ones. With `sloppy`, which mount(8) passes as
+    /// `-s`, unknown options are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`ExitError`] that names the first option which is unknown or has a wrong value.
     pub fn parse<'a>(
         lists: impl IntoIterator<Item = &'a str>,
         sloppy: bool,
@@ -119,15 +122,15 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// These options, for a device that cannot be written to.
+    /// Returns these options for a device that is write-protected.
     pub(crate) fn read_only(mut self) -> Self {
         self.volume.read_only = true;
         self.flags |= MsFlags::MS_RDONLY;
         self
     }
 
-    /// These options after a remount with `list`, in which the kernel's own are, too: mount(8) puts
-    /// them there. What only another mount could change is named and refused.
+    /// Returns these options after a remount with `list`, which may include options of the kernel, as mount(8)
+    /// merges them. An option that needs a new mount is refused by its name.
     pub(crate) fn changed_by(&self, list: &str) -> Result<Self, ExitError> {
         let mut options = self.clone();
         for option in list.split(',').filter(|option| !is_kernels(option)) {
@@ -152,7 +155,7 @@ impl MountOptions {
         Ok(options)
     }
 
-    /// Takes one option; says whether it is known.
+    /// Applies one option. Returns whether it is known.
     fn take(&mut self, option: &str) -> Result<bool, ExitError> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -263,21 +266,21 @@ impl MountOptions {
     }
 }
 
-/// Whether one of the lists asks for a change of what is mounted.
+/// Returns whether one of the lists asks for a remount.
 pub fn asks_for_remount<'a>(lists: impl IntoIterator<Item = &'a str>) -> bool {
     lists.into_iter().flat_map(|list| list.split(',')).any(|option| option.trim() == REMOUNT)
 }
 
-/// What of a comma list is known.
+/// Returns the known options of a comma list.
 pub(crate) fn known(list: &str) -> String {
     let is_known = |option: &&str| {
-        // What is known and makes no sense is for the daemon to refuse.
+        // An option that is known but has a wrong value is refused by the daemon.
         is_kernels(option) || !matches!(MountOptions::default().take(option.trim()), Ok(false))
     };
     list.split(',').filter(is_known).collect::<Vec<_>>().join(",")
 }
 
-/// The kernel's flags of `mount` after a remount with `list`.
+/// Returns the kernel's flags of `mount` after a remount with `list`.
 pub(crate) fn flags_after(mount: &Mount, list: &str) -> MsFlags {
     let mut options = MountOptions { flags: MsFlags::empty(), ..MountOptions::default() };
     let now = [mount.options.as_str(), mount.super_options.as_str()];
@@ -288,7 +291,7 @@ pub(crate) fn flags_after(mount: &Mount, list: &str) -> MsFlags {
     options.flags
 }
 
-/// VolumeOptions of a FUSE mount that are between its daemon and the kernel.
+/// Returns whether an option is one between the daemon of a FUSE mount and the kernel.
 fn is_kernels(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     option == REMOUNT || KERNELS.contains(&name)
@@ -300,14 +303,14 @@ fn unknown(option: &str) -> ExitError {
     ))
 }
 
-/// The one of `choices` that `value` is.
+/// Returns the one of `choices` that equals `value`.
 fn one_of<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str, ExitError> {
     choices.iter().find(|choice| **choice == value).copied().ok_or_else(|| {
         ExitError::usage(format_args!("{name}={value}: give one of {}", choices.join(", ")))
     })
 }
 
-/// What is done about damage, by the names that ext4 has for it.
+/// Parses the reaction to damage, by ext4's names.
 fn reaction(name: &str, value: &str) -> Result<ErrorReaction, ExitError> {
     if value == "panic" {
         return Err(ExitError::usage(format_args!(
@@ -358,13 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_adds_is_dropped() {
+    fn options_that_mount_adds_are_dropped() {
         let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
         MountOptions::parse([list], false).expect("all are known");
     }
 
     #[test]
-    fn damage_is_met_as_with_ext4() {
+    fn the_reactions_to_damage_are_those_of_ext4() {
         let reaction = |list| {
             let options = MountOptions::parse([list], false).expect("known");
             options.volume.on_error
@@ -377,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_links_are_followed_or_not() {
+    fn following_symbolic_links_can_be_switched() {
         for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
             let options = MountOptions::parse([list], false).expect("known");
             assert_eq!(options.flags.contains(MS_NOSYMFOLLOW), expected, "{list}");
@@ -385,13 +388,13 @@ mod tests {
     }
 
     #[test]
-    fn a_remount_changes_what_the_kernel_does_and_nothing_else() {
+    fn a_remount_changes_only_flags_of_the_kernel() {
         let options = MountOptions::parse(["cache=8M,nowriteback"], false).expect("known");
         let merged =
             "ro,nosuid,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
-        let changed = options.changed_by(merged).expect("the kernel's, all of them");
+        let changed = options.changed_by(merged).expect("all are the kernel's");
         assert!(changed.volume.read_only && changed.flags.contains(MsFlags::MS_RDONLY));
-        // As /etc/fstab says again.
+        // /etc/fstab repeats options of the mount.
         options.changed_by("remount,cache=8M,writeback=off,rw").expect("nothing is changed");
         for (list, named) in [
             ("remount,ro,cache=9M", "'cache=9M'"),
@@ -409,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn an_unknown_option_is_named() {
         let failure = MountOptions::parse(["rw,frobnicate"], false).expect_err("it is unknown");
         assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
         assert_eq!(failure.status, 1);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use nix::mount::MntFlags;
 use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
+use sfs_core::Volume;
 use sfs_core::format::FORMAT_VERSION;
 use sfs_system::mountinfo::{self, DeviceNumber};
 
@@ -39,7 +40,7 @@ pub struct MountRequest {
     pub dir: PathBuf,
     /// Options of `-o`.
     pub options: MountOptions,
-    /// How requests come from the kernel.
+    /// Transport of requests.
     pub transport: TransportChoice,
     /// True to serve in this process, instead of returning when the mount answers.
     pub foreground: bool,
@@ -118,7 +119,6 @@ fn serve(
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     let volume = open_volume(device.clone(), path, &options)?;
     let before = volume.lifetime_before();
-    let remembers = !volume.remembered().is_empty();
     let name = path.display().to_string();
     let waker = Arc::new(Waker::default());
     let bdi = Arc::new(BackingDevice::default());
@@ -136,18 +136,8 @@ fn serve(
     if !direct_io {
         tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
     }
-    if let Some(version) = volume.upgraded_from() {
-        tracing::warn!(
-            "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \
-             there is no way back to older programs"
-        );
-    }
     tracing::info!("{name}: transport {transport}: {reason}");
-    if remembers {
-        tracing::warn!(
-            "{name}: this volume has recorded errors; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
-        );
-    }
+    warn_about(&volume, &name);
     let no_thread = |error| ExitError::system(format_args!("no thread: {error}"));
     own.unmount_on(signals)?;
     let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
@@ -185,30 +175,19 @@ fn serve(
     }
     if let Ok(Err(error)) = serving.join() {
         tracing::debug!("{name}: the session ended: {error}");
-        let is_cut = error.kind() == ErrorKind::ConnectionAborted;
-        if is_cut {
+        let is_aborted = error.kind() == ErrorKind::ConnectionAborted;
+        if is_aborted {
             // No process will answer requests to this mount.
             let _ = own.detach(MntFlags::MNT_DETACH);
         }
-        if outcome.is_err() || is_cut || own.is_lost() {
+        if outcome.is_err() || is_aborted || own.is_lost() {
             outcome = Err(error);
         }
     }
     own.end();
     background.stop();
     *is_over.lock() = true;
-    let closed = volume.close().map_err(|error| {
-        let failure = match volume.is_closed() {
-            true => format!(
-                "{name}: {error}; what was still to be written there is lost, all else is on it; run sfs-fsck"
-            ),
-            false => format!(
-                "{name}: the last checkpoint failed: {error}; what was written last may be lost"
-            ),
-        };
-        tracing::error!("{failure}");
-        ExitError::mount(failure)
-    });
+    let closed = close(&volume, &name);
     // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
     let lost = lost_writeback.report(&volume, dir);
     if !lost.unreported.is_empty() {
@@ -220,6 +199,38 @@ fn serve(
     closed?;
     outcome.map_err(|error| {
         ExitError::system(format_args!("{}: the mount does not answer: {error}", dir.display()))
+    })
+}
+
+/// Logs what the user should know of a volume that was just opened.
+fn warn_about(volume: &Volume, name: &str) {
+    if let Some(version) = volume.upgraded_from() {
+        tracing::warn!(
+            "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \
+             there is no way back to older programs"
+        );
+    }
+    if !volume.remembered().is_empty() {
+        tracing::warn!(
+            "{name}: this volume has recorded errors; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
+        );
+    }
+}
+
+/// Writes the last checkpoint and closes the volume. An error is logged as well.
+fn close(volume: &Volume, name: &str) -> Result<(), ExitError> {
+    volume.close().map_err(|error| {
+        let failure = match volume.is_closed() {
+            true => format!(
+                "{name}: {error}; what was still to be written there is lost, all else is on it; run \
+                 sfs-fsck"
+            ),
+            false => format!(
+                "{name}: the last checkpoint failed: {error}; what was written last may be lost"
+            ),
+        };
+        tracing::error!("{failure}");
+        ExitError::mount(failure)
     })
 }
 

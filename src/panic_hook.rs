@@ -1,13 +1,11 @@
-//! What a panic does: it shows a defect of ours, after which nothing in memory can be believed.
+//! The panic hook: a panic in any thread ends the process at once.
 //!
-//! Owns: the hook of the process.
-//! Promises: the process ends at once, and the log says where and what to do. What was synced is on the
-//! device, as after a power cut.
-//! Never: lets other threads go on with what is half done, or a request wait for a thread that is gone.
+//! A panic shows a defect, after which nothing in memory can be trusted. The log says where it was and what to do.
+//! Data that was synced is on the device, as after a power cut, and no request waits for a thread that is gone.
 
 use std::panic;
 
-/// From now on the process, which serves `device`, ends where it panics.
+/// Makes the process, which serves `device`, abort on a panic.
 pub(crate) fn end_the_process(device: String) {
     let shown = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,8 +1,4 @@
-//! What the programs' `main` have in common.
-//!
-//! Owns: how a command line is read, and how a program ends.
-//! Promises: a failure is one line on standard error that begins with the program's name.
-//! Never: knows what a program does.
+//! The frame of every program's `main`: parsing the command line, and ending with a status and one line.
 
 use std::process::ExitCode;
 
@@ -12,7 +8,7 @@ use sfs_system::output;
 
 use crate::exit_error::ExitError;
 
-/// What mount(8) and umount(8) give their helpers and has no meaning here.
+/// Arguments that mount(8) and umount(8) pass to their helpers, without meaning here.
 #[derive(Args, Clone, Debug)]
 pub struct IgnoredFlags {
     /// Leave /etc/mtab alone
@@ -26,14 +22,15 @@ pub struct IgnoredFlags {
     namespace: Option<String>,
 }
 
-/// Reads the command line, lets `work` do what it says, and says how it went.
+/// Parses the command line, does `work`, and returns the exit code. An error is printed as one line that begins
+/// with the program's name.
 pub fn run<A: Parser>(work: impl FnOnce(A) -> Result<(), ExitError>) -> ExitCode {
     let outcome = match A::try_parse() {
         Ok(arguments) => work(arguments),
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
-            // If the terminal is gone, nobody is there to be told.
+            // An error of a closed terminal is ignored.
             let _ = error.print();
             Ok(())
         }

@@ -1,9 +1,8 @@
-//! Leaving the terminal, and telling the user's process how it went.
+//! Starting the daemon: leaving the terminal, and a pipe to the process that the user started.
 //!
-//! Owns: the pipe between the process that the user started and the one that stays.
-//! Promises: the first returns only when the second has said that the mount answers, or why not;
-//! what the user should know of it reaches him.
-//! Never: forks when there are threads.
+//! [`detach`] forks. The first process returns only when the second has reported through the [`ReadyPipe`] that the
+//! mount answers, or why it does not; warnings for the user go the same way. The fork happens before there are
+//! threads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,19 +13,19 @@ use sfs_system::output;
 use crate::exit_error::ExitError;
 use crate::unsafe_calls::{ForkSide, split};
 
-/// The status that says that all is well.
+/// First byte of the report that the mount answers.
 const READY: u8 = 0;
 
-/// Says to the process that waits how it went. Does so once.
+/// Sender of one report to the waiting process.
 pub(crate) struct ReadyPipe(Option<File>);
 
 impl ReadyPipe {
-    /// Nobody waits.
+    /// Makes a sender without a waiting process.
     pub(crate) fn foreground() -> Self {
         Self(None)
     }
 
-    /// The mount answers. The user is told the warning, if there is one.
+    /// Reports that the mount answers, with a warning for the user if there is one.
     pub(crate) fn ready(&mut self, warning: Option<&str>) {
         let text = warning.unwrap_or_default();
         match self.0.take() {
@@ -39,7 +38,7 @@ impl ReadyPipe {
         }
     }
 
-    /// It has failed; gives the failure back if nobody waits for it.
+    /// Reports a failure. Returns it if no process waits.
     pub(crate) fn failed(&mut self, failure: ExitError) -> Option<ExitError> {
         match self.0.take() {
             Some(mut pipe) => {
@@ -53,8 +52,7 @@ impl ReadyPipe {
     }
 }
 
-/// Splits in two. In the process that stays it gives the ready; in the other it waits, and gives
-/// how it went.
+/// Forks. Returns the pipe in the process that stays, and the reported outcome in the other.
 pub(crate) fn detach() -> Result<ReadyPipe, Result<(), ExitError>> {
     let system = |error: &dyn std::fmt::Display| {
         Err(ExitError::system(format_args!("cannot start the daemon: {error}")))
@@ -88,14 +86,14 @@ fn wait(mut pipe: File) -> Result<(), ExitError> {
     }
 }
 
-/// Tells the user `text`, if there is any.
+/// Prints `text` for the user, unless it is empty.
 pub(crate) fn warn(text: &str) {
     if !text.is_empty() {
         output::complain(format_args!("sfs-mount: {text}"));
     }
 }
 
-/// A session of its own, no working directory that would be busy, no terminal.
+/// Leaves the terminal and the session, and the working directory, which would stay busy.
 fn leave_terminal() {
     let _ = unistd::setsid();
     let _ = std::env::set_current_dir("/");

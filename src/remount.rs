@@ -1,9 +1,8 @@
-//! `-o remount`: changing what is mounted.
+//! `-o remount`: changing the options of a mount.
 //!
-//! Owns: the order between the kernel's mount and the daemon.
-//! Promises: after a change to read-only everything is on the device, and nothing is written to it
-//! until a change back or the unmount.
-//! Never: changes an option of the daemon: those are refused, and named.
+//! The daemon is asked first whether it allows the change, then the kernel's mount is changed. After a change to
+//! read-only everything is on the device, and nothing is written to it until a change back or the unmount. Options
+//! of the daemon cannot be changed; they are refused by name.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,32 +16,36 @@ use crate::exit_error::{self, ExitError};
 use crate::mount_options;
 use crate::waiting_requests::WaitingRequests;
 
-/// As sfs-umount waits for the slowest card.
+/// Longest wait for the daemon: that of sfs-umount for the slowest card.
 const REST_WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// What is changed, and how.
+/// Arguments of a remount.
 #[derive(Clone, Copy, Debug)]
 pub struct RemountRequest<'a> {
-    /// The device or image file, as mount(8) knows it; a user need not name it.
+    /// Device or image file, as mount(8) passes it; a user need not name it.
     pub device: Option<&'a Path>,
-    /// Where it is mounted.
+    /// Mount point.
     pub dir: &'a Path,
-    /// The comma list, with `remount` in it.
+    /// Comma list, with `remount` in it.
     pub options: &'a str,
-    /// Pass over unknown options.
+    /// True to skip unknown options.
     pub sloppy: bool,
-    /// Do everything but remount.
+    /// True to check everything but change nothing.
     pub fake: bool,
 }
 
-/// Changes a mount's options to those of the list; what it does not name stays.
+/// Changes the options of a mount to those of the list; other options stay.
+///
+/// # Errors
+///
+/// [`ExitError`] with a line that names the mount and what prevents the change.
 pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     let mount = find(request)?;
     let list =
         if request.sloppy { mount_options::known(request.options) } else { request.options.into() };
     let client = connect(&mount)?;
     let wait_max = Instant::now() + REST_WAIT_MAX;
-    expect(&mount, client.tell(&ControlRequest::Allow(list.clone()), wait_max))?;
+    expect(&mount, client.ask_until(&ControlRequest::Allow(list.clone()), wait_max))?;
     let flags = mount_options::flags_after(&mount, &list);
     let inflight = match flags.contains(MsFlags::MS_RDONLY) {
         true => Some(WaitingRequests::of(mount.number)?),
@@ -55,12 +58,12 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     if let Some(inflight) = inflight {
         inflight.wait_for_none(&mount.dir)?;
         let wait_max = Instant::now() + REST_WAIT_MAX;
-        expect(&mount, connect(&mount)?.tell(&ControlRequest::Rest, wait_max))?;
+        expect(&mount, connect(&mount)?.ask_until(&ControlRequest::Rest, wait_max))?;
     }
     Ok(())
 }
 
-/// The volume that is to be remounted.
+/// Finds the volume to remount, and checks that the caller may.
 fn find(request: &RemountRequest<'_>) -> Result<Mount, ExitError> {
     let shown = request.dir.display();
     let dir = request.dir.canonicalize().map_err(|error| {
@@ -97,18 +100,18 @@ fn refused(mount: &Mount, trouble: &ControlError) -> ExitError {
     ))
 }
 
-/// The daemon's consent.
+/// Checks that the daemon consents.
 fn expect(mount: &Mount, reply: Result<ControlReply, ControlError>) -> Result<(), ExitError> {
     match reply {
         Ok(ControlReply::Allowed | ControlReply::Resting) => Ok(()),
         Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
-        Ok(_) => Err(refused(mount, &ControlError::Foreign)),
+        Ok(_) => Err(refused(mount, &ControlError::OtherVersion)),
         Err(trouble) => Err(refused(mount, &trouble)),
     }
 }
 
-/// Changes the kernel's mount. To read-only, it writes its cache back before, and refuses while
-/// somebody could still write.
+/// Changes the kernel's mount. Before a change to read-only the kernel writes its cache back, and refuses while a
+/// file is open for writing.
 fn change(mount: &Mount, flags: MsFlags) -> Result<(), ExitError> {
     let none = None::<&str>;
     nix::mount::mount(none, &mount.dir, none, flags | MsFlags::MS_REMOUNT, none).map_err(|error| {

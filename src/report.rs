@@ -1,4 +1,5 @@
 //! The numbers of a volume, as `sfs-ctl stat` prints them: [`VolumeReport`] as JSON, and a text for people.
+//! docs/sfs-ctl.md lists them.
 
 mod error_report;
 mod text;

@@ -1,8 +1,7 @@
-//! `sfs-ctl stat`: the numbers of a volume, mounted or not.
+//! `sfs-ctl stat`: the numbers of a volume.
 //!
-//! Owns: where they come from: the daemon of a mount, or the device itself.
-//! Promises: a device that is not mounted is read only, and nothing is written to it.
-//! Never: asks a mount through the tree: it may not answer.
+//! The daemon of a mount is asked through its control socket, never through the mount itself, which may not answer.
+//! A device that is not mounted is opened for reading, and nothing is written to it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +17,11 @@ use crate::exit_error::{self, ExitError};
 use crate::mount;
 use crate::report::VolumeReport;
 
-/// The numbers of the volume at `path`: where it is mounted, or its device.
+/// Reports on the volume at `path`: a mount point or a device.
+///
+/// # Errors
+///
+/// [`ExitError`] with a line that says what is at `path` instead, or why the daemon cannot be asked.
 pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
     let shown = path.display();
     let path = path.canonicalize().map_err(|error| {

@@ -1,8 +1,8 @@
 //! Transports: the ways that requests come from the kernel and replies return to it.
 //!
 //! The user chooses one ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else `/dev/fuse`.
-//! [`native`] serves both through the crate `sfs-fuse`, [`fuser_adapter`] serves `/dev/fuse` through the library fuser. The
-//! same [`FuseShell`] gives the replies on every transport.
+//! `native` serves both through the crate `sfs-fuse`, `fuser_adapter` serves `/dev/fuse` through the library fuser. The
+//! same shell gives the replies on every transport.
 
 mod fuser_adapter;
 mod native;

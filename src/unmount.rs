@@ -1,9 +1,7 @@
-//! Unmounting, until everything is on the device.
+//! `sfs-umount`: unmounting an SFS volume, until everything is on its device.
 //!
-//! Owns: `sfs-umount`, and how the daemon unmounts itself.
-//! Promises: returns success only when the daemon has written its last checkpoint and has let go of
-//! the device, and nothing was lost that no program knows of.
-//! Never: unmounts what is not an SFS volume.
+//! Success means that the daemon has written its last checkpoint and closed the device, and that no data was lost
+//! without a report to a program. Other filesystems are refused.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,31 +17,35 @@ use crate::exit_error::{self, ExitError};
 use crate::fuse::LossReport;
 use crate::mount;
 
-/// Between two looks whether the daemon has ended.
+/// Pause between two checks whether the daemon has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A wait that is longer is explained.
+/// Time after which a wait is explained to the user.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Longer than the slowest card needs for a full write buffer.
+/// Longest wait: more than the slowest card needs for a full write buffer.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// What to unmount, and how.
+/// Arguments of `sfs-umount`.
 #[derive(Clone, Copy, Debug)]
 pub struct UnmountRequest<'a> {
-    /// Where it is mounted, or from what.
+    /// Mount point or device.
     pub path: &'a Path,
-    /// Say what is done.
+    /// True to print each step.
     pub verbose: bool,
-    /// Take it out of the tree though it is in use, and do not wait.
+    /// True to detach a mount that is in use, without waiting.
     pub lazy: bool,
 }
 
 /// Unmounts a volume, and waits until everything is on its device.
+///
+/// # Errors
+///
+/// [`ExitError`] with a line that says what failed or was lost.
 pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     let say = |text: std::fmt::Arguments<'_>| {
         if request.verbose {
-            // What is unmounted is, whether or not it can be said.
+            // An error of printing does not change the outcome.
             let _ = output::print(format_args!("sfs-umount: {text}\n"));
         }
     };
@@ -51,7 +53,7 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     let (dir, device) = (mount.dir.display(), mount.source.display());
     if request.lazy {
         mount::detach(&mount.dir, MntFlags::MNT_DETACH)?;
-        say(format_args!("{dir}: unmounted once nobody uses it; not waiting for {device}"));
+        say(format_args!("{dir}: unmounted once no process uses it; not waiting for {device}"));
         return Ok(());
     }
     let watch = watch(&mount);
@@ -59,7 +61,7 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     say(format_args!("{dir}: unmounted"));
     let mut lost = None;
     match watch {
-        Ok(daemon) => lost = Some(wait_for_word(&daemon, &mount)?),
+        Ok(daemon) => lost = Some(wait_for_report(&daemon, &mount)?),
         Err(ControlError::Dead) if !mount.is_read_only() => {
             return Err(ExitError::mount(format_args!(
                 "{dir}: unmounted, but its daemon had died before; what was written last may be \
@@ -82,7 +84,7 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// The volume that is mounted on, or from, `path`.
+/// Finds the volume that is mounted on, or from, `path`.
 fn find(path: &Path) -> Result<Mount, ExitError> {
     let shown = path.display();
     let path = path.canonicalize().map_err(|error| {
@@ -104,25 +106,26 @@ fn find(path: &Path) -> Result<Mount, ExitError> {
     }
 }
 
-/// Asks the daemon to say how its last checkpoint goes. To be asked while it is still mounted.
+/// Asks the daemon to report the outcome of its last checkpoint. The request must come before the unmount.
 fn watch(mount: &Mount) -> Result<ControlClient, ControlError> {
     let daemon = ControlClient::connect(mount)?;
     match daemon.ask(&ControlRequest::Watch)? {
         ControlReply::Watching => Ok(daemon),
-        _ => Err(ControlError::Foreign),
+        _ => Err(ControlError::OtherVersion),
     }
 }
 
-/// The daemon says how its last checkpoint went. Gives what was lost before, as the volume was full.
-fn wait_for_word(daemon: &ControlClient, mount: &Mount) -> Result<LossReport, ExitError> {
+/// Waits for the daemon's report on its last checkpoint. Returns the data that was lost before, as the volume was
+/// full.
+fn wait_for_report(daemon: &ControlClient, mount: &Mount) -> Result<LossReport, ExitError> {
     let device = mount.source.display();
     let begun = Instant::now();
-    let mut word = daemon.listen(begun + PATIENCE);
-    if is_late(&word) {
+    let mut report = daemon.listen(begun + PATIENCE);
+    if is_late(&report) {
         explain_wait(mount);
-        word = daemon.listen(begun + WAIT_MAX);
+        report = daemon.listen(begun + WAIT_MAX);
     }
-    match word {
+    match report {
         Ok(ControlReply::Written) => Ok(LossReport::default()),
         Ok(ControlReply::WrittenExcept(bytes)) => Ok(LossReport { bytes, ..LossReport::default() }),
         Ok(ControlReply::WrittenUnreported(lost)) => Ok(lost),
@@ -137,8 +140,8 @@ fn wait_for_word(daemon: &ControlClient, mount: &Mount) -> Result<LossReport, Ex
     }
 }
 
-fn is_late(word: &Result<ControlReply, ControlError>) -> bool {
-    matches!(word, Err(ControlError::Silent(error)) if error.kind() == ErrorKind::TimedOut)
+fn is_late(report: &Result<ControlReply, ControlError>) -> bool {
+    matches!(report, Err(ControlError::Silent(error)) if error.kind() == ErrorKind::TimedOut)
 }
 
 fn explain_wait(mount: &Mount) {
@@ -157,7 +160,7 @@ fn too_long(mount: &Mount) -> ExitError {
     ))
 }
 
-/// The daemon holds its device until everything is on it.
+/// Waits until the daemon closes its device, which it does when everything is written.
 fn wait_for_daemon(mount: &Mount) -> Result<(), ExitError> {
     let begun = Instant::now();
     let mut explained = false;

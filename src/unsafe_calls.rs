@@ -1,8 +1,4 @@
-//! Calls to the system that have no safe form.
-//!
-//! Owns: all unsafe code of this crate.
-//! Promises: safe functions, whose errors are the system's own.
-//! Never: retries, or decides what an error means.
+//! System calls without a safe form: all unsafe code of this crate. Errors are the system's own.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -11,14 +7,14 @@ use std::io;
 
 use nix::unistd::{ForkResult, fork};
 
-/// From `linux/prctl.h`; the libc crate does not have it.
+/// Number of the prctl(2) option, from `linux/prctl.h`; the libc crate lacks it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
-/// What [`split`] returned in.
+/// Process in which [`split`] has returned.
 pub(crate) enum ForkSide {
-    /// The process that the user started.
+    /// Process that the user started.
     Parent,
-    /// The one that stays.
+    /// Process that stays.
     Child,
 }
 
@@ -26,20 +22,20 @@ pub(crate) enum ForkSide {
 ///
 /// # Panics
 ///
-/// When this process has more than one thread: the child would have the locks of the others and
-/// not the threads that open them.
+/// If this process has more than one thread: the child would have the locks of the others, but not the threads that
+/// release them.
 pub(crate) fn split() -> io::Result<ForkSide> {
     let threads = fs::read_dir("/proc/self/task")?.count();
     assert_eq!(threads, 1, "fork before threads");
-    // SAFETY: there is one thread, as just seen, so the child may do anything the parent may.
+    // SAFETY: there is one thread, as just checked, so the child may do everything that the parent may.
     match unsafe { fork() }? {
         ForkResult::Parent { .. } => Ok(ForkSide::Parent),
         ForkResult::Child => Ok(ForkSide::Child),
     }
 }
 
-/// Tells the kernel that memory for this thread, and for those it starts, must not be had by
-/// writing back through ourselves.
+/// Marks this thread, and those that it starts, as one that serves write-back: the kernel must not reclaim memory
+/// for it by writing back through this filesystem.
 pub(crate) fn become_io_flusher() -> io::Result<()> {
     // SAFETY: no memory is passed.
     match unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } {

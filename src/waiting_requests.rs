@@ -1,9 +1,7 @@
-//! Requests of the kernel that a daemon of FUSE has not answered.
+//! The kernel's count of requests that a FUSE daemon has not answered, from a mount of fusectl.
 //!
-//! Owns: where the kernel counts them.
-//! Promises: none is left when [`WaitingRequests::wait_for_none`] returns. syncing a filesystem of FUSE
-//! waits for its own requests and not for what the page cache writes back: this does.
-//! Never: leaves a mount behind: the one that it looks into is nobody else's.
+//! Syncing a FUSE filesystem waits for the sync request, but not for data that the page cache writes back.
+//! [`WaitingRequests::wait_for_none`] waits for both. The mount of fusectl is private, and is gone with this value.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,10 +18,10 @@ use crate::exit_error::ExitError;
 
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Somebody who reads all the time can hide that no write is left.
+/// Longest wait: continuous reads can hide that no write is left.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// The kernel's count has fewer digits.
+/// Upper bound on the digits of the count.
 const LEN_MAX: u64 = 32;
 
 /// Bits of the minor number in the kernel's form of a device number.
@@ -31,13 +29,13 @@ const MINOR_BITS: u32 = 20;
 
 /// The kernel's count for one filesystem.
 pub(crate) struct WaitingRequests {
-    /// A mount of fusectl.
+    /// Private mount of fusectl.
     root: OwnedFd,
     path: String,
 }
 
 impl WaitingRequests {
-    /// That of filesystem `number`. Only root may look.
+    /// Opens the count of the filesystem with device number `number`. Only root may.
     pub(crate) fn of(number: DeviceNumber) -> Result<Self, ExitError> {
         let device = u64::from(number.major) << MINOR_BITS | u64::from(number.minor);
         let opened = open_fusectl().and_then(|root| {
@@ -51,7 +49,7 @@ impl WaitingRequests {
         })
     }
 
-    /// Waits until there is none.
+    /// Waits until the count is zero.
     pub(crate) fn wait_for_none(&self, dir: &Path) -> Result<(), ExitError> {
         let end = Instant::now() + WAIT_MAX;
         while self.count().map_err(|error| ExitError::system(format_args!("fusectl: {error}")))? > 0
@@ -76,7 +74,7 @@ impl WaitingRequests {
     }
 }
 
-/// It is not always mounted under /sys; a mount of our own needs no place there.
+/// Mounts fusectl privately, as it is not always mounted under /sys.
 fn open_fusectl() -> io::Result<OwnedFd> {
     let filesystem = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&filesystem)?;

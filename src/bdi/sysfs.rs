@@ -1,8 +1,7 @@
-//! The files of one backing device under /sys/class/bdi.
+//! Files of one backing device under /sys/class/bdi.
 //!
-//! Owns: reading and writing them.
-//! Promises: stays with the device that it was opened for: when that is gone, another with its number is not touched.
-//! Never: decides what is written.
+//! The open directory keeps its identity: after the device is gone, reads and writes fail, and never reach another
+//! device that got the same number.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,15 +11,15 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::dirty_bound;
 
-/// A number has fewer digits.
+/// Upper bound on the digits of a number in these files.
 const LEN_MAX: u64 = 32;
 
-/// See the module.
+/// Open directory of a backing device.
 #[derive(Debug)]
 pub(super) struct BdiFiles(File);
 
 impl BdiFiles {
-    /// Those in `dir`.
+    /// Opens the directory `dir`.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         File::open(dir).map(Self)
     }
@@ -33,16 +32,16 @@ impl BdiFiles {
         self.file(name, OFlags::WRONLY)?.write_all(value.as_bytes())
     }
 
-    /// Writes what does not have to be taken.
+    /// Writes a setting that the kernel may refuse.
     pub(super) fn try_write(&self, name: &str, value: &str) {
         if let Err(error) = self.write(name, value) {
             tracing::debug!("{name} of the backing device: {error}");
         }
     }
 
-    /// Lets the kernel hold `bytes` dirty, or what it takes of that: no more than half of the memory that can be so.
-    /// A kernel that `needs_least` is told the smallest bound, too.
-    pub(super) fn set_dirty_max(&self, bytes: u64, needs_least: bool) -> io::Result<()> {
+    /// Sets the bound to `bytes`, or the largest half, quarter, ... of it that the kernel accepts; it accepts at
+    /// most half of the memory that may be dirty. With `needs_min_bound` the smallest bound is set as well.
+    pub(super) fn set_dirty_max(&self, bytes: u64, needs_min_bound: bool) -> io::Result<()> {
         let mut wanted = bytes;
         loop {
             match self.write("max_bytes", &wanted.to_string()) {
@@ -55,13 +54,13 @@ impl BdiFiles {
                 outcome => break outcome?,
             }
         }
-        if needs_least {
+        if needs_min_bound {
             self.try_write("min_bytes", &dirty_bound::BOUND_MIN.to_string());
         }
         Ok(())
     }
 
-    /// What the kernel may hold, as it says.
+    /// Reads the bound; `None` if it cannot be read.
     pub(super) fn dirty_max(&self) -> Option<u64> {
         let mut digits = String::new();
         let file = self.file("max_bytes", OFlags::RDONLY).ok()?;
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_device_of_the_same_number_is_left_alone() {
+    fn another_device_with_the_same_number_is_not_touched() {
         let scratch = tempfile::tempdir().expect("a directory");
         let dir = scratch.path().join("0:99");
         let make = || {

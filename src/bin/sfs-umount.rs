@@ -10,7 +10,7 @@ use sfs::unmount::{self, UnmountRequest};
 #[derive(Parser)]
 #[command(name = "sfs-umount", version, disable_version_flag = true)]
 /// Unmounts an SFS volume. Returns when everything is on the device; fails if it is not, with 64 if all is well but
-/// something that nobody was told of did not fit.
+/// data that did not fit was lost and no program has been told
 struct Arguments {
     /// Where it is mounted, or its block device or image file
     #[arg(value_name = "DIR|DEVICE")]

@@ -1,8 +1,8 @@
-//! What the daemon of a mount answers at its control socket.
+//! The daemon's answers to requests at its control socket.
 //!
-//! Owns: doing what a request asks.
-//! Promises: nothing is written to the volume for a client once the last checkpoint has begun.
-//! Never: changes the kernel's mount; who asks does.
+//! Nothing is written to the volume for a client once the last checkpoint has begun: [`ControlHandler::is_over`] is
+//! locked while a client's request writes. The kernel's mount is never changed here; `sfs-mount -o remount` does
+//! that.
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use crate::mount_options::MountOptions;
 use crate::report::VolumeReport;
 use crate::transport::Transport;
 
-/// A mount, as its daemon knows it.
+/// State of a mount that requests need.
 pub(crate) struct ControlHandler {
     pub(crate) volume: Arc<Volume>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) bdi: Arc<BackingDevice>,
-    /// What earlier mounts did.
+    /// Totals of earlier mounts.
     pub(crate) before: LifetimeTotals,
     pub(crate) options: MountOptions,
-    /// The device: the mount is read-only though that was not asked for.
+    /// True if the mount is read-only because the device is, against its options.
     pub(crate) is_write_protected: bool,
-    /// And why.
+    /// Transport, and the reason for it.
     pub(crate) transport: (Transport, String),
-    /// The device's path.
+    /// Path of the device.
     pub(crate) device: String,
     pub(crate) number: DeviceNumber,
-    /// Held while the volume is written for a client; the last checkpoint has begun.
+    /// True once the last checkpoint has begun. Locked while the volume is written for a client.
     pub(crate) is_over: Arc<Mutex<bool>>,
 }
 
@@ -61,7 +61,7 @@ impl HandleRequest for ControlHandler {
 }
 
 impl ControlHandler {
-    /// Whether the mount could become what `list` says.
+    /// Checks that the mount can be changed to the options of `list`.
     fn allow(&self, list: &str) -> Result<(), ExitError> {
         let device = &self.device;
         let options = self.options.changed_by(list)?;
@@ -79,7 +79,7 @@ impl ControlHandler {
         self.write_all()
     }
 
-    /// The kernel lets nobody write any more: makes everything durable, and stops working.
+    /// Makes everything durable and lets the background thread rest. The kernel's mount must be read-only by now.
     fn rest(&self) -> Result<(), ExitError> {
         let device = &self.device;
         let mount = mountinfo::of_number(self.number)

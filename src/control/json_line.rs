@@ -1,8 +1,7 @@
-//! One line of JSON over a socket.
+//! A line of JSON over a socket, with a limit on its length and a deadline.
 //!
-//! Owns: the bounds: so many bytes, so much time.
-//! Promises: returns by the deadline, however the other side drips or stalls.
-//! Never: reads past the line's end for another line: there is one in each direction at a time.
+//! Both functions return by the deadline, however slowly the other side reads or writes. There is one line in each
+//! direction at a time, so bytes after the newline are not kept.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -35,8 +34,8 @@ pub(super) fn send(
 ///
 /// # Errors
 ///
-/// `UnexpectedEof` when the other side has closed, `InvalidData` for what is no such line,
-/// `TimedOut`.
+/// `UnexpectedEof` when the other side has closed, `InvalidData` for a line that is too long or cannot be decoded,
+/// `TimedOut` at the deadline.
 pub(super) fn receive<T: DeserializeOwned>(
     mut stream: &UnixStream,
     len_max: usize,
@@ -63,13 +62,13 @@ pub(super) fn receive<T: DeserializeOwned>(
     }
 }
 
-/// Time that is left; a socket takes no zero for one.
+/// Returns the time until `end`; an error if there is none, as a socket takes no timeout of zero.
 fn left(end: Instant) -> io::Result<Duration> {
     let left = end.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Whether to look at the clock and try again.
+/// Accepts errors after which the call is repeated.
 fn is_passing(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
@@ -86,19 +85,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_comes_through() {
+    fn a_value_is_received_as_it_was_sent() {
         let (here, there) = UnixStream::pair().expect("sockets");
         send(&here, &"two\nlines", soon()).expect("sent");
         assert_eq!(receive::<String>(&there, 100, soon()).expect("received"), "two\nlines");
     }
 
     #[test]
-    fn nothing_is_waited_for_longer_than_allowed() {
+    fn every_wait_ends_at_its_deadline() {
         let (here, there) = UnixStream::pair().expect("sockets");
         (&here).write_all(b"\"begun").expect("sent");
         let error = receive::<String>(&there, 100, soon()).expect_err("no line");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        // Nobody reads, and the socket is soon full.
+        // The reader stops, and the socket is soon full.
         let error = send(&here, &"x".repeat(8 << 20), soon()).expect_err("not read");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         drop(here);
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_and_too_much_are_refused() {
+    fn malformed_and_overlong_lines_are_refused() {
         for bytes in [&b"{}\n"[..], b"\xff\xfe\n", b"\n", b"\"open\n", &[b'1'; 200]] {
             let (here, there) = UnixStream::pair().expect("sockets");
             (&here).write_all(bytes).expect("sent");

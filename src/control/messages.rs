@@ -6,46 +6,48 @@ use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
 use crate::report::VolumeReport;
 
-/// What a client wants.
+/// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ControlRequest {
-    /// The numbers of the volume.
+    /// Asks for the numbers of the volume.
     Status,
-    /// To be told, after [`ControlReply::Watching`], how the last checkpoint went.
+    /// Asks for a second reply, after [`ControlReply::Watching`], with the outcome of the last checkpoint.
     Watch,
-    /// Whether a remount with this comma list is possible.
+    /// Asks whether a remount with this comma list is possible.
     Allow(String),
-    /// Make everything durable, and write nothing until something changes. The kernel's mount is
+    /// Asks to make everything durable, and to write nothing until the next change. The kernel's mount must be
     /// read-only by then.
     Rest,
 }
 
-/// What the daemon says to it.
+/// Reply of the daemon.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ControlReply {
-    /// To [`ControlRequest::Status`].
+    /// Reply to [`ControlRequest::Status`].
     Status(Box<VolumeReport>),
-    /// To [`ControlRequest::Watch`].
+    /// Reply to [`ControlRequest::Watch`].
     Watching,
-    /// To [`ControlRequest::Allow`].
+    /// Reply to [`ControlRequest::Allow`].
     Allowed,
-    /// To [`ControlRequest::Rest`].
+    /// Reply to [`ControlRequest::Rest`].
     Resting,
-    /// To who watches: everything is on the device.
+    /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
     Written,
-    /// To who watches: so many bytes of the kernel's cache did not fit, all else is on the device.
+    /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not fit, everything
+    /// else is on the device.
     #[serde(rename = "written_but")]
     WrittenExcept(u64),
-    /// As [`ControlReply::WrittenExcept`], and of some of it no program was told, as far as that is known.
+    /// Second reply to [`ControlRequest::Watch`]: like [`ControlReply::WrittenExcept`], and some of the loss was
+    /// reported to no program, as far as is known.
     #[serde(rename = "written_untold")]
     WrittenUnreported(LossReport),
-    /// It cannot be, or it went wrong.
+    /// Reply to a request that is refused or has failed.
     Failed {
         /// Exit status for the program.
         status: u8,
-        /// What the user is told.
+        /// Line for the user.
         line: String,
     },
 }

@@ -1,9 +1,7 @@
-//! Where the control socket of a mount is.
+//! Path of a mount's control socket: a directory for each user, and the device number of the filesystem as name.
 //!
-//! Owns: the directories, and the socket's name: the number that the kernel gave the filesystem.
-//! Promises: a socket is made only where nobody but its owner can reach, replace or redirect it;
-//! what a dead daemon left behind is in nobody's way.
-//! Never: removes a socket that another daemon has made since.
+//! A socket is made only in a directory that other users cannot reach or replace. A socket that a dead daemon has
+//! left is replaced, and the end of a mount does not remove the socket of a later one.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,19 +14,19 @@ use std::path::{Path, PathBuf};
 use nix::unistd::geteuid;
 use sfs_system::mountinfo::DeviceNumber;
 
-/// Where root's sockets are.
+/// Directory of root's sockets.
 const OF_ROOT: &str = "/run/sfs";
 
-/// Those of users are here, in a directory of their own.
+/// Directory with a runtime directory for each user, below which the user's sockets are.
 const OF_USERS: &str = "/run/user";
 
-/// Bits of others in a mode.
+/// Permission bits of a mode for group and others.
 const OTHERS: u32 = 0o077;
 
-/// Bits that let others put something into a directory.
+/// Permission bits with which others could put files into a directory.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The directories that the sockets of `owner` may be in, the first choice first.
+/// Returns the directories that the sockets of `owner` may be in, the preferred one first.
 pub(super) fn directories(owner: u32) -> Vec<PathBuf> {
     let own = owner == geteuid().as_raw();
     of_owner(owner, env::var_os("XDG_RUNTIME_DIR").filter(|_| own))
@@ -43,19 +41,19 @@ fn of_owner(owner: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
     bases.chain([usual]).map(|base| base.join("sfs")).collect()
 }
 
-/// The name of the socket of filesystem `number`.
+/// Returns the name of the socket of the filesystem with device number `number`.
 pub(super) fn name(number: DeviceNumber) -> String {
     format!("{}-{}.sock", number.major, number.minor)
 }
 
-/// A socket that listens; removed when it goes.
+/// Socket that listens. Dropping it removes its file.
 pub(super) struct BoundSocket {
     path: PathBuf,
-    /// Ours. While it is open, no other file gets its inode number.
+    /// The socket's file. While it is open, no other file gets its inode number.
     file: File,
 }
 
-/// Listens in the first of `directories` that is there and safe.
+/// Listens in the first of `directories` that exists and is safe.
 pub(super) fn listen(
     directories: &[PathBuf],
     number: DeviceNumber,
@@ -70,8 +68,8 @@ pub(super) fn listen(
     outcome
 }
 
-/// Makes `directory` if it is not there; it must be ours alone, and nobody else may be able to put
-/// another in its place.
+/// Makes `directory` if it does not exist. It must belong to this user alone, and no other user may be able to
+/// replace it.
 fn prepare(directory: &Path) -> io::Result<()> {
     let parent = fs::metadata(directory.parent().unwrap_or(Path::new("/")))?;
     let user = geteuid().as_raw();
@@ -95,7 +93,8 @@ fn refused(directory: &Path, reason: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
-/// What is at `path` is of a daemon whose mount is gone: the kernel gives a number to one at a time.
+/// Binds a socket to `path`. A file there is left from a daemon whose mount is gone, as the kernel gives a device
+/// number to one mount at a time.
 fn bind(path: PathBuf) -> io::Result<(UnixListener, BoundSocket)> {
     match fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -110,7 +109,7 @@ fn bind(path: PathBuf) -> io::Result<(UnixListener, BoundSocket)> {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        // Our mount went before us, and its number may be another's by now.
+        // The mount has ended before, and a new mount may have its device number by now.
         let identity = |file: Metadata| (file.dev(), file.ino());
         let there = fs::symlink_metadata(&self.path).map(identity);
         if there.ok() == self.file.metadata().map(identity).ok() {
@@ -146,7 +145,7 @@ mod tests {
         let path = directories[0].join(name(NUMBER));
         assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o600);
         let (_listener, second) = listen(&directories, NUMBER).expect("another socket");
-        // The first one's end does not take the second one's socket away.
+        // Dropping the first socket does not remove the file of the second.
         drop(first);
         UnixStream::connect(&path).expect("the second listens");
         drop(second);

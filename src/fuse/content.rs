@@ -1,8 +1,7 @@
-//! Operations on what is in a file, and on the volume as a whole.
+//! Operations on the data of files, and on the volume as a whole.
 //!
-//! Owns: their arguments and answers.
-//! Promises: with `-o sync` a write is durable when it is answered.
-//! Never: keeps state of an open file (see `handles`).
+//! With `-o sync` a write is durable before its reply. State of open files is in
+//! [`open_handles`](super::open_handles).
 
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
@@ -16,7 +15,7 @@ use super::fuse_shell::{FuseShell, caller};
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
 
-/// Inode numbers that are left, as far as statfs(2) can say.
+/// Number of free inodes in statfs(2), which the volume does not limit.
 const FILES_FREE: u64 = 1 << 32;
 
 impl FuseShell {
@@ -34,24 +33,24 @@ impl FuseShell {
                 ..AttributeChanges::default()
             };
             self.volume.set_attributes(request.node, &changes, &caller(request))?;
-            self.lost_writeback.cut(request.node, 0);
+            self.lost_writeback.truncated(request.node, 0);
             self.names_changed(request.node)?;
         }
         Ok(Reply::Opened(self.opened(request.node, open_flags, false)))
     }
 
-    /// File `ino` is open from now on. Where room is short write(2) does not end in the kernel's cache.
+    /// Opens file `ino`. If free space is short, writes to a new or emptied file bypass the kernel's cache.
     pub(super) fn opened(&self, ino: u64, open_flags: u32, is_new: bool) -> OpenReply {
         let mut flags = OpenReplyFlags::KEEP_CACHE;
-        // The kernel changes no times of what is written past its cache, and takes none from us: only
-        // what has just been made or emptied, and got its times so, can do without.
-        let is_direct = self.answers_writes
+        // For writes past its cache the kernel neither updates times nor asks for ours. A file that was just made
+        // or emptied has just got its times, so only such a file may bypass the cache.
+        let is_direct = self.can_bypass_cache
             && may_write(open_flags)
             && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)
-            && self.room().is_short();
+            && self.free_space().is_short();
         flags.set(OpenReplyFlags::DIRECT_IO, is_direct);
-        let damage_told = self.volume.losses_told(ino);
-        OpenReply { handle: self.handles.opened(ino, open_flags, damage_told), flags }
+        let damage_reported = self.volume.losses_told(ino);
+        OpenReply { handle: self.handles.opened(ino, open_flags, damage_reported), flags }
     }
 
     pub(super) fn release(&self, ino: u64, release: &ReleaseArgs) -> Reply<ReplyBytes> {
@@ -74,9 +73,9 @@ impl FuseShell {
     ) -> OperationResult {
         let ino = request.node;
         let mode = WriteMode {
-            // With its cache writing back, the kernel keeps the times of all writes, those past the
-            // cache too, and says them later. It says nothing when they are what it has said
-            // before: another time that we made up would stay.
+            // With write-back caching the kernel maintains the times of all writes, also of those past its cache,
+            // and sends them later. It sends no time that equals the one it sent last, so a time that we set here
+            // would stay.
             keep_times: self.writeback,
             kill_privileges: write.kill_privileges,
         };
@@ -84,13 +83,13 @@ impl FuseShell {
             Err(Error::NoSpace) if write.from_cache => {
                 self.write_what_fits(request, write, mode)?
             }
-            // The kernel lets it go. It is lost, which fsync(2) says with this error.
+            // The kernel drops this data. fsync(2) reports the loss with this error.
             Err(Error::ReadOnly) if write.from_cache => return Err(Error::Stopped.into()),
             written => written?,
         }
         self.lost_writeback.written(ino, write.offset..write.offset + write.data.len() as u64);
         self.waker.note();
-        if self.bdi.note_arrived(write.data.len() as u64) {
+        if self.bdi.count_written(write.data.len() as u64) {
             self.bdi.adjust(self.volume.space().free_bytes());
         }
         if self.sync == SyncPolicy::Everything {
@@ -99,8 +98,8 @@ impl FuseShell {
         Ok(Reply::Written(write.data.len() as u32))
     }
 
-    /// Overwriting works on a full volume, also where the kernel writes it back together with what
-    /// is new.
+    /// Writes block by block. Overwriting works on a full volume, also when the kernel writes back new data in the
+    /// same request.
     fn write_what_fits(
         &self,
         request: &FuseRequest<'_>,
@@ -110,7 +109,7 @@ impl FuseShell {
         let ino = request.node;
         let mut outcome = Ok(());
         let mut at = write.offset;
-        // The first piece ends where a block does.
+        // The first piece ends at a block boundary.
         let head = (BLOCK_SIZE - write.offset as usize % BLOCK_SIZE).min(write.data.len());
         let (first, rest) = write.data.split_at(head);
         for piece in [first].into_iter().chain(rest.chunks(BLOCK_SIZE)) {
@@ -118,7 +117,7 @@ impl FuseShell {
             match self.volume.write(ino, at, piece, mode, &caller(request)) {
                 Ok(()) => self.lost_writeback.written(ino, at..end),
                 Err(Error::NoSpace) => {
-                    self.miss(ino, at..end);
+                    self.record_loss(ino, at..end);
                     outcome = Err(Error::NoSpace.into());
                 }
                 Err(error) => return Err(error.into()),
@@ -127,22 +126,22 @@ impl FuseShell {
         }
         self.waker.note();
         if outcome.is_err() {
-            self.tell_writers(ino);
+            self.report_loss_to_writers(ino);
         }
         outcome
     }
 
-    /// fsync(2) through a handle, which is told of each loss of its file once.
+    /// Syncs a file for fsync(2) through a handle, and reports each loss by damage to that handle once.
     pub(super) fn sync_opened(&self, ino: u64, handle: u64) -> OperationResult {
-        // The kernel has told the handle of what it could not write back, and would not ask otherwise.
-        if self.handles.synced(ino, handle) {
+        // The kernel itself reports failed write-back to fsync(2), and has not sent this request otherwise.
+        if self.handles.reported_by_fsync(ino, handle) {
             self.lost_writeback.reported(ino);
         }
-        let Some(mut told) = self.handles.damage_told(ino, handle) else {
+        let Some(mut told) = self.handles.damage_reported(ino, handle) else {
             return self.sync_file(ino);
         };
         let outcome = self.volume.sync_file_after(ino, &mut told);
-        self.handles.tell_damage(ino, handle, told);
+        self.handles.note_damage_reported(ino, handle, told);
         outcome?;
         Ok(Reply::Done)
     }
@@ -157,8 +156,8 @@ impl FuseShell {
         Ok(Reply::Done)
     }
 
-    /// The mount is being taken away, and waits: everything is durable when umount(8) returns. What
-    /// goes wrong here goes wrong with the last checkpoint, too, which says so.
+    /// Makes everything durable, before umount(8) returns. An error here recurs in the last checkpoint, which
+    /// reports it.
     pub(super) fn destroy(&self) -> OperationResult {
         if !self.read_only {
             self.volume.sync_all()?;
@@ -167,8 +166,8 @@ impl FuseShell {
     }
 
     pub(super) fn seek(&self, ino: u64, offset: u64, whence: u32) -> OperationResult {
-        // The kernel asks without writing back what it holds of the file, which looks like a hole
-        // from here. It does not ask again, and takes every file for data without holes.
+        // The kernel asks before it writes back its dirty data of the file, which would look like a hole here.
+        // After ENOSYS it does not ask again, and takes every file for data without holes.
         if self.writeback {
             return Err(Refusal::Errno(libc::ENOSYS));
         }
@@ -183,7 +182,7 @@ impl FuseShell {
         if !self.handles.may_be_mapped_for_writing(ino) {
             return Ok(Reply::Offset(self.volume.seek(ino, offset, what)?));
         }
-        // Likewise, but of this file only: all of it is data.
+        // A mapping may have dirty data in the kernel's cache, so the whole of such a file counts as data.
         let size = self.volume.attributes(ino)?.size;
         match what {
             _ if offset >= size => Err(Refusal::Errno(libc::ENXIO)),
@@ -207,7 +206,7 @@ impl FuseShell {
     }
 }
 
-/// Whether what was opened with `open_flags` may be written to.
+/// Returns whether a file that was opened with `open_flags` can be written to.
 fn may_write(open_flags: u32) -> bool {
     open_flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -1,7 +1,8 @@
-//! The table from the operations of the protocol to the methods of the shell, and what it asks the protocol for.
+//! The table from the operations of the protocol to the methods of the shell, and the features that the shell
+//! wants.
 //!
-//! Every operation has its line in [`FuseShell::answer`]. Operations that answer ENOSYS are refused here; the kernel then
-//! does them itself or does not ask again.
+//! [`FuseShell::answer`] serves every operation. Operations that it refuses with ENOSYS the kernel does itself, or
+//! does not ask for again.
 
 use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
 
@@ -10,14 +11,14 @@ use super::fuse_shell::{FuseShell, TTL};
 use super::inode_attributes;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes, ReplyResult};
 
-/// ReplyBytes in a write request.
+/// Largest write request, in bytes.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
 
-/// Requests that the kernel sends without waiting for the answers.
+/// Largest number of background requests that the kernel sends before replies.
 pub(crate) const BACKGROUND_MAX: u16 = 64;
 
 impl FuseShell {
-    /// The features of the protocol that are wished for.
+    /// Features of the protocol that the shell wants.
     pub(crate) fn features_wanted(&self) -> InitFlags {
         let mut flags = InitFlags::ASYNC_READ
             | InitFlags::BIG_WRITES
@@ -35,16 +36,16 @@ impl FuseShell {
         flags
     }
 
-    /// The features that the kernel has, too. An older one goes without what it does not know.
+    /// Notes the features that both sides have agreed on; an older kernel lacks some.
     pub(crate) fn agree(&mut self, flags: InitFlags) {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        self.answers_writes = self.writeback
+        self.can_bypass_cache = self.writeback
             && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP)
             && free_space::is_coherent(&release);
     }
 
-    /// The answer to `request`; what is read may be put into `room`, if there is any.
+    /// Serves `request`. Data that is read may be put into `room`, if it is not empty.
     pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
         let node = request.node;
         match self.serve(request, room) {
@@ -99,10 +100,9 @@ impl FuseShell {
             FuseOperation::Removexattr { name } => self.removexattr(request, name),
             FuseOperation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             FuseOperation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
-            // The kernel does not ask again. There is nothing to do when a directory is opened, or at
-            // close(2); the kernel checks permissions and keeps locks; a log has no places to reserve, for
-            // which the C library writes zeros instead; what is copied the kernel takes from its cache,
-            // not from flash.
+            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work; the
+            // kernel checks permissions and implements locks; a log cannot reserve blocks, so the C library writes
+            // zeros instead; and the kernel copies data through its cache.
             FuseOperation::Opendir { .. }
             | FuseOperation::Flush { .. }
             | FuseOperation::Access { .. }
@@ -117,20 +117,20 @@ impl FuseShell {
         }
     }
 
-    /// With a handle, the kernel asks for a write(2) that is about to put data into its cache.
+    /// Reads attributes. The kernel passes a handle before a write(2) that is about to put data into its cache.
     fn getattr(&self, ino: u64, handle: Option<u64>) -> OperationResult {
-        if handle.is_some_and(|handle| self.is_refused(ino, handle)) {
+        if handle.is_some_and(|handle| self.is_write_refused(ino, handle)) {
             return Err(Refusal::Errno(libc::ENOSPC));
         }
         let inode = self.volume.attributes(ino)?;
-        self.shown(ino);
+        self.attributes_shown(ino);
         Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
     }
 
     fn statx(&self, ino: u64) -> OperationResult {
         let inode = self.volume.attributes(ino)?;
         let btime = inode_attributes::time(inode.btime);
-        self.shown(ino);
+        self.attributes_shown(ino);
         Ok(Reply::Statx(inode_attributes::of(ino, &inode), Some(btime), TTL))
     }
 

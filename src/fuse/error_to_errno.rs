@@ -1,13 +1,10 @@
-//! What the kernel is told about an error.
-//!
-//! Owns: the one table from [`Error`] to errno.
-//! Promises: it is exhaustive: a new error does not compile until it has its line here.
-//! Never: answers ENOSYS, which the kernel remembers for the whole mount.
+//! The table from errors of the volume to error numbers. It is exhaustive: a new error does not compile without its
+//! line here.
 
 use sfs_core::Error;
 use sfs_fuse::Errno;
 
-/// The errno of `error`. EIO stands for what the log has to explain.
+/// Returns the error number of `error`. EIO stands for errors that the log explains.
 pub(crate) fn of(error: &Error) -> Errno {
     Errno::new(match error {
         Error::NotFound => libc::ENOENT,
@@ -34,8 +31,8 @@ pub(crate) fn of(error: &Error) -> Errno {
     })
 }
 
-/// Whether `error` is the image's or the device's fault, and not the caller's: those are logged. That the
-/// volume has stopped follows from one that was.
+/// Returns whether the image or the device is at fault, and not the caller; such errors are logged.
+/// [`Error::Stopped`] follows from an error that was logged already.
 pub(crate) fn is_failure(error: &Error) -> bool {
     of(error).code() == libc::EIO && !matches!(error, Error::Stopped)
 }

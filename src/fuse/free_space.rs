@@ -1,25 +1,23 @@
-//! When a volume is short of room.
+//! Policy for volumes that are short of space: when data must not stay in the kernel's cache, and which kernels
+//! support that.
 //!
-//! Owns: the policy: how much has to be free so that what the kernel takes will fit, and which kernels can be told to
-//! take nothing.
-//! Promises: a volume that is not short has room for twice what the kernel may hold for it.
-//! Never: looks at a volume, or asks the system.
+//! A volume that is not short has free space for twice the dirty data that the kernel may hold.
 
-/// A volume with less than this is short of room, in bytes.
-const ROOM_MIN: u64 = 32 << 20;
+/// Free space below which a volume is full, in bytes.
+const FREE_BYTES_MIN: u64 = 32 << 20;
 
-/// Or with less than this share of itself, if that is less: one in so many.
-const ROOM_SHARE: u64 = 8;
+/// Divisor of a volume's size: less free space than this share makes a small volume full.
+const FREE_SHARE: u64 = 8;
 
-/// From this one on, kernels take out of their cache what a reader has brought there while a write past it was under
-/// way. What older ones keep is old, is read, and is written back over the new with the next write to a part of it.
+/// First kernel that drops cached pages which a reader has brought in during a write past the cache. Older kernels
+/// keep such stale pages, and write them back over the new data with the next write to a part of them.
 const COHERENT_SINCE: (u32, u32) = (6, 19);
 
-/// So do these series, from these releases on.
+/// Releases of older series that drop such pages, too: from the given patch level on.
 const COHERENT_SERIES: [(u32, u32, u32); 2] = [(6, 12, 64), (6, 18, 3)];
 
-/// Whether a kernel of this `release`, as uname(2) says it, keeps what is written past its cache and what is read
-/// through it the same. One that cannot be read does not.
+/// Returns whether a kernel of this `release`, as uname(2) states it, keeps its cache coherent with writes past it.
+/// A release that cannot be parsed does not count.
 pub(super) fn is_coherent(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|no| no.parse().ok());
     let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { return false };
@@ -28,26 +26,27 @@ pub(super) fn is_coherent(release: &str) -> bool {
     (major, minor) >= COHERENT_SINCE || COHERENT_SERIES.iter().any(has_it)
 }
 
-/// The room of a volume, in bytes.
+/// Free space of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FreeSpace {
-    /// What is to be had; nothing that is reserved.
-    pub(super) free: u64,
-    pub(super) total: u64,
-    /// What the kernel may hold that was written.
-    pub(super) held_max: u64,
+    /// Free bytes, without reserved ones.
+    pub(super) free_bytes: u64,
+    /// Size of the volume in bytes.
+    pub(super) total_bytes: u64,
+    /// Largest number of dirty bytes that the kernel holds.
+    pub(super) dirty_bytes_max: u64,
 }
 
 impl FreeSpace {
-    /// Whether write(2) has to be answered by us, lest the kernel takes what does not fit.
+    /// Returns whether writes must reach SFS before write(2) returns, as the kernel could take more than fits.
     pub(super) fn is_short(self) -> bool {
-        self.is_full() || self.free < 2 * self.held_max
+        self.is_full() || self.free_bytes < 2 * self.dirty_bytes_max
     }
 
-    /// Whether there is no room for who has been told so. What the kernel may hold does not count: of a small volume
-    /// it may be more than there ever is.
+    /// Returns whether a writer that knows of a loss is still refused. The kernel's dirty data does not count here:
+    /// on a small volume its bound may exceed the size of the volume.
     pub(super) fn is_full(self) -> bool {
-        self.free < ROOM_MIN.min(self.total / ROOM_SHARE)
+        self.free_bytes < FREE_BYTES_MIN.min(self.total_bytes / FREE_SHARE)
     }
 }
 
@@ -58,7 +57,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn kernels_that_keep_old_pages_are_known_by_their_release() {
+    fn kernels_that_keep_stale_pages_are_known_by_their_release() {
         let old = [
             "6.6.119",
             "6.8.0-45-generic",
@@ -78,14 +77,19 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_short_of_room_by_each_of_three_limits() {
-        let is_short = |free, total, held_max| {
-            FreeSpace { free: free * MIB, total: total * MIB, held_max: held_max * MIB }.is_short()
+    fn each_of_three_limits_makes_a_volume_short() {
+        let is_short = |free, total, dirty_max| {
+            FreeSpace {
+                free_bytes: free * MIB,
+                total_bytes: total * MIB,
+                dirty_bytes_max: dirty_max * MIB,
+            }
+            .is_short()
         };
         // 32 MiB of a large volume, an eighth of a small one.
         assert!(is_short(31, 10_000, 4) && !is_short(32, 10_000, 4));
         assert!(is_short(15, 128, 4) && !is_short(16, 128, 4));
-        // What the kernel may hold, twice.
+        // Twice the kernel's dirty data.
         assert!(is_short(199, 10_000, 100) && !is_short(200, 10_000, 100));
         assert!(is_short(0, 0, 4) && is_short(0, 10_000, 0));
     }
@@ -93,7 +97,11 @@ mod tests {
     /// An ordinary user's mount of a small volume on a large machine: the kernel may hold more than the volume has.
     #[test]
     fn an_empty_volume_is_not_full() {
-        let room = |free| FreeSpace { free: free * MIB, total: 64 * MIB, held_max: 44 * MIB };
+        let room = |free| FreeSpace {
+            free_bytes: free * MIB,
+            total_bytes: 64 * MIB,
+            dirty_bytes_max: 44 * MIB,
+        };
         assert!(room(60).is_short() && !room(60).is_full());
         assert!(!room(8).is_full() && room(7).is_full());
     }

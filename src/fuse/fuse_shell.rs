@@ -1,8 +1,8 @@
-//! What the operations share: the volume they call, and what follows each of them.
+//! State that the operations share, and the steps that follow several of them.
 //!
-//! Owns: the errno of a failure, and logging it; what `-o sync` and `-o dirsync` ask for.
-//! Promises: who changes something wakes the background.
-//! Never: decodes a request.
+//! A change wakes the background thread, and is synced where `-o sync` or `-o dirsync` asks for it. A failure of
+//! the device or the image is logged once, with its error number as the reply. A loss of write-back is recorded,
+//! and its writers are made to learn of it.
 
 use std::io;
 use std::ops::Range;
@@ -25,21 +25,22 @@ use crate::bdi::BackingDevice;
 use crate::clock;
 use crate::mount_options::{MountOptions, SyncPolicy};
 
-/// We are the only ones who change the volume: what the kernel knows stays true.
+/// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
+/// valid.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How the kernel is told that a directory has changed.
+/// Function that tells the kernel of a changed directory.
 pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
 
-/// A volume as the kernel sees it.
+/// Volume as the kernel sees it.
 pub(crate) struct FuseShell {
     pub(super) volume: Arc<Volume>,
     pub(super) waker: Arc<Waker>,
     pub(super) writeback: bool,
     pub(crate) async_dio: AsyncDio,
-    /// A file that is opened for writing can be told to pass the kernel's cache by, be mapped even so, and be read
-    /// through the cache by others.
-    pub(super) answers_writes: bool,
+    /// True if the kernel lets a file that is open for writing bypass its cache, be mapped nevertheless, and be
+    /// read through the cache by others.
+    pub(super) can_bypass_cache: bool,
     pub(super) bdi: Arc<BackingDevice>,
     pub(super) sync: SyncPolicy,
     pub(super) read_only: bool,
@@ -63,7 +64,7 @@ impl FuseShell {
             waker,
             writeback: options.writeback,
             async_dio: options.async_dio,
-            answers_writes: false,
+            can_bypass_cache: false,
             bdi,
             sync: options.sync,
             read_only: options.volume.read_only,
@@ -75,69 +76,70 @@ impl FuseShell {
         }
     }
 
-    /// What programs had written to the kernel's cache and did not fit. Who asks with fsync(2) or close(2)
-    /// is told; the kernel has forgotten it.
+    /// Returns the record of data that the kernel could not write back, as the volume was full. The kernel reports
+    /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
     }
 
-    /// Inodes whose attributes the kernel is to ask for again.
+    /// Returns the queue of inodes whose attributes the kernel must ask for again.
     pub(crate) fn invalidations(&self) -> Arc<AttributeInvalidations> {
         self.invalidations.clone()
     }
 
-    /// Something of file `ino` did not fit: all who may have written it are to be told by their next write(2).
-    pub(super) fn tell_writers(&self, ino: u64) {
-        if self.handles.lose(ino) {
+    /// Makes the next write(2) of every writer of file `ino` report that data of the file was lost.
+    pub(super) fn report_loss_to_writers(&self, ino: u64) {
+        if self.handles.record_loss(ino) {
             self.lost_writeback.reported(ino);
         }
-        self.shown(ino);
+        self.attributes_shown(ino);
     }
 
-    /// NodeAttributes of `ino` go to the kernel. With them it would not ask before the next write(2), of which somebody
-    /// may have to be told something.
-    pub(super) fn shown(&self, ino: u64) {
-        if self.asks_before_writes() && self.handles.have_news(ino) {
+    /// Follows a reply with attributes of `ino`. Having them, the kernel would not ask before the next write(2),
+    /// which may have a loss to report; an invalidation makes it ask.
+    pub(super) fn attributes_shown(&self, ino: u64) {
+        if self.asks_before_writes() && self.handles.has_unreported_loss(ino) {
             self.invalidations.post(ino);
         }
     }
 
-    /// Whether the kernel asks with a handle before a write(2). Where its cache does not write back, write(2) is
-    /// answered for itself, and what asks so is a read at the end of the file, or lseek(2).
+    /// Returns whether the kernel asks for attributes, with a handle, before a write(2). Without write-back caching
+    /// each write(2) is a request of its own, and a request with a handle is a read at the end of the file or
+    /// lseek(2).
     fn asks_before_writes(&self) -> bool {
         self.writeback
     }
 
-    /// Whether a write(2) through `handle` is refused: once for each loss, and as long as there is no room.
-    pub(super) fn is_refused(&self, ino: u64, handle: u64) -> bool {
-        if !self.asks_before_writes() || !self.handles.have_news(ino) {
+    /// Returns whether a write(2) through `handle` is refused: once for each loss, and while the volume is full.
+    pub(super) fn is_write_refused(&self, ino: u64, handle: u64) -> bool {
+        if !self.asks_before_writes() || !self.handles.has_unreported_loss(ino) {
             return false;
         }
-        let told = self.handles.ask(ino, handle, !self.room().is_full());
-        if told == WriteVerdict::ReportLoss {
+        let verdict = self.handles.check_write(ino, handle, !self.free_space().is_full());
+        if verdict == WriteVerdict::ReportLoss {
             self.lost_writeback.reported(ino);
         }
-        told != WriteVerdict::Allowed
+        verdict != WriteVerdict::Allowed
     }
 
-    /// A file as the kernel takes it.
+    /// Converts a reference to a file for the kernel.
     pub(super) fn entry(&self, found: &FileEntry) -> sfs_fuse::NodeEntry {
-        self.shown(found.ino);
+        self.attributes_shown(found.ino);
         entry(found)
     }
 
-    /// The volume is full, and `bytes` of file `ino` that the kernel wanted to write back do not fit.
-    pub(super) fn miss(&self, ino: u64, bytes: Range<u64>) {
+    /// Records that `bytes` of file `ino`, which the kernel wrote back, did not fit.
+    pub(super) fn record_loss(&self, ino: u64, bytes: Range<u64>) {
         if self.lost_writeback.add(ino, bytes) {
             tracing::error!(
-                "{}: full: what the kernel's cache has of inode {ino} does not fit and is lost; there \
+                "{}: full: data of inode {ino} in the kernel's cache does not fit and is lost; there \
                  may be more",
                 self.device
             );
         }
     }
 
-    /// What the kernel is told of an operation on `ino` that has failed.
+    /// Returns the error number for an operation on `ino` that has failed, and logs a failure.
     pub(super) fn errno(&self, ino: u64, error: &Error) -> Errno {
         if error_to_errno::is_failure(error) {
             tracing::error!("{}: inode {ino}: {error}", self.device);
@@ -145,14 +147,18 @@ impl FuseShell {
         error_to_errno::of(error)
     }
 
-    /// The room that there is.
-    pub(super) fn room(&self) -> FreeSpace {
+    /// Reads the free space of the volume.
+    pub(super) fn free_space(&self) -> FreeSpace {
         let space = self.volume.space();
-        let total = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
-        FreeSpace { free: space.free_bytes(), total, held_max: self.bdi.held_max() }
+        let total_bytes = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
+        FreeSpace {
+            free_bytes: space.free_bytes(),
+            total_bytes,
+            dirty_bytes_max: self.bdi.dirty_bytes_max(),
+        }
     }
 
-    /// Somebody has shut the volume down.
+    /// Logs that a process has shut the volume down.
     pub(super) fn log_shutdown(&self, pid: i32) {
         tracing::warn!(
             "{}: process {pid} has shut it down: nothing is written any more",
@@ -160,29 +166,29 @@ impl FuseShell {
         );
     }
 
-    /// `notify` tells the kernel that a directory has changed.
+    /// Sets the function that tells the kernel of a changed directory.
     pub(crate) fn notify_by(&mut self, notify: Box<Notify>) {
         self.notify = Some(notify);
     }
 
-    /// After a change of directory `ino`, before the answer: attributes that are on their way to another
-    /// process were taken before it, and the kernel would believe them for as long as [`TTL`].
+    /// Follows a change of directory `ino`, before the reply. Attributes that are on their way to another process
+    /// were read before the change, and the kernel would cache them for [`TTL`].
     pub(super) fn directory_changed(&self, ino: u64) {
         if let Some(notify) = &self.notify
             && let Err(error) = notify(ino)
         {
-            tracing::debug!("{}: the kernel keeps what it knows of {ino}: {error}", self.device);
+            tracing::debug!("{}: the kernel keeps its attributes of {ino}: {error}", self.device);
         }
     }
 
-    /// After an operation on the names of directory `ino`.
+    /// Follows an operation on the names of directory `ino`.
     pub(super) fn names_changed(&self, ino: u64) -> Result<()> {
         self.waker.note();
         if self.sync == SyncPolicy::Never { Ok(()) } else { self.volume.sync_file(ino) }
     }
 }
 
-/// Who asks, now.
+/// Returns the caller of a request, and the current time.
 pub(super) fn caller(request: &FuseRequest<'_>) -> Caller {
     Caller { uid: request.uid, gid: request.gid, now: clock::now() }
 }
@@ -197,8 +203,8 @@ fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {
     }
 }
 
-/// Tells apart files that have had one number: what was made just before a crash may be gone, and its
-/// number is given to the next. Who has kept a handle of the one must not be led to the other.
+/// Generation of an inode, which tells apart files that had the same number: a file that was made just before a
+/// crash may be gone, and its number is given to the next. A file handle of the one must not open the other.
 fn generation(FileEntry { ino, inode }: &FileEntry) -> u64 {
     // The kernel knows the root before it asks, and keeps 32 bits.
     let Timestamp { secs, nanos } = inode.btime;
@@ -228,7 +234,7 @@ mod tests {
         assert_eq!(at(ROOT_INO, 1_700_000_000, 5), 0, "as the kernel has it");
     }
 
-    /// A new volume, and the shell of its mount.
+    /// Makes a new volume, and the shell of its mount.
     fn shell(options: &MountOptions) -> FuseShell {
         let device = Arc::new(RamDevice::new(1 << 14));
         let superblock = Superblock {
@@ -248,27 +254,27 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_is_told_nothing_of_what_a_mapping_has_lost() {
+    fn a_reader_is_not_refused_after_a_mapping_has_lost_data() {
         for writeback in [true, false] {
             let shell = shell(&MountOptions { writeback, ..MountOptions::default() });
             let caller = Caller { uid: 0, gid: 0, now: NOW };
             let file =
                 shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
             let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
-            shell.tell_writers(file.ino);
-            assert_eq!(shell.is_refused(file.ino, handle), writeback);
-            assert!(!shell.is_refused(file.ino, handle), "nothing is on the volume");
+            shell.report_loss_to_writers(file.ino);
+            assert_eq!(shell.is_write_refused(file.ino, handle), writeback);
+            assert!(!shell.is_write_refused(file.ino, handle), "the volume is empty");
         }
     }
 
     #[test]
-    fn what_is_deleted_does_not_count_as_lost() {
+    fn data_of_a_deleted_file_does_not_count_as_lost() {
         let shell = shell(&MountOptions::default());
         let caller = Caller { uid: 0, gid: 0, now: NOW };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
-        shell.miss(file.ino, 0..1 << 20);
+        shell.record_loss(file.ino, 0..1 << 20);
         shell.volume.unlink(ROOT_INO, b"f", &caller).expect("it is removed");
-        assert!(shell.lost_writeback.is_any(), "somebody may have it open");
+        assert!(shell.lost_writeback.is_any(), "a process may have it open");
         shell.forget([(file.ino, 1)]);
         assert!(!shell.lost_writeback.is_any());
     }

@@ -1,19 +1,17 @@
-//! NodeAttributes and times, between the kernel's form and the volume's.
+//! Conversions of attributes and times between the kernel's form and the volume's.
 //!
-//! Owns: both conversions, and the clock.
-//! Promises: a time that the kernel gave comes back to the nanosecond, before 1970 too.
-//! Never: rounds or refuses a time.
+//! A time of the kernel comes back to the nanosecond, before 1970 too; no time is rounded or refused.
 
 use sfs_core::format::{FileKind, Inode, InodeFlags, Timestamp};
 use sfs_fuse::{NodeAttributes, SetTime, Time};
 
-/// The unit of `st_blocks`.
+/// Unit of `st_blocks`, in bytes.
 const SECTOR_SIZE: u64 = 512;
 
 /// Sectors in a block.
 const BLOCK_SECTORS: u64 = sfs_device::BLOCK_SIZE as u64 / SECTOR_SIZE;
 
-/// Of a file that is not there.
+/// Attributes in a reply for a name that does not exist.
 pub(crate) const NONE: NodeAttributes = {
     let never = Time { secs: 0, nanos: 0 };
     NodeAttributes {
@@ -32,12 +30,12 @@ pub(crate) const NONE: NodeAttributes = {
     }
 };
 
-/// A time that the kernel says.
+/// Converts a time of a request.
 pub(crate) fn requested(time: Time) -> Timestamp {
     Timestamp { secs: time.secs, nanos: time.nanos }
 }
 
-/// As [`requested`], where the kernel may leave it to us to say what time it is.
+/// Converts a time of a request that may leave the choice of the time to us.
 pub(crate) fn requested_or(time: SetTime, now: Timestamp) -> Timestamp {
     match time {
         SetTime::At(time) => requested(time),
@@ -45,12 +43,12 @@ pub(crate) fn requested_or(time: SetTime, now: Timestamp) -> Timestamp {
     }
 }
 
-/// A time for the kernel.
+/// Converts a time for a reply.
 pub(crate) fn time(time: Timestamp) -> Time {
     Time { secs: time.secs, nanos: time.nanos }
 }
 
-/// The attributes of inode `ino` as the kernel takes them.
+/// Converts the attributes of inode `ino` for a reply.
 pub(crate) fn of(ino: u64, inode: &Inode) -> NodeAttributes {
     NodeAttributes {
         ino,
@@ -68,9 +66,9 @@ pub(crate) fn of(ino: u64, inode: &Inode) -> NodeAttributes {
     }
 }
 
-/// `st_blocks`. Never zero for a regular file: tar takes a file without blocks for one hole, and
-/// would archive zeros. A file may live in its tree item, in the write buffer, or, whatever size we
-/// know of, in the kernel's cache alone.
+/// Returns `st_blocks`. It is never zero for a regular file, as tar takes a file without blocks for one hole and
+/// would archive zeros. The data of a file may be in its tree item, in the write buffer or only in the kernel's
+/// cache.
 fn sectors(inode: &Inode) -> u64 {
     let sectors = match inode.flags.contains(InodeFlags::INLINE) {
         true => inode.size.div_ceil(SECTOR_SIZE),

@@ -1,9 +1,7 @@
-//! What files are called whose numbers alone are known.
+//! Paths of files by their inode numbers, found by a walk through the directories from the root.
 //!
-//! Owns: a walk through the directories of a volume, from the root.
-//! Promises: looks at a bounded number of names; a file that was not found is called by its number; what a file is
-//! called has no character that commands a terminal.
-//! Never: takes a reference, or asks the kernel.
+//! The walk visits a bounded number of names; a file that it does not find is named by its number. Paths are
+//! escaped, so that no name can control a terminal.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
@@ -13,25 +11,25 @@ use std::path::{Path, PathBuf};
 use sfs_core::Volume;
 use sfs_core::format::{FileKind, ROOT_INO};
 
-/// Names that are looked at: a second's worth, from flash.
+/// Largest number of names that the walk visits: about a second's worth on flash.
 const NAMES_MAX: usize = 200_000;
 
-/// ReplyBytes in a path that can be given to the system. To a file whose path is longer none leads, and the walk takes
-/// no longer for each name than this takes to copy, however deep a tree is, or a damaged one seems to be.
+/// Largest length of a path that the system accepts, in bytes. Longer paths are not followed, so that copying a
+/// path costs a bounded time for each name, however deep the tree is or a damaged one seems to be.
 const PATH_LEN_MAX: usize = 4096;
 
-/// The paths of `inodes` of `volume`, which is mounted on `dir`.
+/// Returns the paths of `inodes` of `volume`, which is mounted on `dir`.
 pub(super) fn of(volume: &Volume, dir: &Path, inodes: &BTreeSet<u64>) -> Vec<String> {
     let found = find(volume, dir, inodes);
     let name = |ino: &u64| match found.get(ino) {
-        Some(path) => shown(path),
+        Some(path) => escaped(path),
         None => format!("inode {ino}"),
     };
     inodes.iter().map(name).collect()
 }
 
-/// A path as the log and a terminal may show it: control characters, and what is no text, escaped.
-fn shown(path: &Path) -> String {
+/// Returns a path for the log and the terminal, with control characters and invalid UTF-8 escaped.
+fn escaped(path: &Path) -> String {
     let mut shown = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -53,7 +51,7 @@ fn find(volume: &Volume, dir: &Path, inodes: &BTreeSet<u64>) -> BTreeMap<u64, Pa
         && found.len() < inodes.len()
         && left > 0
     {
-        // What cannot be read leaves its files without a name here.
+        // The files of a directory that cannot be read stay without names.
         let _ = volume.read_directory(ino, 0, false, &mut |entry| {
             if matches!(entry.name, b"." | b"..") {
                 return true;
@@ -106,9 +104,9 @@ mod tests {
         of(volume, Path::new("/mnt"), &[ino].into()).remove(0)
     }
 
-    /// It goes to the log and to the terminal of who unmounts, and comes from whoever may make files.
+    /// Names come from any user who may make files, and go to the log and to the terminal of the user who unmounts.
     #[test]
-    fn a_name_commands_no_terminal() {
+    fn a_name_cannot_control_a_terminal() {
         let volume = new_volume();
         let hostile = make(&volume, ROOT_INO, b"a\x1b[2J\nb\xff", 0o100_600);
         assert_eq!(name(&volume, hostile), r"/mnt/a\u{1b}[2J\nb\xff");
@@ -116,9 +114,9 @@ mod tests {
         assert_eq!(name(&volume, plain), "/mnt/Müller's \"x\" \\");
     }
 
-    /// Each step of a walk down a tree of any depth took as long as the path was.
+    /// Regression: each step of a walk down a deep tree took as long as the path was.
     #[test]
-    fn what_no_path_can_lead_to_is_called_by_its_number() {
+    fn a_file_beyond_the_longest_path_is_named_by_its_number() {
         let volume = new_volume();
         let long = [b'd'; 255];
         let mut files = Vec::new();

@@ -1,8 +1,7 @@
-//! What the kernel wanted to write back and a full volume did not take.
+//! Data that the kernel wrote back and a full volume did not take.
 //!
-//! Owns: which blocks of which files that was.
-//! Promises: what was written, cut off or deleted later does not count.
-//! Never: costs a write anything while everything fits.
+//! Lost blocks are recorded for each file. A block that is written, truncated or deleted later does not count as
+//! lost any more. While nothing is lost, a write costs one load of a flag.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -19,44 +18,48 @@ use sfs_system::Human;
 
 use super::inode_paths;
 
-/// What does not fit beyond it is not counted: 4 GiB.
+/// Largest number of blocks that are recorded: 4 GiB.
 const BLOCKS_MAX: usize = 1 << 20;
 
-/// LostBlocks that are named in one line.
+/// Largest number of files that one line names.
 const NAMED_MAX: usize = 8;
 
-/// Between two lines in the log.
+/// Shortest time between two lines in the log.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// The blocks that did not fit.
+/// Record of lost blocks.
 #[derive(Debug, Default)]
 pub(crate) struct LostWriteback {
-    /// Whether there are any.
+    /// True if there is any lost block.
     any: AtomicBool,
     files: Mutex<LostBlocks>,
 }
 
-/// What is missing in the end.
+/// Loss at the end of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LossReport {
-    /// ReplyBytes.
+    /// Number of bytes.
     pub(crate) bytes: u64,
-    /// LostBlocks of which something is missing that no program has been told of, as far as that is known: what the
-    /// kernel answers to fsync(2) or close(2) it does not say.
+    /// Number of files with a loss that was reported to no program, as far as is known: the kernel does not tell
+    /// what it reports to fsync(2) or close(2).
     #[serde(rename = "untold_count")]
     pub(crate) unreported_count: usize,
-    /// What the first of them are called.
+    /// Names of the first of these files.
     #[serde(rename = "untold")]
     pub(crate) unreported: Vec<String>,
 }
 
-/// Goes on after the name of the volume.
+/// Prints a clause that follows the name of the volume.
 impl fmt::Display for LossReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lost = Human(self.bytes);
         write!(f, "was full: {lost} that programs had written did not fit and is lost")?;
         if self.unreported_count > 0 {
-            write!(f, "; nobody was told of what was lost of {}", self.unreported.join(", "))?;
+            write!(
+                f,
+                "; no program got an error for what was lost of {}",
+                self.unreported.join(", ")
+            )?;
         }
         match self.unreported_count.saturating_sub(self.unreported.len()) {
             0 => {}
@@ -69,19 +72,19 @@ impl fmt::Display for LossReport {
 #[derive(Debug, Default)]
 struct LostBlocks {
     blocks: HashMap<u64, BTreeSet<u64>>,
-    /// LostBlocks of which something is missing that no program has been told of, as far as that is known.
+    /// Files with a loss that was reported to no program, as far as is known.
     unreported: BTreeSet<u64>,
     count: usize,
-    said: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
 impl LostWriteback {
-    /// Whether there is anything.
+    /// Returns whether there is any lost block.
     pub(super) fn is_any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// `bytes` of file `ino` did not fit. Says whether the log should be told.
+    /// Records that `bytes` of file `ino` did not fit. Returns whether a line in the log is due.
     pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
         let mut files = self.files.lock();
         self.any.store(true, Ordering::Relaxed);
@@ -91,37 +94,36 @@ impl LostWriteback {
                 files.count += 1;
             }
         }
-        let is_due = files.said.is_none_or(|said| said.elapsed() > PAUSE);
+        let is_due = files.last_logged.is_none_or(|at| at.elapsed() > PAUSE);
         if is_due {
-            files.said = Some(Instant::now());
+            files.last_logged = Some(Instant::now());
         }
         is_due
     }
 
-    /// A program that writes file `ino` has been told.
+    /// Notes that a program which writes file `ino` has got a report.
     pub(super) fn reported(&self, ino: u64) {
         self.files.lock().unreported.remove(&ino);
     }
 
-    /// `bytes` of file `ino` have been written.
+    /// Notes that `bytes` of file `ino` were written.
     pub(super) fn written(&self, ino: u64, bytes: Range<u64>) {
         self.remove(ino, blocks(&bytes));
     }
 
-    /// File `ino` has `size` bytes now.
-    pub(super) fn cut(&self, ino: u64, size: u64) {
+    /// Notes that file `ino` was truncated to `size` bytes.
+    pub(super) fn truncated(&self, ino: u64, size: u64) {
         self.remove(ino, size.div_ceil(BLOCK_SIZE as u64)..u64::MAX);
     }
 
-    /// The kernel has forgotten file `ino` of `volume`: nobody misses what did not fit of one that is
-    /// deleted.
+    /// Notes that the kernel has forgotten file `ino` of `volume`. Losses of a deleted file do not count.
     pub(super) fn forget(&self, volume: &Volume, ino: u64) {
         if self.is_any() && !has_name(volume, ino) {
-            self.cut(ino, 0);
+            self.truncated(ino, 0);
         }
     }
 
-    /// What did not fit, of the files of `volume` that still have a name.
+    /// Returns the loss of those files of `volume` that still have a name.
     pub(crate) fn report(&self, volume: &Volume, dir: &Path) -> LossReport {
         if !self.is_any() {
             return LossReport::default();
@@ -140,7 +142,7 @@ impl LostWriteback {
         counted.map(|(_, blocks)| blocks.len() as u64 * BLOCK_SIZE as u64).sum()
     }
 
-    /// `gone` of file `ino` is not missed any more. Costs nothing for what is still missed.
+    /// Removes the blocks `gone` of file `ino` from the record. Costs nothing for blocks that stay.
     fn remove(&self, ino: u64, gone: Range<u64>) {
         if !self.is_any() {
             return;
@@ -165,7 +167,7 @@ fn has_name(volume: &Volume, ino: u64) -> bool {
     volume.attributes(ino).is_ok_and(|inode| inode.links > 0)
 }
 
-/// The blocks that `bytes` touch.
+/// Returns the blocks that `bytes` touch.
 fn blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK_SIZE as u64..bytes.end.div_ceil(BLOCK_SIZE as u64)
 }
@@ -177,39 +179,39 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_block_counts_once_and_until_it_is_written_cut_or_deleted() {
+    fn a_block_counts_once_and_until_it_is_written_truncated_or_deleted() {
         let lost = LostWriteback::default();
         let all = || lost.bytes(|_| true);
         lost.written(7, 0..MIB);
         assert_eq!(all(), 0);
-        assert!(lost.add(7, 0..MIB), "the first is said");
-        assert!(!lost.add(7, 4096..8192), "the next is not, for a while");
+        assert!(lost.add(7, 0..MIB), "the first is logged");
+        assert!(!lost.add(7, 4096..8192), "the next is not logged, for a while");
         lost.add(8, 100..200);
         assert_eq!(all(), MIB + 4096);
         lost.written(7, 8192..MIB / 2);
         assert_eq!(all(), MIB / 2 + 8192 + 4096);
-        lost.cut(7, MIB / 2 + 1);
+        lost.truncated(7, MIB / 2 + 1);
         assert_eq!(all(), 4096 + 8192 + 4096);
         assert_eq!(lost.bytes(|ino| ino == 8), 4096);
-        lost.cut(8, 0);
-        lost.cut(7, 0);
+        lost.truncated(8, 0);
+        lost.truncated(7, 0);
         assert_eq!(all(), 0);
         assert!(!lost.is_any());
     }
 
     #[test]
-    fn what_is_counted_is_bounded() {
+    fn the_record_is_bounded() {
         let lost = LostWriteback::default();
         lost.add(7, 0..8192 * MIB);
         assert_eq!(lost.bytes(|_| true), 4096 * MIB);
-        lost.cut(7, 0);
+        lost.truncated(7, 0);
         lost.add(7, 0..MIB);
         assert_eq!(lost.bytes(|_| true), MIB);
     }
 
-    /// A look at all that was missed made each write take milliseconds.
+    /// Regression: a search of all lost blocks made each write take milliseconds.
     #[test]
-    fn what_is_missed_costs_the_next_writes_nothing() {
+    fn recorded_losses_do_not_slow_writes() {
         let lost = LostWriteback::default();
         lost.add(7, 0..4096 * MIB);
         let start = Instant::now();

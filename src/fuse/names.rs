@@ -1,8 +1,5 @@
-//! Operations on names and attributes.
-//!
-//! Owns: their arguments and answers.
-//! Promises: after one of them has changed something, `-o sync` and `-o dirsync` are obeyed.
-//! Never: checks permissions; the kernel has.
+//! Operations on names and attributes. Changes are synced where `-o sync` or `-o dirsync` asks for it; the kernel
+//! has checked permissions.
 
 use sfs_core::format::FileKind;
 use sfs_core::request::{AttributeChanges, FileEntry, RenameMode, XattrMode};
@@ -15,7 +12,7 @@ use super::fuse_shell::{FuseShell, TTL, caller};
 use super::inode_attributes;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
-/// The name that stands for "no such name": inode number 0, which the kernel may remember.
+/// Reply that a name does not exist: inode number 0, which the kernel may cache.
 const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
     node: 0,
     generation: 0,
@@ -24,7 +21,7 @@ const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
     attributes: inode_attributes::NONE,
 };
 
-/// What the names of extended attributes begin with.
+/// Prefixes of the extended attributes that files can have.
 const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
 
 impl FuseShell {
@@ -67,21 +64,21 @@ impl FuseShell {
             mtime: asked.mtime.map(|time| inode_attributes::requested_or(time, caller.now)),
             ctime: asked.ctime.map(inode_attributes::requested),
             btime: None,
-            kill_privileges: asked.kill_privileges || gives_nothing(asked),
-            // The kernel says a time only if it is another one than before.
+            kill_privileges: asked.kill_privileges || sets_only_ctime(asked),
+            // The kernel sends a time only if it differs from the last one.
             keep_times: self.writeback,
         };
         let changed = self.volume.set_attributes(ino, &changes, &caller);
         let inode = changed.map_err(|error| match error {
-            // As with data that the kernel writes back.
-            Error::ReadOnly if is_write_back(asked) => Error::Stopped,
+            // Times of cached writes fail like the data that the kernel writes back.
+            Error::ReadOnly if may_be_write_back(asked) => Error::Stopped,
             error => error,
         })?;
         if let Some(size) = asked.size {
-            self.lost_writeback.cut(ino, size);
+            self.lost_writeback.truncated(ino, size);
         }
         self.names_changed(ino)?;
-        self.shown(ino);
+        self.attributes_shown(ino);
         Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
     }
 
@@ -147,19 +144,19 @@ impl FuseShell {
         Ok(self.created(&made, create))
     }
 
-    /// Answers with a file that has just been made, and is open.
+    /// Makes the reply for a file that was just made and is open.
     fn created(&self, made: &FileEntry, create: &CreateArgs<'_>) -> Reply<ReplyBytes> {
         Reply::Created(self.entry(made), self.opened(made.ino, create.open_flags, true))
     }
 
-    /// Answers with a file that has just got a name in `parent`.
+    /// Makes the reply for a file that has just got a name in `parent`.
     fn named(&self, parent: u64, made: CoreResult<FileEntry>) -> OperationResult {
         let made = made?;
         self.name_made(parent, made.ino)?;
         Ok(Reply::Entry(self.entry(&made)))
     }
 
-    /// After a name for `ino` was made in `parent`. The kernel has no reference if this fails.
+    /// Follows the making of a name for `ino` in `parent`. If this fails, the kernel gets no reference.
     fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
         self.directory_changed(parent);
         self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
@@ -235,7 +232,7 @@ impl FuseShell {
         self.values_changed(request.node)
     }
 
-    /// Answers after an extended attribute of `ino` has changed.
+    /// Follows a change of an extended attribute of `ino`, and makes the reply.
     fn values_changed(&self, ino: u64) -> OperationResult {
         if self.volume.attributes(ino)?.kind() == FileKind::Directory {
             self.directory_changed(ino);
@@ -243,7 +240,7 @@ impl FuseShell {
         self.changed(ino)
     }
 
-    /// Answers after something in `ino` has changed.
+    /// Follows a change in `ino`, and makes the reply.
     fn changed(&self, ino: u64) -> OperationResult {
         self.names_changed(ino)?;
         Ok(Reply::Done)
@@ -263,9 +260,8 @@ impl FuseShell {
         Ok(Reply::Directory(directory))
     }
 
-    /// The entries of a directory, as [`FuseShell::answer`] gives them, for a transport that does not
-    /// say how many it takes: `add` says whether it took one. With attributes every entry that it
-    /// took, but "." and "..", comes with a reference.
+    /// Lists the entries of a directory, for a transport that does not state how many bytes it takes: `add` returns
+    /// whether it took an entry. With attributes, every entry that it took is a reference, except for "." and "..".
     pub(crate) fn list(
         &self,
         ino: u64,
@@ -297,28 +293,27 @@ impl FuseShell {
     }
 }
 
-/// Whether a request is for no attribute but the time of change. One comes before somebody writes
-/// to a file with privileges, and from chown(2) with neither owner nor group: both take them away,
-/// and the kernel has no flag for it.
-fn gives_nothing(asked: &SetattrArgs) -> bool {
+/// Returns whether a request sets only the time of change. The kernel sends one before a write to a file with
+/// privileges, and for a chown(2) with neither owner nor group. Both clear the privileges, and no flag says so.
+fn sets_only_ctime(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)
 }
 
-/// Whether a request may be for the times of writes that the kernel's cache has kept, which it says before it
-/// syncs a file. touch(1) with `-m` asks for the same.
-fn is_write_back(asked: &SetattrArgs) -> bool {
+/// Returns whether a request may carry the times of cached writes, which the kernel sends before it syncs a file.
+/// `touch -m` sends the same.
+fn may_be_write_back(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && asked.atime.is_none()
         && asked.mtime.is_some()
 }
 
-/// The mode of a new regular file.
+/// Returns the mode of a new regular file.
 fn regular_mode(create: &CreateArgs<'_>) -> u32 {
     FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
 }
 
-/// Answers with a value whose length the kernel may only want to know.
+/// Makes the reply with a value, or with its length if `size` is 0.
 fn value(value: Vec<u8>, size: u32) -> OperationResult {
     match size {
         0 => Ok(Reply::Length(value.len() as u32)),
@@ -327,8 +322,8 @@ fn value(value: Vec<u8>, size: u32) -> OperationResult {
     }
 }
 
-/// Whether `name` is one of an attribute that files can have. The kernel passes every name through:
-/// without POSIX_ACL access control lists, too, and obeys none.
+/// Checks that `name` is one of an attribute that files can have. The kernel passes on every name; without
+/// POSIX_ACL this includes access control lists, which it would not enforce.
 fn check_namespace(name: &[u8]) -> Result<(), Refusal> {
     match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
         None => Err(Refusal::Errno(libc::EOPNOTSUPP)),

@@ -1,9 +1,8 @@
-//! What is open: the number of each handle, and what it has been told of losses.
+//! Open handles: their numbers, and which losses of their files each has learned of.
 //!
-//! Owns: which losses of which files a handle has yet to be told of.
-//! Promises: every handle that may write, and was open when something of its file was lost, is told once, and as
-//! long as there is no room; a file without a loss costs one look at a number.
-//! Never: tells what was lost (see `overflow`), or knows of room.
+//! Every handle that may write, and was open when data of its file was lost, is refused one write(2), and further
+//! ones while the volume is full. fsync(2) through a handle counts as a report as well. A file without a loss costs
+//! one load of a counter. The lost data itself is in `lost_writeback`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,46 +11,46 @@ use parking_lot::{Mutex, MutexGuard};
 
 const SHARDS: usize = 16;
 
-/// See the module.
+/// All open handles, by file.
 #[derive(Debug, Default)]
 pub(super) struct OpenHandles {
-    /// The last number that was given to one.
+    /// Last number that was given to a handle.
     last: AtomicU64,
-    /// Losses of write-back so far, of all files.
+    /// Number of losses of write-back so far, in all files.
     losses: AtomicU64,
-    /// Files with a loss that a handle has to be told of.
+    /// Number of files with a loss that a handle has to learn of.
     lossy_files: AtomicUsize,
     shards: [Mutex<HandleShard>; SHARDS],
 }
 
 #[derive(Debug, Default)]
 struct HandleShard {
-    /// By inode and number.
+    /// Handles, by inode and number.
     open: BTreeMap<(u64, u64), OpenHandle>,
-    /// Files with a loss that a handle has to be told of: the last.
+    /// Last loss of each file with a loss that a handle has to learn of.
     lost: HashMap<u64, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OpenHandle {
     flags: u32,
-    /// The losses of write-back before this one need not be told.
-    told: u64,
-    /// It was told, and there has been no room since.
+    /// Last loss of write-back that the handle need not learn of any more.
+    loss_reported: u64,
+    /// True if the handle was refused, and the volume has been full since.
     is_refused: bool,
-    /// Losses by damage that it has been told of, of this file.
-    damage_told: u64,
+    /// Number of losses by damage of this file that the handle has learned of.
+    damage_reported: u64,
 }
 
 impl OpenHandle {
-    /// Whether it may write.
+    /// Returns whether the handle may write.
     fn may_write(&self) -> bool {
         self.flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY
     }
 
-    /// Whether its next write(2) has something to be told of, when `loss` is the last of the file.
-    fn waits(&self, loss: u64) -> bool {
-        self.may_write() && (self.told < loss || self.is_refused)
+    /// Returns whether the next write(2) has something to report, if `loss` is the last loss of the file.
+    fn must_report(&self, loss: u64) -> bool {
+        self.may_write() && (self.loss_reported < loss || self.is_refused)
     }
 }
 
@@ -66,33 +65,33 @@ impl OpenHandles {
         self.shards[ino as usize % SHARDS].lock()
     }
 
-    /// File `ino` was opened with the flags of open(2); of so many losses by damage somebody has been told.
-    /// Gives the number of the handle, which is not 0.
-    pub(super) fn opened(&self, ino: u64, flags: u32, damage_told: u64) -> u64 {
+    /// Opens file `ino` with the flags of open(2). `damage_reported` losses by damage of the file were reported
+    /// already. Returns the number of the handle, which is not 0.
+    pub(super) fn opened(&self, ino: u64, flags: u32, damage_reported: u64) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let told = self.losses.load(Ordering::Acquire);
-        let open = OpenHandle { flags, told, is_refused: false, damage_told };
+        let loss_reported = self.losses.load(Ordering::Acquire);
+        let open = OpenHandle { flags, loss_reported, is_refused: false, damage_reported };
         self.shard(ino).open.insert((ino, number), open);
         number
     }
 
-    /// Nobody has handle `number` of file `ino` any more.
+    /// Closes handle `number` of file `ino`.
     pub(super) fn released(&self, ino: u64, number: u64) {
         let mut shard = self.shard(ino);
         shard.open.remove(&(ino, number));
-        self.settle(&mut shard, ino);
+        self.remove_if_reported(&mut shard, ino);
     }
 
-    /// Whether file `ino` may be mapped for writing: for that it has to be open for reading, too.
+    /// Returns whether file `ino` may be mapped for writing. For that it must be open for reading as well.
     pub(super) fn may_be_mapped_for_writing(&self, ino: u64) -> bool {
         let is_both =
             |open: &OpenHandle| open.flags.cast_signed() & libc::O_ACCMODE == libc::O_RDWR;
         self.shard(ino).of(ino).any(is_both)
     }
 
-    /// Something that the kernel wanted to write back to file `ino` is lost. Says whether all who may have
-    /// written it know that there is no room.
-    pub(super) fn lose(&self, ino: u64) -> bool {
+    /// Records a loss of write-back of file `ino`. Returns whether all handles that may have written the data know
+    /// that the volume is full.
+    pub(super) fn record_loss(&self, ino: u64) -> bool {
         let mut shard = self.shard(ino);
         let loss = self.losses.fetch_add(1, Ordering::AcqRel) + 1;
         let mut writers = 0;
@@ -107,8 +106,11 @@ impl OpenHandles {
             return false;
         }
         if is_known {
-            // Who goes on although there is no room is refused anyway.
-            shard.open.range_mut((ino, 0)..=(ino, u64::MAX)).for_each(|(_, open)| open.told = loss);
+            // A writer that goes on although the volume is full is refused anyway.
+            shard
+                .open
+                .range_mut((ino, 0)..=(ino, u64::MAX))
+                .for_each(|(_, open)| open.loss_reported = loss);
         }
         if shard.lost.insert(ino, loss).is_none() {
             self.lossy_files.fetch_add(1, Ordering::Relaxed);
@@ -116,71 +118,72 @@ impl OpenHandles {
         is_known
     }
 
-    /// Whether a handle of file `ino` has something to be told of.
-    pub(super) fn have_news(&self, ino: u64) -> bool {
+    /// Returns whether a handle of file `ino` has a loss to learn of.
+    pub(super) fn has_unreported_loss(&self, ino: u64) -> bool {
         self.lossy_files.load(Ordering::Relaxed) > 0 && self.shard(ino).lost.contains_key(&ino)
     }
 
-    /// What the write(2) that handle `number` of file `ino` is about to do is told.
-    pub(super) fn ask(&self, ino: u64, number: u64, has_room: bool) -> WriteVerdict {
+    /// Decides about the write(2) that is about to go through handle `number` of file `ino`.
+    pub(super) fn check_write(&self, ino: u64, number: u64, has_space: bool) -> WriteVerdict {
         let mut shard = self.shard(ino);
         let Some(loss) = shard.lost.get(&ino).copied() else { return WriteVerdict::Allowed };
-        let Some(open) = shard.open.get_mut(&(ino, number)).filter(|open| open.waits(loss)) else {
+        let Some(open) = shard.open.get_mut(&(ino, number)).filter(|open| open.must_report(loss))
+        else {
             return WriteVerdict::Allowed;
         };
-        let is_news = open.told < loss;
-        open.told = loss;
-        open.is_refused = !has_room;
-        let told = match (is_news, has_room) {
+        let is_news = open.loss_reported < loss;
+        open.loss_reported = loss;
+        open.is_refused = !has_space;
+        let verdict = match (is_news, has_space) {
             (true, _) => WriteVerdict::ReportLoss,
             (false, false) => WriteVerdict::StillFull,
             (false, true) => WriteVerdict::Allowed,
         };
-        self.settle(&mut shard, ino);
-        told
+        self.remove_if_reported(&mut shard, ino);
+        verdict
     }
 
-    /// An fsync(2) through handle `number` has come this far: what was lost before, the kernel has told it.
-    /// Says whether that is news.
-    pub(super) fn synced(&self, ino: u64, number: u64) -> bool {
+    /// Notes an fsync(2) through handle `number`: the kernel has reported earlier losses to it. Returns whether one
+    /// was new to the handle.
+    pub(super) fn reported_by_fsync(&self, ino: u64, number: u64) -> bool {
         let mut shard = self.shard(ino);
         let Some(loss) = shard.lost.get(&ino).copied() else { return false };
         let Some(open) = shard.open.get_mut(&(ino, number)) else { return false };
-        let is_news = open.told < loss;
+        let is_news = open.loss_reported < loss;
         if is_news {
-            open.told = loss;
-            // Whether there is room is found out by the next write(2).
+            open.loss_reported = loss;
+            // The next write(2) finds out whether the volume is still full.
             open.is_refused = true;
         }
         is_news
     }
 
-    /// Losses by damage that handle `number` of file `ino` has been told of.
-    pub(super) fn damage_told(&self, ino: u64, number: u64) -> Option<u64> {
-        self.shard(ino).open.get(&(ino, number)).map(|open| open.damage_told)
+    /// Returns the number of losses by damage that handle `number` of file `ino` has learned of.
+    pub(super) fn damage_reported(&self, ino: u64, number: u64) -> Option<u64> {
+        self.shard(ino).open.get(&(ino, number)).map(|open| open.damage_reported)
     }
 
-    /// It has been told of so many.
-    pub(super) fn tell_damage(&self, ino: u64, number: u64, count: u64) {
+    /// Notes that `count` losses by damage were reported to the handle.
+    pub(super) fn note_damage_reported(&self, ino: u64, number: u64, count: u64) {
         if let Some(open) = self.shard(ino).open.get_mut(&(ino, number)) {
-            open.damage_told = open.damage_told.max(count);
+            open.damage_reported = open.damage_reported.max(count);
         }
     }
 
-    /// Forgets the loss of file `ino` if there is nobody left to tell.
-    fn settle(&self, shard: &mut HandleShard, ino: u64) {
+    /// Removes the loss of file `ino` if no handle is left to learn of it.
+    fn remove_if_reported(&self, shard: &mut HandleShard, ino: u64) {
         let Some(loss) = shard.lost.get(&ino).copied() else { return };
-        if !shard.of(ino).any(|open| open.waits(loss)) {
+        if !shard.of(ino).any(|open| open.must_report(loss)) {
             shard.lost.remove(&ino);
             self.lossy_files.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Result that a write(2) is to have, as far as losses of its file decide it.
+/// Decision about a write(2), as far as losses of its file matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteVerdict {
-    /// The write may go on.
+    /// The write goes on.
     Allowed,
     /// The write is refused, as its handle has not learned of a loss yet.
     ReportLoss,
@@ -197,51 +200,61 @@ mod tests {
     const BOTH: u32 = (libc::O_RDWR | libc::O_APPEND).cast_unsigned();
 
     #[test]
-    fn each_handle_is_told_of_a_loss_once_and_while_there_is_no_room() {
+    fn each_handle_is_refused_once_for_a_loss_and_while_the_volume_is_full() {
         let handles = OpenHandles::default();
         let [one, two, reader] = [WRITE, BOTH, READ].map(|flags| handles.opened(7, flags, 0));
         let other = handles.opened(7 + SHARDS as u64, WRITE, 0);
-        assert!(!handles.have_news(7));
-        assert!(!handles.lose(7), "nobody knows yet");
+        assert!(!handles.has_unreported_loss(7));
+        assert!(!handles.record_loss(7), "no writer knows yet");
         let later = handles.opened(7, WRITE, 0);
-        assert!(handles.have_news(7) && !handles.have_news(7 + SHARDS as u64));
-        assert_eq!(handles.ask(7, reader, false), WriteVerdict::Allowed);
-        assert_eq!(handles.ask(7, later, false), WriteVerdict::Allowed, "it has lost nothing");
-        assert_eq!(handles.ask(7 + SHARDS as u64, other, false), WriteVerdict::Allowed);
-        assert_eq!(handles.ask(7, one, false), WriteVerdict::ReportLoss);
-        assert_eq!(handles.ask(7, one, false), WriteVerdict::StillFull);
-        assert_eq!(handles.ask(7, one, true), WriteVerdict::Allowed);
-        assert_eq!(handles.ask(7, two, true), WriteVerdict::ReportLoss, "though there is room");
-        assert!(!handles.have_news(7), "all have been told");
-        assert_eq!(handles.ask(7, two, false), WriteVerdict::Allowed);
-        assert!(!handles.lose(7));
-        assert_eq!(handles.ask(7, later, true), WriteVerdict::ReportLoss);
+        assert!(handles.has_unreported_loss(7) && !handles.has_unreported_loss(7 + SHARDS as u64));
+        assert_eq!(handles.check_write(7, reader, false), WriteVerdict::Allowed);
+        assert_eq!(
+            handles.check_write(7, later, false),
+            WriteVerdict::Allowed,
+            "the loss is older"
+        );
+        assert_eq!(handles.check_write(7 + SHARDS as u64, other, false), WriteVerdict::Allowed);
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::ReportLoss);
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
+        assert_eq!(handles.check_write(7, one, true), WriteVerdict::Allowed);
+        assert_eq!(
+            handles.check_write(7, two, true),
+            WriteVerdict::ReportLoss,
+            "though there is space"
+        );
+        assert!(!handles.has_unreported_loss(7), "all have learned of it");
+        assert_eq!(handles.check_write(7, two, false), WriteVerdict::Allowed);
+        assert!(!handles.record_loss(7));
+        assert_eq!(handles.check_write(7, later, true), WriteVerdict::ReportLoss);
     }
 
     #[test]
-    fn what_is_lost_of_one_who_knows_is_no_news() {
+    fn a_further_loss_while_the_volume_is_full_is_not_reported_again() {
         let handles = OpenHandles::default();
         let one = handles.opened(7, WRITE, 0);
-        handles.lose(7);
-        assert_eq!(handles.ask(7, one, false), WriteVerdict::ReportLoss);
-        assert!(handles.lose(7), "as at close(2)");
-        assert_eq!(handles.ask(7, one, false), WriteVerdict::StillFull);
+        handles.record_loss(7);
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::ReportLoss);
+        assert!(handles.record_loss(7), "as at close(2)");
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
         handles.released(7, one);
-        assert!(!handles.have_news(7) && handles.lossy_files.load(Ordering::Relaxed) == 0);
-        assert!(!handles.lose(7), "nobody has it open");
-        assert!(!handles.have_news(7));
+        assert!(
+            !handles.has_unreported_loss(7) && handles.lossy_files.load(Ordering::Relaxed) == 0
+        );
+        assert!(!handles.record_loss(7), "no handle is open");
+        assert!(!handles.has_unreported_loss(7));
     }
 
     #[test]
-    fn what_fsync_has_told_write_does_not_tell_again() {
+    fn a_loss_that_fsync_reported_is_not_reported_by_write() {
         let handles = OpenHandles::default();
         let one = handles.opened(7, WRITE, 0);
-        assert!(!handles.synced(7, one));
-        handles.lose(7);
-        assert!(handles.synced(7, one) && !handles.synced(7, one));
-        assert_eq!(handles.ask(7, one, false), WriteVerdict::StillFull);
-        assert_eq!(handles.ask(7, one, true), WriteVerdict::Allowed);
-        assert!(!handles.have_news(7));
+        assert!(!handles.reported_by_fsync(7, one));
+        handles.record_loss(7);
+        assert!(handles.reported_by_fsync(7, one) && !handles.reported_by_fsync(7, one));
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
+        assert_eq!(handles.check_write(7, one, true), WriteVerdict::Allowed);
+        assert!(!handles.has_unreported_loss(7));
     }
 
     #[test]
@@ -258,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_remembers_the_damage_that_it_was_told_of() {
+    fn a_handle_remembers_how_much_damage_was_reported() {
         let handles = OpenHandles::default();
         let one = handles.opened(7, WRITE, 3);
-        assert_eq!(handles.damage_told(7, one), Some(3));
-        handles.tell_damage(7, one, 5);
-        handles.tell_damage(7, one, 4);
-        assert_eq!(handles.damage_told(7, one), Some(5));
-        assert_eq!(handles.damage_told(7, one + 1), None);
+        assert_eq!(handles.damage_reported(7, one), Some(3));
+        handles.note_damage_reported(7, one, 5);
+        handles.note_damage_reported(7, one, 4);
+        assert_eq!(handles.damage_reported(7, one), Some(5));
+        assert_eq!(handles.damage_reported(7, one + 1), None);
     }
 }

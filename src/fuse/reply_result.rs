@@ -4,18 +4,18 @@ use sfs_core::Error;
 use sfs_core::request::ReadBuffer;
 use sfs_fuse::{Errno, Reply};
 
-/// The answer to a request, or what the kernel is told instead.
+/// Reply to a request, or the error number for it.
 pub(crate) type ReplyResult = Result<Reply<ReplyBytes>, Errno>;
 
-/// What became of an operation.
+/// Result of an operation of the shell.
 pub(super) type OperationResult = Result<Reply<ReplyBytes>, Refusal>;
 
-/// Memory that an answer is read from.
+/// Memory that holds the data of a reply.
 #[derive(Debug)]
 pub(crate) enum ReplyBytes {
-    /// Of a file.
+    /// Data of a file.
     Content(ReadBuffer),
-    /// Of something smaller.
+    /// Value of an attribute, or target of a symbolic link.
     Value(Vec<u8>),
 }
 
@@ -28,11 +28,11 @@ impl AsRef<[u8]> for ReplyBytes {
     }
 }
 
-/// Why an operation was not done.
+/// Reason why an operation was not done.
 pub(super) enum Refusal {
-    /// The volume has said so.
+    /// The volume has refused or failed.
     Failed(Error),
-    /// It never reached the volume.
+    /// The shell has refused; the volume was not asked.
     Errno(i32),
 }
 

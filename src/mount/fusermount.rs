@@ -1,8 +1,6 @@
-//! Mounting through fusermount3, which is set-uid.
+//! Mounting through the set-uid program `fusermount3`, which sends the open `/dev/fuse` back over a socket.
 //!
-//! Owns: its command line, and the socket that it sends the door back through.
-//! Promises: what it says against the mount reaches the user.
-//! Never: unmounts.
+//! Its message reaches the user when it refuses.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -23,10 +21,10 @@ use crate::mount_options::{MS_NOSYMFOLLOW, MountOptions};
 
 const HELPER: &str = "fusermount3";
 
-/// Where it looks for the number of the socket.
+/// Environment variable in which `fusermount3` expects the number of the socket.
 const SOCKET_VARIABLE: &str = "_FUSE_COMMFD";
 
-/// Mounts; gives the door.
+/// Mounts `target` and returns the open `/dev/fuse`.
 pub(super) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<File, ExitError> {
     if options.flags.contains(MS_NOSYMFOLLOW) {
         return Err(ExitError::usage(format_args!(
@@ -46,20 +44,20 @@ pub(super) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<
     })?;
     drop(theirs);
     match receive(&ours) {
-        Ok(Some(door)) if output.status.success() => Ok(door.into()),
+        Ok(Some(channel)) if output.status.success() => Ok(channel.into()),
         Ok(_) => Err(refused(target, &output)),
         Err(error) => Err(socket(error)),
     }
 }
 
 fn refused(target: &MountTarget<'_>, output: &Output) -> ExitError {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().trim_start_matches("fusermount3: ");
-    let said = if said.is_empty() { "fusermount3 does not say why" } else { said };
-    ExitError::mount(format_args!("{}: {}", target.dir.display(), said.replace('\n', "; ")))
+    let text = String::from_utf8_lossy(&output.stderr);
+    let text = text.trim().trim_start_matches("fusermount3: ");
+    let text = if text.is_empty() { "fusermount3 does not say why" } else { text };
+    ExitError::mount(format_args!("{}: {}", target.dir.display(), text.replace('\n', "; ")))
 }
 
-/// The comma list for the helper.
+/// Returns the comma list of options for `fusermount3`.
 fn list(target: &MountTarget<'_>, options: &MountOptions) -> String {
     let device = target.device.display().to_string();
     let device = device.replace('\\', "\\\\").replace(',', "\\,");
@@ -76,7 +74,7 @@ fn list(target: &MountTarget<'_>, options: &MountOptions) -> String {
     list
 }
 
-/// Our end, and the one that the helper inherits.
+/// Makes a pair of sockets: our end, and the one that `fusermount3` inherits.
 fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty());
     let (ours, theirs) = socketpair(kind.0, kind.1, kind.2, None)?;
@@ -84,7 +82,7 @@ fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// The descriptor that the helper has sent, if it has.
+/// Receives the descriptor that `fusermount3` has sent; `None` if it sent none.
 fn receive(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -105,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comma_in_a_path_ends_no_option() {
+    fn a_comma_in_a_path_is_escaped() {
         let (device, dir) = (Path::new("/a,b\\c"), Path::new("/mnt"));
         let target = MountTarget { device, is_block_device: false, dir };
         let options = MountOptions::parse(["ro,allow_other"], false).expect("all are known");

@@ -1,44 +1,42 @@
-//! The errors that a volume remembers, as JSON and text have them.
+//! Errors that a volume has recorded, as JSON and as text; `docs/sfs-ctl.md` states names and units.
 //!
-//! Owns: names and units, which `docs/sfs-ctl.md` states.
-//! Promises: text that a daemon has sent becomes numbers before it is shown.
-//! Never: judges.
+//! The name of a kind in a daemon's reply is mapped to a known kind or number before it is printed.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sfs_core::format::{ErrorCount, ErrorKind, Failure, Occurrence};
 
-/// The errors of one kind.
+/// Errors of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorReport {
-    /// The name of the kind, or its number if only a newer program knows it.
+    /// Name of the kind, or its number if only a newer program knows it.
     pub kind: String,
-    /// How many there were.
+    /// Number of errors.
     pub count: u64,
-    /// The first of them.
+    /// First error.
     pub first: OccurrenceReport,
-    /// The last of them.
+    /// Last error.
     pub last: OccurrenceReport,
 }
 
-/// When and where an error was met.
+/// Time and place of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OccurrenceReport {
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub secs: i64,
-    /// Where: a block, inode or segment, by the kind; 0 if no place is known.
+    /// Block, inode or segment, depending on the kind; 0 if no place is known.
     pub at: u64,
 }
 
-/// The error that ended writing.
+/// Error that ended writing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReport {
-    /// The name of the kind, or its number.
+    /// Name of the kind, or its number.
     pub kind: String,
-    /// Where.
+    /// Place of the error.
     pub at: u64,
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub secs: i64,
 }
 

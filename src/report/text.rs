@@ -1,8 +1,4 @@
-//! The numbers of a volume for people.
-//!
-//! Owns: the lines.
-//! Promises: a text from a volume or a daemon cannot steer the terminal.
-//! Never: says something that the JSON does not.
+//! The numbers of a volume as text for people. Text from a volume or a daemon is stripped of control characters.
 
 use std::fmt;
 
@@ -121,7 +117,7 @@ fn fmt_activity(f: &mut fmt::Formatter<'_>, title: &str, activity: &Activity) ->
     }
 }
 
-/// Without control characters: a volume may be forged, and a daemon another user's.
+/// Replaces control characters: a volume may be forged, and a daemon another user's.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -131,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_steers_the_terminal() {
+    fn no_text_can_control_the_terminal() {
         assert_eq!(plain("a\u{1b}[2Jb\n\u{9b}"), "a?[2Jb??");
     }
 }

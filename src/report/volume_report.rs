@@ -1,8 +1,6 @@
-//! The numbers of a volume as JSON has them.
+//! The numbers of a volume, as JSON; `docs/sfs-ctl.md` states names and units.
 //!
-//! Owns: names and units, which `docs/sfs-ctl.md` states.
-//! Promises: what has a name keeps it and its meaning; new ones may come.
-//! Never: contains a number that was not counted.
+//! A name keeps its meaning as long as [`VolumeReport::version`] is the same; new names may be added.
 
 use std::collections::BTreeMap;
 
@@ -17,113 +15,113 @@ use super::error_report::{ErrorReport, FailureReport};
 use crate::bdi::DirtyBound;
 use crate::transport::Transport;
 
-/// Changes when a name changes its meaning or goes.
+/// Version of the names, raised when a name changes its meaning or is removed.
 const VERSION: u32 = 1;
 
-/// The numbers of a volume.
+/// Numbers of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeReport {
-    /// Of this form of the numbers.
+    /// Version of the names.
     pub version: u32,
-    /// The device's path.
+    /// Path of the device.
     pub device: String,
-    /// Where it is mounted; `None` when it is not.
+    /// Mount point; `None` when the volume is not mounted.
     pub mount_point: Option<String>,
-    /// How requests come from the kernel; `None` when it is not mounted.
+    /// Transport of the kernel's requests; `None` when the volume is not mounted.
     pub transport: Option<TransportReport>,
-    /// What the kernel may hold of what was written; `None` when it is not mounted.
+    /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
-    /// Nothing can be written.
+    /// True if nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
     pub uuid: String,
     /// Name of the volume.
     pub label: String,
-    /// How full it is.
+    /// Space of the volume.
     pub space: SpaceReport,
-    /// Segments by state.
+    /// Number of segments in each state.
     pub segments: SegmentsReport,
-    /// The policies; `None` when it is not mounted: they are chosen at each mount.
+    /// Policies, which are chosen at each mount; `None` when the volume is not mounted.
     pub policies: Option<PoliciesReport>,
-    /// The groups that have segments, by number.
+    /// Groups that have segments, by number.
     pub groups: Vec<GroupReport>,
-    /// What is done about damage, as `-o errors=` has it; `None` when it is not mounted.
+    /// Reaction to damage, as `-o errors=` names it; `None` when the volume is not mounted.
     #[serde(default)]
     pub on_error: Option<String>,
-    /// Nothing is written any more, since something failed or it was shut down.
+    /// True if writing has stopped, after a failure or a shutdown.
     #[serde(default)]
     pub has_failed: bool,
-    /// The errors that were met on the volume, by kind.
+    /// Errors that were recorded on the volume, by kind.
     #[serde(default)]
     pub errors: Vec<ErrorReport>,
-    /// The error that ended writing, in this mount or before.
+    /// Error that ended writing, in this mount or before.
     #[serde(default)]
     pub failure: Option<FailureReport>,
-    /// Since it was mounted; `None` when it is not.
+    /// Activity since the mount; `None` when the volume is not mounted.
     pub mount: Option<Activity>,
-    /// In all mounts, as far as checkpoints say, and in this one.
+    /// Activity in all mounts: that of earlier ones as of their last checkpoints, and that of this one.
     pub life: Activity,
 }
 
-/// How full a volume is.
+/// Space of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceReport {
     /// Bytes in a block.
     pub block_bytes: u64,
-    /// Blocks that files and metadata can have in all.
+    /// Number of blocks for files and metadata.
     pub total_blocks: u64,
-    /// Blocks that are still to be had.
+    /// Number of free blocks.
     pub free_blocks: u64,
-    /// Inode numbers given out.
+    /// Number of inode numbers in use.
     pub files: u64,
 }
 
-/// Segments by state.
+/// Number of segments in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentsReport {
     /// Blocks in a segment.
     pub blocks: u32,
-    /// May be opened.
+    /// Segments that may be opened.
     pub clean: u32,
-    /// Are appended to.
+    /// Segments that are appended to.
     pub open: u32,
-    /// Are full.
+    /// Segments that take no more appends.
     pub sealed: u32,
-    /// Hold nothing, and become Clean with a delta or a checkpoint.
+    /// Segments without live blocks, which become Clean with a delta or a checkpoint.
     pub drained: u32,
-    /// Are not used.
+    /// Segments that are not used.
     pub bad: u32,
-    /// For data that is overwritten in place.
+    /// Segments for data that is overwritten in place.
     pub placed: u32,
 }
 
-/// The names of the policies, as mount options have them.
+/// Names of the policies, as mount options have them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoliciesReport {
-    /// Which blocks belong together.
+    /// Grouping policy, which chooses the group of a block.
     pub grouping: String,
-    /// Which segment is cleaned next.
+    /// Victim policy, which chooses the segment to clean.
     pub victims: String,
 }
 
-/// What a group holds.
+/// Contents of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupReport {
-    /// Its number.
+    /// Number of the group.
     pub group: u8,
-    /// What it is for.
+    /// Kind of its blocks.
     pub holds: Holds,
-    /// Open and Sealed segments.
+    /// Number of Open and Sealed segments.
     pub segments: u32,
-    /// Open ones.
+    /// Number of Open segments.
     pub open_segments: u32,
-    /// Blocks in them that live.
+    /// Number of live blocks in them.
     pub live_blocks: u64,
-    /// The group's centre, if the grouping has centres: for `sfs` a hotness.
+    /// Centre of the group, if the grouping policy has centres: for `sfs` a hotness.
     pub centre: Option<f64>,
 }
 
-/// What a group is for.
+/// Kind of blocks in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holds {
@@ -133,39 +131,39 @@ pub enum Holds {
     Metadata,
 }
 
-/// How requests come from the kernel.
+/// Transport of the kernel's requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransportReport {
-    /// As `--transport` has it.
+    /// Name, as `--transport` has it.
     pub name: String,
-    /// Why this one.
+    /// Reason for this transport.
     pub reason: String,
-    /// References to inodes that the kernel holds; what it has forgotten it has given back.
+    /// References to inodes that the kernel holds and has not returned.
     pub references: u64,
 }
 
-/// What the kernel's cache may hold of what was written.
+/// Dirty data that the kernel's cache may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheReport {
-    /// Bytes, as the kernel says; `None` if it does not.
+    /// Bound in bytes, as the kernel states it; `None` if it does not.
     pub dirty_bytes_max: Option<u64>,
-    /// Times that the kernel took a bound.
+    /// Number of times that the kernel accepted a bound.
     pub bounds_set: u64,
-    /// Times that the kernel took none: its own, 1 % of its dirty threshold, stands.
+    /// Number of times that the kernel refused a bound. It then uses its own, 1 % of its dirty threshold.
     pub bounds_refused: u64,
 }
 
-/// What happened in some time.
+/// Activity in a span of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// By name. Bytes where the name says so.
+    /// Counters by name; names of counters of bytes contain `bytes`.
     pub counters: BTreeMap<String, u64>,
-    /// Bytes written to the device for each byte written by users; `None` while they wrote nothing.
+    /// Bytes written to the device for each byte written by users; `None` while users have written nothing.
     pub log_write_amplification: Option<f64>,
 }
 
 impl VolumeReport {
-    /// Of a volume that is mounted; `before` is what earlier mounts did.
+    /// Makes the report of a mounted volume; `before` has the totals of earlier mounts.
     pub(crate) fn of_mounted(
         volume: &Volume,
         before: &LifetimeTotals,
@@ -199,7 +197,7 @@ impl VolumeReport {
         }
     }
 
-    /// Of a volume that was opened to be looked at.
+    /// Makes the report of a volume that was opened only for it.
     pub(crate) fn of_device(volume: &Volume, device: &str) -> Self {
         Self::new(volume, &volume.status(), &volume.lifetime_before(), device)
     }
@@ -228,7 +226,7 @@ impl VolumeReport {
         }
     }
 
-    /// One JSON object.
+    /// Returns the report as one JSON object.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and text are JSON")
     }
@@ -254,7 +252,7 @@ impl SegmentsReport {
         Self { blocks, clean, open, sealed, drained, bad, placed }
     }
 
-    /// All segments.
+    /// Number of all segments.
     pub(super) fn count(&self) -> u32 {
         self.clean + self.open + self.sealed + self.drained + self.bad + self.placed
     }
@@ -270,7 +268,8 @@ impl From<&GroupStatus> for GroupReport {
 }
 
 impl Activity {
-    /// A counter that is new in core does not compile until it has its line here.
+    /// Lists the counters of a mount. A counter that is new in the core does not compile until it has its line
+    /// here.
     fn of_mount(counters: &Counters) -> Self {
         let Counters {
             user_bytes_written,

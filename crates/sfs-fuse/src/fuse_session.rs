@@ -42,7 +42,7 @@ impl FuseSession {
     ///
     /// # Errors
     ///
-    /// Those of the system; `Unsupported` for a kernel whose protocol is too old; `InvalidData` for bytes that no
+    /// Errors of the system; `Unsupported` for a kernel whose protocol is too old; `InvalidData` for bytes that no
     /// kernel sends; `NotConnected` if the filesystem was unmounted meanwhile.
     pub fn new(channel: OwnedFd, config: &SessionConfig) -> io::Result<Self> {
         let channel = Arc::new(FuseChannel::new(File::from(channel)));
@@ -89,7 +89,7 @@ impl FuseSession {
     ///
     /// # Errors
     ///
-    /// That a thread could not be started, before any of them serves. Otherwise the first error that the system
+    /// The error of starting a thread, before any of them serves. Otherwise the first error that the system
     /// gave to a thread; the others have served on. `ConnectionAborted`, with [`InitFlags::ABORT_ERROR`], when the
     /// connection was aborted while the filesystem was mounted.
     ///

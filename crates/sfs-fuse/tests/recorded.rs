@@ -1,6 +1,7 @@
-//! What Linux 6.18 (FUSE 7.45) has said to a filesystem that agreed to everything: one request a
-//! line, its bytes and what they mean. A program went through the system calls on a mount of type
-//! `fuseblk`; requests that came again are left out.
+//! Tests with requests that Linux 6.18 (FUSE 7.45) sent to a filesystem that agreed to every feature.
+//!
+//! Each line of the recording has the bytes of one request and its decoded form. A program went through the system calls on a
+//! mount of type `fuseblk`; repeated requests are left out.
 
 use sfs_fuse::{FuseRequest, InitFlags};
 
@@ -12,7 +13,7 @@ fn bytes_of(digits: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_recorded_request_is_understood() {
+fn every_recorded_request_is_decoded() {
     for line in RECORDED.lines() {
         let (digits, meaning) = line.split_once(' ').expect("bytes and meaning");
         let bytes = bytes_of(digits);
@@ -22,7 +23,7 @@ fn every_recorded_request_is_understood() {
 }
 
 #[test]
-fn no_recorded_request_can_be_cut_off() {
+fn a_truncated_recorded_request_is_an_error() {
     for line in RECORDED.lines() {
         let (digits, meaning) = line.split_once(' ').expect("bytes and meaning");
         let bytes = bytes_of(digits);

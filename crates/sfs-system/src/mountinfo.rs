@@ -95,7 +95,7 @@ impl MountTable {
     ///
     /// # Errors
     ///
-    /// Those of open(2).
+    /// Errors of open(2).
     pub fn open() -> io::Result<Self> {
         File::open(MOUNTINFO).map(Self)
     }
@@ -118,7 +118,7 @@ impl MountTable {
     ///
     /// # Errors
     ///
-    /// Those of read(2).
+    /// Errors of read(2).
     pub fn at(&self, dir: &Path) -> io::Result<Option<Mount>> {
         Ok(self.mounts()?.into_iter().rev().find(|mount| mount.dir == dir))
     }
@@ -128,7 +128,7 @@ impl MountTable {
 ///
 /// # Errors
 ///
-/// Those of reading the kernel's table.
+/// Errors of reading the kernel's table.
 pub fn mounts() -> io::Result<Vec<Mount>> {
     MountTable::open()?.mounts()
 }
@@ -137,7 +137,7 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 ///
 /// # Errors
 ///
-/// Those of reading the kernel's table.
+/// Errors of reading the kernel's table.
 pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
     MountTable::open()?.at(dir)
 }
@@ -146,7 +146,7 @@ pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
 ///
 /// # Errors
 ///
-/// Those of reading the kernel's table.
+/// Errors of reading the kernel's table.
 pub fn of_number(number: DeviceNumber) -> io::Result<Option<Mount>> {
     Ok(mounts()?.into_iter().find(|mount| mount.number == number))
 }

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind, Write};
 ///
 /// # Errors
 ///
-/// Those of write(2), as on a full device; their text begins with `output: `.
+/// Errors of write(2), as on a full device; their text begins with `output: `.
 pub fn print(text: impl Display) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match write!(stdout, "{text}").and_then(|()| stdout.flush()) {

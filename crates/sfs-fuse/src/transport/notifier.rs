@@ -27,7 +27,7 @@ impl Notifier {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of write(2).
     pub fn invalidate_inode(&self, node: u64, offset: i64, len: i64) -> io::Result<()> {
         let mut message = Message::new(0, notify::INVAL_INODE);
         message.push(&NotifyInvalInodeOut { ino: node, off: offset, len });
@@ -43,7 +43,7 @@ impl Notifier {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of write(2).
     pub fn directory_changed(&self, directory: u64) -> io::Result<()> {
         self.invalidate_inode(directory, -1, 0)
     }
@@ -52,7 +52,7 @@ impl Notifier {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of write(2).
     pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
         self.send_entry(parent, name, 0)
     }
@@ -62,7 +62,7 @@ impl Notifier {
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Errors of write(2).
     pub fn expire_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
         self.send_entry(parent, name, EXPIRE_ONLY)
     }
