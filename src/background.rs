@@ -18,7 +18,7 @@ use sfs_core::Volume;
 use sfs_core::request::Work;
 
 use crate::bdi::BackingDevice;
-use crate::clock;
+use crate::file_clock;
 
 /// Longest time between two steps.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -207,7 +207,7 @@ impl LastReported {
 /// Does one step; `None` while the thread rests.
 fn step(volume: &Volume, waker: &Waker) -> Option<sfs_core::Result<Work>> {
     let _step = waker.step.lock();
-    (!waker.is_resting()).then(|| volume.work(clock::now()))
+    (!waker.is_resting()).then(|| volume.work(file_clock::now()))
 }
 
 #[cfg(test)]

@@ -7,19 +7,19 @@
 //!
 //! 1. one module for each thing that a program does: [`remount`], [`unmount`], [`stat`], [`mount_session`];
 //! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
-//! 3. [`report`]: the numbers of a volume;
+//! 3. [`stat_report`]: the numbers of a volume;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume;
 //! 6. `background`, `bdi`, `mount`, [`mount_options`]: the background thread, the kernel's settings for a mount, the kernel's
 //!    tree of mounts, `-o`;
-//! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `clock`, [`exit_error`].
+//! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, [`exit_error`].
 #![deny(unsafe_code)]
 
 mod background;
 mod bdi;
-mod clock;
 mod control;
 pub mod exit_error;
+mod file_clock;
 mod fuse;
 mod logging;
 mod mount;
@@ -29,8 +29,8 @@ mod panic_hook;
 pub mod program;
 mod ready_pipe;
 pub mod remount;
-pub mod report;
 pub mod stat;
+pub mod stat_report;
 pub mod transport;
 pub mod unmount;
 #[expect(unsafe_code, reason = "the one module that calls the system")]

@@ -9,7 +9,7 @@ use nix::mount::MsFlags;
 use sfs_core::policy::{GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{ErrorReaction, Remainder};
 use sfs_fuse::AsyncDio;
-use sfs_system::mountinfo::Mount;
+use sfs_system::mountinfo::MountRecord;
 use sfs_system::parse_size;
 
 use crate::exit_error::ExitError;
@@ -281,7 +281,7 @@ pub(crate) fn known(list: &str) -> String {
 }
 
 /// Returns the kernel's flags of `mount` after a remount with `list`.
-pub(crate) fn flags_after(mount: &Mount, list: &str) -> MsFlags {
+pub(crate) fn flags_after(mount: &MountRecord, list: &str) -> MsFlags {
     let mut options = MountOptions { flags: MsFlags::empty(), ..MountOptions::default() };
     let now = [mount.options.as_str(), mount.super_options.as_str()];
     for option in now.into_iter().chain([list]).flat_map(|list| list.split(',')) {

@@ -7,9 +7,10 @@
 
 mod own_mount;
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use nix::mount::MntFlags;
 use own_mount::{OwnMount, UnannouncedMount};
@@ -27,7 +28,7 @@ use crate::logging;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
-use crate::ready_pipe::{self, ReadyPipe};
+use crate::ready_pipe::{self, Detached, ReadyPipe};
 use crate::transport::{Serving, TransportChoice};
 use crate::unsafe_calls;
 
@@ -69,18 +70,18 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
         }
         return Ok(());
     }
-    let mut ready = if request.foreground {
+    let mut pipe = if request.foreground {
         logging::to_terminal(request.verbose);
         ReadyPipe::foreground()
     } else {
-        match ready_pipe::detach() {
-            Ok(ready) => ready,
-            Err(outcome) => return outcome,
+        match ready_pipe::detach()? {
+            Detached::Starter => return Ok(()),
+            Detached::Daemon(pipe) => pipe,
         }
     };
-    match serve(request, &path, &dir, &mut ready) {
+    match serve(request, &path, &dir, &mut pipe) {
         Ok(()) => Ok(()),
-        Err(failure) => match ready.failed(failure) {
+        Err(failure) => match pipe.report_failure(failure) {
             Some(failure) => Err(failure),
             None => Ok(()),
         },
@@ -110,7 +111,7 @@ fn serve(
     request: &MountRequest,
     path: &Path,
     dir: &Path,
-    ready: &mut ReadyPipe,
+    pipe: &mut ReadyPipe,
 ) -> Result<(), ExitError> {
     let _ = unsafe_calls::become_io_flusher();
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set this.
@@ -160,30 +161,16 @@ fn serve(
     let serve = move || serving.run(|error| own_while_serving.lose(error));
     let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
     let serving = serving.map_err(no_thread)?;
-    let mut outcome = Ok(());
-    match bdi::wait_for(dir) {
-        Ok(dev) if own.has(dev) => {
-            bdi.configure(dev, volume.space().free_bytes());
-            unannounced.keep();
-            let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
-            ready.ready(is_write_protected.then(warning).as_deref());
-        }
-        answer => {
-            drop(unannounced);
-            outcome = answer.and(Err(ErrorKind::ConnectionAborted.into())).map(|_: u64| ());
-        }
+    let answered = wait_for_answer(dir, &own).inspect(|dev| {
+        bdi.configure(*dev, volume.space().free_bytes());
+        let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
+        pipe.report_ready(is_write_protected.then(warning).as_deref());
+    });
+    match answered {
+        Ok(_) => unannounced.keep(),
+        Err(_) => drop(unannounced),
     }
-    if let Ok(Err(error)) = serving.join() {
-        tracing::debug!("{name}: the session ended: {error}");
-        let is_aborted = error.kind() == ErrorKind::ConnectionAborted;
-        if is_aborted {
-            // No process will answer requests to this mount.
-            let _ = own.detach(MntFlags::MNT_DETACH);
-        }
-        if outcome.is_err() || is_aborted || own.is_lost() {
-            outcome = Err(error);
-        }
-    }
+    let outcome = join(serving, &own, &name, answered.map(drop));
     own.end();
     background.stop();
     *is_over.lock() = true;
@@ -200,6 +187,30 @@ fn serve(
     outcome.map_err(|error| {
         ExitError::system(format_args!("{}: the mount does not answer: {error}", dir.display()))
     })
+}
+
+/// Waits until the mount answers. Returns its device number.
+fn wait_for_answer(dir: &Path, own: &OwnMount) -> io::Result<u64> {
+    let dev = bdi::wait_for(dir)?;
+    if own.has(dev) { Ok(dev) } else { Err(ErrorKind::ConnectionAborted.into()) }
+}
+
+/// Waits until the mount has been served to its end. Returns its error if the mount has not answered (`answered`), was aborted
+/// or has lost requests.
+fn join(
+    serving: JoinHandle<io::Result<()>>,
+    own: &OwnMount,
+    name: &str,
+    answered: io::Result<()>,
+) -> io::Result<()> {
+    let Ok(Err(error)) = serving.join() else { return answered };
+    tracing::debug!("{name}: the session ended: {error}");
+    let is_aborted = error.kind() == ErrorKind::ConnectionAborted;
+    if is_aborted {
+        // No process will answer requests to this mount.
+        let _ = own.detach(MntFlags::MNT_DETACH);
+    }
+    if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
 }
 
 /// Logs what the user should know of a volume that was just opened.

@@ -26,7 +26,7 @@ impl ReadyPipe {
     }
 
     /// Reports that the mount answers, with a warning for the user if there is one.
-    pub(crate) fn ready(&mut self, warning: Option<&str>) {
+    pub(crate) fn report_ready(&mut self, warning: Option<&str>) {
         let text = warning.unwrap_or_default();
         match self.0.take() {
             Some(mut pipe) => {
@@ -39,7 +39,7 @@ impl ReadyPipe {
     }
 
     /// Reports a failure. Returns it if no process waits.
-    pub(crate) fn failed(&mut self, failure: ExitError) -> Option<ExitError> {
+    pub(crate) fn report_failure(&mut self, failure: ExitError) -> Option<ExitError> {
         match self.0.take() {
             Some(mut pipe) => {
                 let mut message = vec![failure.status];
@@ -52,21 +52,30 @@ impl ReadyPipe {
     }
 }
 
-/// Forks. Returns the pipe in the process that stays, and the reported outcome in the other.
-pub(crate) fn detach() -> Result<ReadyPipe, Result<(), ExitError>> {
+/// Process in which [`detach`] has returned.
+pub(crate) enum Detached {
+    /// Process that the user started; the mount answers.
+    Starter,
+    /// Process that stays.
+    Daemon(ReadyPipe),
+}
+
+/// Forks. In the process that the user started it returns after the report of the other, with the reported error if
+/// there is one.
+pub(crate) fn detach() -> Result<Detached, ExitError> {
     let system = |error: &dyn std::fmt::Display| {
-        Err(ExitError::system(format_args!("cannot start the daemon: {error}")))
+        ExitError::system(format_args!("cannot start the daemon: {error}"))
     };
     let (from, to) = unistd::pipe().map_err(|error| system(&error))?;
     match split().map_err(|error| system(&error))? {
         ForkSide::Parent => {
             drop(to);
-            Err(wait(File::from(from)))
+            wait(File::from(from)).map(|()| Detached::Starter)
         }
         ForkSide::Child => {
             drop(from);
             leave_terminal();
-            Ok(ReadyPipe(Some(File::from(to))))
+            Ok(Detached::Daemon(ReadyPipe(Some(File::from(to)))))
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::mount::MsFlags;
-use sfs_system::mountinfo::{self, Mount};
+use sfs_system::mountinfo::{self, MountRecord};
 
 use crate::control::{ControlClient, ControlError, ControlReply, ControlRequest};
 use crate::exit_error::{self, ExitError};
@@ -64,7 +64,7 @@ pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
 }
 
 /// Finds the volume to remount, and checks that the caller may.
-fn find(request: &RemountRequest<'_>) -> Result<Mount, ExitError> {
+fn find(request: &RemountRequest<'_>) -> Result<MountRecord, ExitError> {
     let shown = request.dir.display();
     let dir = request.dir.canonicalize().map_err(|error| {
         ExitError::mount(format_args!("{shown}: {}", exit_error::reason(&error)))
@@ -89,11 +89,11 @@ fn find(request: &RemountRequest<'_>) -> Result<Mount, ExitError> {
     Ok(mount)
 }
 
-fn connect(mount: &Mount) -> Result<ControlClient, ExitError> {
+fn connect(mount: &MountRecord) -> Result<ControlClient, ExitError> {
     ControlClient::connect(mount).map_err(|trouble| refused(mount, &trouble))
 }
 
-fn refused(mount: &Mount, trouble: &ControlError) -> ExitError {
+fn refused(mount: &MountRecord, trouble: &ControlError) -> ExitError {
     ExitError::mount(format_args!(
         "{}: cannot be remounted, {trouble}; unmount it and mount it again",
         mount.dir.display()
@@ -101,7 +101,7 @@ fn refused(mount: &Mount, trouble: &ControlError) -> ExitError {
 }
 
 /// Checks that the daemon consents.
-fn expect(mount: &Mount, reply: Result<ControlReply, ControlError>) -> Result<(), ExitError> {
+fn expect(mount: &MountRecord, reply: Result<ControlReply, ControlError>) -> Result<(), ExitError> {
     match reply {
         Ok(ControlReply::Allowed | ControlReply::Resting) => Ok(()),
         Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
@@ -112,7 +112,7 @@ fn expect(mount: &Mount, reply: Result<ControlReply, ControlError>) -> Result<()
 
 /// Changes the kernel's mount. Before a change to read-only the kernel writes its cache back, and refuses while a
 /// file is open for writing.
-fn change(mount: &Mount, flags: MsFlags) -> Result<(), ExitError> {
+fn change(mount: &MountRecord, flags: MsFlags) -> Result<(), ExitError> {
     let none = None::<&str>;
     nix::mount::mount(none, &mount.dir, none, flags | MsFlags::MS_REMOUNT, none).map_err(|error| {
         let dir = mount.dir.display();

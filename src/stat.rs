@@ -9,13 +9,13 @@ use std::sync::Arc;
 use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
-use sfs_system::mountinfo::{self, Mount};
+use sfs_system::mountinfo::{self, MountRecord};
 
-use crate::clock;
 use crate::control::{ControlClient, ControlReply, ControlRequest};
 use crate::exit_error::{self, ExitError};
+use crate::file_clock;
 use crate::mount;
-use crate::report::VolumeReport;
+use crate::stat_report::VolumeReport;
 
 /// Reports on the volume at `path`: a mount point or a device.
 ///
@@ -29,7 +29,7 @@ pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
     })?;
     let mounts = mountinfo::mounts()
         .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
-    let is_it = |mount: &&Mount| {
+    let is_it = |mount: &&MountRecord| {
         mount.dir == path || mount.kind.starts_with("fuse") && mount.source == path
     };
     match mounts.iter().rev().find(is_it) {
@@ -40,7 +40,7 @@ pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
     }
 }
 
-fn of_mounted(mount: &Mount) -> Result<VolumeReport, ExitError> {
+fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
     let shown = mount.dir.display();
     let client = ControlClient::connect(mount);
     match client.and_then(|client| client.ask(&ControlRequest::Status)) {
@@ -64,7 +64,7 @@ fn of_device(path: &Path) -> Result<VolumeReport, ExitError> {
     })?;
     let device = Arc::new(device);
     let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
-    let volume = Volume::open(device.clone(), options, clock::now())
+    let volume = Volume::open(device.clone(), options, file_clock::now())
         .map_err(|error| mount::explain(&error, path, &device))?;
     Ok(VolumeReport::of_device(&volume, &path.to_string_lossy()))
 }

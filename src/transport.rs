@@ -35,14 +35,14 @@ pub enum TransportChoice {
 
 /// Transport of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum ActiveTransport {
     Uring,
     Dev,
     Fuser,
 }
 
 /// Prints the transport as the option `--transport` names it.
-impl fmt::Display for Transport {
+impl fmt::Display for ActiveTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uring => "uring",
@@ -55,7 +55,7 @@ impl fmt::Display for Transport {
 /// Session of a mount that both sides have agreed on, ready to run.
 pub(crate) struct Serving {
     /// Transport in use.
-    pub(crate) transport: Transport,
+    pub(crate) transport: ActiveTransport,
     /// Reason for this transport, for the log and `sfs-ctl stat`.
     pub(crate) reason: String,
     session: AnySession,
@@ -76,17 +76,17 @@ impl TransportChoice {
     ) -> io::Result<Serving> {
         if self == Self::Fuser {
             let session = AnySession::Fuser(FuserSession::open(channel, shell, threads)?);
-            return Ok(Serving { transport: Transport::Fuser, reason: asked_for(), session });
+            return Ok(Serving { transport: ActiveTransport::Fuser, reason: asked_for(), session });
         }
         let session = NativeSession::open(channel, shell, threads, self != Self::Dev)?;
         let (transport, reason) = match (self, session.rings()) {
             (Self::Uring, Err(reason)) => return Err(uring_refused(reason)),
-            (Self::Uring, Ok(_)) => (Transport::Uring, asked_for()),
+            (Self::Uring, Ok(_)) => (ActiveTransport::Uring, asked_for()),
             (_, Ok(rings)) => {
-                (Transport::Uring, format!("the kernel offers io_uring; {rings} rings"))
+                (ActiveTransport::Uring, format!("the kernel offers io_uring; {rings} rings"))
             }
-            (Self::Dev, Err(_)) => (Transport::Dev, asked_for()),
-            (_, Err(reason)) => (Transport::Dev, reason.to_string()),
+            (Self::Dev, Err(_)) => (ActiveTransport::Dev, asked_for()),
+            (_, Err(reason)) => (ActiveTransport::Dev, reason.to_string()),
         };
         Ok(Serving { transport, reason, session: AnySession::Native(session) })
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::MntFlags;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
-use sfs_system::mountinfo::{self, Mount};
+use sfs_system::mountinfo::{self, MountRecord};
 use sfs_system::output;
 
 use crate::control::{ControlClient, ControlError, ControlReply, ControlRequest};
@@ -71,6 +71,16 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
         Err(trouble) => say(format_args!("{dir}: waiting for {device} alone: {trouble}")),
     }
     wait_for_daemon(&mount)?;
+    report_outcome(lost, &mount, say)
+}
+
+/// Prints or returns what became of the data, as far as the daemon has reported it.
+fn report_outcome(
+    lost: Option<LossReport>,
+    mount: &MountRecord,
+    say: impl Fn(std::fmt::Arguments<'_>),
+) -> Result<(), ExitError> {
+    let (dir, device) = (mount.dir.display(), mount.source.display());
     match lost {
         Some(LossReport { bytes: 0, .. }) => say(format_args!("{dir}: everything is on {device}")),
         Some(lost) if lost.unreported.is_empty() => {
@@ -85,14 +95,14 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
 }
 
 /// Finds the volume that is mounted on, or from, `path`.
-fn find(path: &Path) -> Result<Mount, ExitError> {
+fn find(path: &Path) -> Result<MountRecord, ExitError> {
     let shown = path.display();
     let path = path.canonicalize().map_err(|error| {
         ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
     })?;
     let mounts = mountinfo::mounts()
         .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
-    let is_from = |mount: &Mount| mount.is_sfs() && mount.source == path;
+    let is_from = |mount: &MountRecord| mount.is_sfs() && mount.source == path;
     let mut latest = mounts.into_iter().rev();
     let mount = latest.find(|mount| mount.dir == path || is_from(mount)).ok_or_else(|| {
         let is_dir = path.is_dir();
@@ -107,7 +117,7 @@ fn find(path: &Path) -> Result<Mount, ExitError> {
 }
 
 /// Asks the daemon to report the outcome of its last checkpoint. The request must come before the unmount.
-fn watch(mount: &Mount) -> Result<ControlClient, ControlError> {
+fn watch(mount: &MountRecord) -> Result<ControlClient, ControlError> {
     let daemon = ControlClient::connect(mount)?;
     match daemon.ask(&ControlRequest::Watch)? {
         ControlReply::Watching => Ok(daemon),
@@ -117,7 +127,7 @@ fn watch(mount: &Mount) -> Result<ControlClient, ControlError> {
 
 /// Waits for the daemon's report on its last checkpoint. Returns the data that was lost before, as the volume was
 /// full.
-fn wait_for_report(daemon: &ControlClient, mount: &Mount) -> Result<LossReport, ExitError> {
+fn wait_for_report(daemon: &ControlClient, mount: &MountRecord) -> Result<LossReport, ExitError> {
     let device = mount.source.display();
     let begun = Instant::now();
     let mut report = daemon.listen(begun + PATIENCE);
@@ -144,7 +154,7 @@ fn is_late(report: &Result<ControlReply, ControlError>) -> bool {
     matches!(report, Err(ControlError::Silent(error)) if error.kind() == ErrorKind::TimedOut)
 }
 
-fn explain_wait(mount: &Mount) {
+fn explain_wait(mount: &MountRecord) {
     let device = mount.source.display();
     output::complain(format_args!(
         "sfs-umount: waiting until everything is on {device}; it is still being written, or mounted in \
@@ -152,7 +162,7 @@ fn explain_wait(mount: &Mount) {
     ));
 }
 
-fn too_long(mount: &Mount) -> ExitError {
+fn too_long(mount: &MountRecord) -> ExitError {
     let device = mount.source.display();
     let seconds = WAIT_MAX.as_secs();
     ExitError::mount(format_args!(
@@ -161,7 +171,7 @@ fn too_long(mount: &Mount) -> ExitError {
 }
 
 /// Waits until the daemon closes its device, which it does when everything is written.
-fn wait_for_daemon(mount: &Mount) -> Result<(), ExitError> {
+fn wait_for_daemon(mount: &MountRecord) -> Result<(), ExitError> {
     let begun = Instant::now();
     let mut explained = false;
     loop {

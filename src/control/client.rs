@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
-use sfs_system::mountinfo::Mount;
+use sfs_system::mountinfo::MountRecord;
 
 use super::messages::{ControlReply, ControlRequest};
 use super::{json_line, socket_path};
@@ -63,7 +63,7 @@ pub(crate) struct ControlClient(UnixStream);
 
 impl ControlClient {
     /// Connects to the daemon of `mount`.
-    pub(crate) fn connect(mount: &Mount) -> Result<Self, ControlError> {
+    pub(crate) fn connect(mount: &MountRecord) -> Result<Self, ControlError> {
         let owner = mount.owner().ok_or(ControlError::Absent)?;
         let name = socket_path::name(mount.number);
         for directory in socket_path::directories(owner) {

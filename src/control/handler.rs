@@ -17,8 +17,8 @@ use crate::background::Waker;
 use crate::bdi::BackingDevice;
 use crate::exit_error::ExitError;
 use crate::mount_options::MountOptions;
-use crate::report::VolumeReport;
-use crate::transport::Transport;
+use crate::stat_report::VolumeReport;
+use crate::transport::ActiveTransport;
 
 /// State of a mount that requests need.
 pub(crate) struct ControlHandler {
@@ -31,7 +31,7 @@ pub(crate) struct ControlHandler {
     /// True if the mount is read-only because the device is, against its options.
     pub(crate) is_write_protected: bool,
     /// Transport, and the reason for it.
-    pub(crate) transport: (Transport, String),
+    pub(crate) transport: (ActiveTransport, String),
     /// Path of the device.
     pub(crate) device: String,
     pub(crate) number: DeviceNumber,

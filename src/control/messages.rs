@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit_error::ExitError;
 use crate::fuse::LossReport;
-use crate::report::VolumeReport;
+use crate::stat_report::VolumeReport;
 
 /// Request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

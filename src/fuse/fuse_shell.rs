@@ -22,7 +22,7 @@ use super::open_handles::{OpenHandles, WriteVerdict};
 use super::{error_to_errno, inode_attributes};
 use crate::background::Waker;
 use crate::bdi::BackingDevice;
-use crate::clock;
+use crate::file_clock;
 use crate::mount_options::{MountOptions, SyncPolicy};
 
 /// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
@@ -190,7 +190,7 @@ impl FuseShell {
 
 /// Returns the caller of a request, and the current time.
 pub(super) fn caller(request: &FuseRequest<'_>) -> Caller {
-    Caller { uid: request.uid, gid: request.gid, now: clock::now() }
+    Caller { uid: request.uid, gid: request.gid, now: file_clock::now() }
 }
 
 fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {

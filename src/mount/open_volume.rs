@@ -11,8 +11,8 @@ use sfs_core::{Error, Volume};
 use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
 use sfs_mkfs::signatures;
 
-use crate::clock;
 use crate::exit_error::ExitError;
+use crate::file_clock;
 use crate::mount_options::MountOptions;
 
 /// Device that is open, and the options that it can be mounted with.
@@ -50,7 +50,7 @@ pub(crate) fn open_volume(
     path: &Path,
     options: &MountOptions,
 ) -> Result<Arc<Volume>, ExitError> {
-    match Volume::open(device.clone(), options.volume.clone(), clock::now()) {
+    match Volume::open(device.clone(), options.volume.clone(), file_clock::now()) {
         Ok(volume) => Ok(Arc::new(volume)),
         Err(error) => Err(explain(&error, path, &device)),
     }

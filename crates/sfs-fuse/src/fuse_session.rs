@@ -13,19 +13,19 @@ use std::thread;
 
 use crossbeam::channel;
 
+use crate::channels::cpu_affinity::CpuAffinity;
+use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
+use crate::channels::notifier::Notifier;
+use crate::channels::uring_slot::UringSlot;
+use crate::channels::uring_slots::{self, NoUring};
 use crate::protocol::abi::{self, InitOut, opcode};
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::errno::Errno;
-use crate::protocol::features::{Agreed, InitFlags, Offer, SessionConfig};
+use crate::protocol::fuse_operation::FuseOperation;
 use crate::protocol::fuse_request::{FuseRequest, split_header};
+use crate::protocol::init_features::{Agreed, InitFlags, Offer, SessionConfig};
 use crate::protocol::message::Message;
-use crate::protocol::operation::FuseOperation;
 use crate::protocol::reply::Reply;
-use crate::transport::cpu_affinity::CpuAffinity;
-use crate::transport::fuse_channel::{FuseChannel, MessageBuffer};
-use crate::transport::notifier::Notifier;
-use crate::transport::uring_slot::UringSlot;
-use crate::transport::uring_slots::{self, NoUring};
 
 /// Session whose two sides have agreed on the protocol.
 #[derive(Debug)]

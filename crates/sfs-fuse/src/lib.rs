@@ -35,29 +35,29 @@
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
 //! 1. `fuse_session`: the threads and the loop of reading, calling and replying;
-//! 2. `transport`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `sys` (all unsafe code), `page`;
-//! 3. `protocol`: `message`, `reply`, `directory_listing`, `node`; `fuse_request`, `decode`, `operation`, `features`,
+//! 2. `channels`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `fuse_syscalls` (all unsafe code), `page`;
+//! 3. `protocol`: `message`, `reply`, `directory_listing`, `node_reply`; `fuse_request`, `decode`, `fuse_operation`, `init_features`,
 //!    `argument_reader`; `timestamps`, `errno`, `abi`.
 #![deny(unsafe_code)]
 
+mod channels;
 mod fuse_session;
 mod protocol;
 #[cfg(test)]
 mod protocol_tests;
-mod transport;
 
+pub use channels::notifier::Notifier;
+pub use channels::uring_slots::NoUring;
 pub use fuse_session::FuseSession;
 pub use protocol::argument_reader::Malformed;
 pub use protocol::directory_listing::{DirectoryListing, ListingEntry};
 pub use protocol::errno::Errno;
-pub use protocol::features::{Agreed, AsyncDio, InitFlags, SessionConfig};
-pub use protocol::fuse_request::{FuseRequest, RequestExtensions};
-pub use protocol::node::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
-pub use protocol::operation::{
+pub use protocol::fuse_operation::{
     CopyArgs, CreateArgs, Forgets, FuseOperation, IoctlArgs, LockArgs, ReadArgs, ReleaseArgs,
     SetattrArgs, WriteArgs,
 };
+pub use protocol::fuse_request::{FuseRequest, RequestExtensions};
+pub use protocol::init_features::{Agreed, AsyncDio, InitFlags, SessionConfig};
+pub use protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
 pub use protocol::reply::Reply;
 pub use protocol::timestamps::{SetTime, Time};
-pub use transport::notifier::Notifier;
-pub use transport::uring_slots::NoUring;

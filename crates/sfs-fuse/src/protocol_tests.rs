@@ -15,7 +15,7 @@ use crate::protocol::abi::InHeader;
 
 /// Values that the arguments of a request, or the parts of a reply, are made of.
 #[derive(Clone, Debug)]
-struct Sample {
+struct RequestSample {
     name: Vec<u8>,
     other_name: Vec<u8>,
     data: Vec<u8>,
@@ -32,8 +32,8 @@ prop_compose! {
         wide in any::<[u64; 7]>(),
         narrow in any::<[u32; 5]>(),
         flag in any::<bool>(),
-    ) -> Sample {
-        Sample { name, other_name, data, wide, narrow, flag }
+    ) -> RequestSample {
+        RequestSample { name, other_name, data, wide, narrow, flag }
     }
 }
 

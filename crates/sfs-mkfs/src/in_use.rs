@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use sfs_system::mountinfo::{DeviceNumber, Mount, unescape};
+use sfs_system::mountinfo::{DeviceNumber, MountRecord, unescape};
 
 use crate::MkfsError;
 
@@ -124,14 +124,14 @@ pub(crate) fn device_number(rdev: u64) -> (u64, u64) {
 
 /// Returns the mount point of `device` among the lines of mountinfo, by its number or by its path as the source.
 fn mount_point(mountinfo: &[u8], device: &Path, number: Option<(u64, u64)>) -> Option<PathBuf> {
-    let is_it = |mount: &Mount| {
+    let is_it = |mount: &MountRecord| {
         let DeviceNumber { major, minor } = mount.number;
         let source = &mount.source;
         let same_source = source.is_absolute()
             && (source == device || fs::canonicalize(source).is_ok_and(|real| real == device));
         number == Some((major.into(), minor.into())) || same_source
     };
-    Mount::parse_all(mountinfo).into_iter().find(is_it).map(|mount| mount.dir)
+    MountRecord::parse_all(mountinfo).into_iter().find(is_it).map(|mount| mount.dir)
 }
 
 fn is_swap(swaps: &[u8], device: &Path) -> bool {

@@ -1,6 +1,6 @@
 //! The table of mounts, from `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 //!
-//! [`Mount::parse_all`] turns the bytes of that file into mounts; [`MountTable`] reads them from the kernel. Paths come
+//! [`MountRecord::parse_all`] turns the bytes of that file into mounts; [`MountTable`] reads them from the kernel. Paths come
 //! back byte for byte. No function here touches a mounted filesystem, whose daemon may not answer.
 
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// One mount: a line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct MountRecord {
     /// Mount point.
     pub dir: PathBuf,
     /// Filesystem type, with the subtype after the dot.
@@ -46,7 +46,7 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-impl Mount {
+impl MountRecord {
     /// Parses all lines of a mountinfo file; lines that are not understood are skipped.
     pub fn parse_all(text: &[u8]) -> Vec<Self> {
         text.split(|byte| *byte == b'\n').filter_map(Self::parse).collect()
@@ -101,7 +101,7 @@ impl MountTable {
     }
 
     /// Reads all mounts that this process sees, in the order in which they were made.
-    fn mounts(&self) -> io::Result<Vec<Mount>> {
+    fn mounts(&self) -> io::Result<Vec<MountRecord>> {
         let (mut text, mut piece) = (Vec::new(), [0; 4096]);
         loop {
             match self.0.read_at(&mut piece, text.len() as u64) {
@@ -111,7 +111,7 @@ impl MountTable {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Mount::parse_all(&text))
+        Ok(MountRecord::parse_all(&text))
     }
 
     /// Finds the topmost mount at `dir`.
@@ -119,7 +119,7 @@ impl MountTable {
     /// # Errors
     ///
     /// Errors of read(2).
-    pub fn at(&self, dir: &Path) -> io::Result<Option<Mount>> {
+    pub fn at(&self, dir: &Path) -> io::Result<Option<MountRecord>> {
         Ok(self.mounts()?.into_iter().rev().find(|mount| mount.dir == dir))
     }
 }
@@ -129,7 +129,7 @@ impl MountTable {
 /// # Errors
 ///
 /// Errors of reading the kernel's table.
-pub fn mounts() -> io::Result<Vec<Mount>> {
+pub fn mounts() -> io::Result<Vec<MountRecord>> {
     MountTable::open()?.mounts()
 }
 
@@ -138,7 +138,7 @@ pub fn mounts() -> io::Result<Vec<Mount>> {
 /// # Errors
 ///
 /// Errors of reading the kernel's table.
-pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
+pub fn at(dir: &Path) -> io::Result<Option<MountRecord>> {
     MountTable::open()?.at(dir)
 }
 
@@ -147,7 +147,7 @@ pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
 /// # Errors
 ///
 /// Errors of reading the kernel's table.
-pub fn of_number(number: DeviceNumber) -> io::Result<Option<Mount>> {
+pub fn of_number(number: DeviceNumber) -> io::Result<Option<MountRecord>> {
     Ok(mounts()?.into_iter().find(|mount| mount.number == number))
 }
 
@@ -179,7 +179,7 @@ mod tests {
     fn every_field_of_a_line_is_parsed() {
         let line =
             b"36 35 98:0 / /mnt/a\\040b rw,noatime shared:1 - fuseblk /dev/sd\\134x rw,user_id=1000";
-        let mount = Mount::parse(line).expect("a line");
+        let mount = MountRecord::parse(line).expect("a line");
         assert_eq!(mount.dir, Path::new("/mnt/a b"));
         assert_eq!(mount.kind, "fuseblk");
         assert_eq!(mount.source, Path::new("/dev/sd\\x"));
@@ -187,13 +187,13 @@ mod tests {
         assert_eq!(mount.options, "rw,noatime");
         assert_eq!(mount.owner(), Some(1000));
         assert!(!mount.is_read_only());
-        assert_eq!(Mount::parse(b"nonsense"), None);
+        assert_eq!(MountRecord::parse(b"nonsense"), None);
     }
 
     #[test]
     fn malformed_lines_are_skipped() {
         let text = b"nonsense\n\n41 22 0:50 / /mnt/card ro - fuse.sfs /images/card.img ro\n";
-        let mounts = Mount::parse_all(text);
+        let mounts = MountRecord::parse_all(text);
         assert_eq!(mounts.len(), 1);
         assert!(mounts[0].is_sfs() && mounts[0].is_read_only());
         assert_eq!(mounts[0].owner(), None);

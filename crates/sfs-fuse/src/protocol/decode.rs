@@ -5,11 +5,11 @@
 
 use crate::protocol::abi::{self, opcode};
 use crate::protocol::argument_reader::{ArgumentReader, Malformed};
-use crate::protocol::features::InitFlags;
-use crate::protocol::operation::{
+use crate::protocol::fuse_operation::{
     CopyArgs, CreateArgs, Forgets, FuseOperation, IoctlArgs, LockArgs, ReadArgs, ReleaseArgs,
     SetattrArgs, WriteArgs,
 };
+use crate::protocol::init_features::InitFlags;
 use crate::protocol::timestamps::{SetTime, Time};
 
 impl<'a> FuseOperation<'a> {

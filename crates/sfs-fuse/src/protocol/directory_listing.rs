@@ -5,7 +5,7 @@
 use zerocopy::IntoBytes;
 
 use crate::protocol::abi::Dirent;
-use crate::protocol::node::NodeEntry;
+use crate::protocol::node_reply::NodeEntry;
 
 /// Alignment of entries, in bytes.
 const ALIGNMENT: usize = 8;

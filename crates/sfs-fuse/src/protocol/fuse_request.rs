@@ -5,8 +5,8 @@
 
 use crate::protocol::abi::{self, ExtHeader, InHeader};
 use crate::protocol::argument_reader::{ArgumentReader, Malformed};
-use crate::protocol::features::InitFlags;
-use crate::protocol::operation::FuseOperation;
+use crate::protocol::fuse_operation::FuseOperation;
+use crate::protocol::init_features::InitFlags;
 
 /// Request of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]

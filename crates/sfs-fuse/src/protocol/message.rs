@@ -7,7 +7,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::protocol::abi::{self, OutHeader};
 use crate::protocol::errno::Errno;
-use crate::protocol::node::{attr_out, statx_out};
+use crate::protocol::node_reply::{attr_out, statx_out};
 use crate::protocol::reply::Reply;
 
 /// Bytes of the longest head.

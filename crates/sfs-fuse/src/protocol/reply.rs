@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::protocol::directory_listing::DirectoryListing;
-use crate::protocol::node::{NodeAttributes, NodeEntry, OpenReply, Statfs};
+use crate::protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, Statfs};
 use crate::protocol::timestamps::Time;
 
 /// Reply of a handler. `B` is the memory that holds data.

@@ -7,9 +7,9 @@ use zerocopy::FromBytes;
 use super::requests::operations;
 use super::{message, samples};
 use crate::protocol::argument_reader::ArgumentReader;
-use crate::protocol::features::{InitFlags, Offer, SessionConfig};
+use crate::protocol::fuse_operation::FuseOperation;
 use crate::protocol::fuse_request::FuseRequest;
-use crate::protocol::operation::FuseOperation;
+use crate::protocol::init_features::{InitFlags, Offer, SessionConfig};
 
 /// Decodes a request and reads everything in it.
 fn exhaust(bytes: &[u8], flags: InitFlags) {

@@ -6,13 +6,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::FromBytes;
 
-use super::{Sample, names, samples};
+use super::{RequestSample, names, samples};
 use crate::protocol::abi::{self, OutHeader};
 use crate::protocol::argument_reader::ArgumentReader;
 use crate::protocol::directory_listing::{DirectoryListing, ListingEntry};
 use crate::protocol::errno::Errno;
 use crate::protocol::message::Message;
-use crate::protocol::node::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
+use crate::protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
 use crate::protocol::reply::Reply;
 use crate::protocol::timestamps::Time;
 
@@ -145,7 +145,7 @@ fn statfs(out: &abi::StatfsOut) -> Statfs {
     }
 }
 
-fn answers(sample: &Sample) -> Vec<Reply<Vec<u8>>> {
+fn answers(sample: &RequestSample) -> Vec<Reply<Vec<u8>>> {
     let [a, b, c, d, e, f, g] = sample.wide;
     let [p, q, r, s, t] = sample.narrow;
     let at = |secs: u64, nanos: u32| time(secs, nanos % 1_000_000_000);

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::{Sample, ended, message, samples};
+use super::{RequestSample, ended, message, samples};
 use crate::protocol::abi::{self, opcode};
-use crate::protocol::operation::{
+use crate::protocol::fuse_operation::{
     CopyArgs, CreateArgs, Forgets, FuseOperation, IoctlArgs, LockArgs, ReadArgs, ReleaseArgs,
     SetattrArgs, WriteArgs,
 };
@@ -23,8 +23,8 @@ fn time(secs: u64, nanos: u32) -> Time {
 }
 
 /// Operations on names, with opcode and arguments.
-fn of_names(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
-    let Sample { name, other_name, wide, narrow, flag, .. } = sample;
+fn of_names(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
+    let RequestSample { name, other_name, wide, narrow, flag, .. } = sample;
     let [mode, rdev, umask, open_flags, flags] = *narrow;
     let (one, two) = (ended(name), ended(other_name));
     let new_parent = wide[0];
@@ -72,8 +72,8 @@ fn of_names(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
 }
 
 /// Operations on attributes and operations without arguments, with opcode and arguments.
-fn of_attributes(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
-    let Sample { name, data, wide, narrow, flag, .. } = sample;
+fn of_attributes(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
+    let RequestSample { name, data, wide, narrow, flag, .. } = sample;
     let [size, flags, mask, mode, uid] = *narrow;
     let handle = flag.then_some(wide[0]);
     let getattr = abi::GetattrIn { getattr_flags: (*flag).into(), dummy: 9, fh: wide[0] };
@@ -121,8 +121,8 @@ fn of_attributes(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
 }
 
 /// A change of every attribute.
-fn setattr(sample: &Sample, mode: u32, uid: u32) -> (SetattrArgs, abi::SetattrIn) {
-    let Sample { wide, narrow, flag, .. } = sample;
+fn setattr(sample: &RequestSample, mode: u32, uid: u32) -> (SetattrArgs, abi::SetattrIn) {
+    let RequestSample { wide, narrow, flag, .. } = sample;
     let (at, then) = (time(wide[1], narrow[0]), time(wide[2], narrow[1]));
     let (atime, mtime, ctime) = (wire_time(at), wire_time(then), wire_time(at));
     let now = if *flag { abi::fattr::ATIME_NOW } else { 0 };
@@ -158,8 +158,8 @@ fn setattr(sample: &Sample, mode: u32, uid: u32) -> (SetattrArgs, abi::SetattrIn
 }
 
 /// Operations on open files, with opcode and arguments.
-fn of_handles(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
-    let Sample { data, wide, narrow, flag, .. } = sample;
+fn of_handles(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
+    let RequestSample { data, wide, narrow, flag, .. } = sample;
     let [handle, offset, lock_owner, len, to_node, to_handle, to_offset] = *wide;
     let [size, open_flags, mode, whence, events] = *narrow;
     let bit = |bit: u32| if *flag { bit } else { 0 };
@@ -298,7 +298,7 @@ fn of_handles(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
 }
 
 /// All operations but BATCH_FORGET, with opcode and arguments.
-pub(super) fn operations(sample: &Sample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
+pub(super) fn operations(sample: &RequestSample) -> Vec<(FuseOperation<'_>, u32, Vec<u8>)> {
     let mut all = of_names(sample);
     all.append(&mut of_attributes(sample));
     all.append(&mut of_handles(sample));

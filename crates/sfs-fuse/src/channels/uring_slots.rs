@@ -4,9 +4,9 @@
 
 use std::{fs, io};
 
-use crate::protocol::features::{Agreed, InitFlags, SessionConfig};
-use crate::transport::fuse_channel::FuseChannel;
-use crate::transport::uring_slot::UringSlot;
+use crate::channels::fuse_channel::FuseChannel;
+use crate::channels::uring_slot::UringSlot;
+use crate::protocol::init_features::{Agreed, InitFlags, SessionConfig};
 
 /// File with the list of possible processors. The kernel has a queue for each of them, online or not.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";

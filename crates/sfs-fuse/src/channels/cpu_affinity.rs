@@ -7,7 +7,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::protocol::operation::{FuseOperation, ReadArgs, WriteArgs};
+use crate::protocol::fuse_operation::{FuseOperation, ReadArgs, WriteArgs};
 
 /// Length of a READ from which it is likely to be read-ahead, in bytes.
 const AHEAD_MIN: usize = 32 << 10;

@@ -12,8 +12,8 @@ use std::os::fd::AsRawFd;
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use zerocopy::{Immutable, IntoBytes};
 
+use crate::channels::page::Page;
 use crate::protocol::abi::{UringCmdReq, UringHeader};
-use crate::transport::page::Page;
 
 /// Entry of the submission queue, `struct io_uring_sqe`, with the fields that a command uses. The crate io-uring
 /// has no type for a command with a length.
@@ -50,20 +50,20 @@ pub(crate) struct Ring {
     uring: IoUring<squeue::Entry128, cqueue::Entry>,
     // Kept open, as the ring refers to it by number.
     channel: File,
-    lent: ManuallyDrop<Lent>,
+    lent: ManuallyDrop<LentMemory>,
     is_lent: bool,
     is_enabled: bool,
 }
 
 /// Memory whose addresses the kernel has.
-struct Lent {
+struct LentMemory {
     memory: Box<[Page]>,
     parts: Box<[libc::iovec; 2]>,
 }
 
 // SAFETY: the addresses in `parts` are those of `memory`, which moves together with `parts`; only the kernel uses
 // them.
-unsafe impl Send for Lent {}
+unsafe impl Send for LentMemory {}
 
 impl Ring {
     /// Makes a ring over `memory`, which must have more than one page. Only the thread that first calls
@@ -73,7 +73,7 @@ impl Ring {
         let (front, payload) = memory.as_mut_bytes().split_at_mut(size_of::<Page>());
         let parts = [&mut front[..size_of::<UringHeader>()], payload]
             .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
-        let lent = ManuallyDrop::new(Lent { memory, parts: Box::new(parts) });
+        let lent = ManuallyDrop::new(LentMemory { memory, parts: Box::new(parts) });
         Ok(Self {
             uring: build()?,
             channel: channel.try_clone()?,

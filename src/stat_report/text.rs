@@ -5,7 +5,7 @@ use std::fmt;
 use sfs_system::Human;
 
 use super::volume_report::{
-    Activity, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
+    ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
 };
 
 impl fmt::Display for VolumeReport {
@@ -102,7 +102,7 @@ impl VolumeReport {
     }
 }
 
-fn fmt_activity(f: &mut fmt::Formatter<'_>, title: &str, activity: &Activity) -> fmt::Result {
+fn fmt_activity(f: &mut fmt::Formatter<'_>, title: &str, activity: &ActivityReport) -> fmt::Result {
     writeln!(f, "  {title}")?;
     for (name, count) in &activity.counters {
         let words = plain(&name.replace('_', " "));

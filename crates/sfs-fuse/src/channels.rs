@@ -5,9 +5,9 @@
 
 pub(crate) mod cpu_affinity;
 pub(crate) mod fuse_channel;
+#[expect(unsafe_code, reason = "the modules that call the system")]
+mod fuse_syscalls;
 pub(crate) mod notifier;
 mod page;
-#[expect(unsafe_code, reason = "the modules that call the system")]
-mod sys;
 pub(crate) mod uring_slot;
 pub(crate) mod uring_slots;

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::error_report::{ErrorReport, FailureReport};
 use crate::bdi::DirtyBound;
-use crate::transport::Transport;
+use crate::transport::ActiveTransport;
 
 /// Version of the names, raised when a name changes its meaning or is removed.
 const VERSION: u32 = 1;
@@ -58,9 +58,9 @@ pub struct VolumeReport {
     #[serde(default)]
     pub failure: Option<FailureReport>,
     /// Activity since the mount; `None` when the volume is not mounted.
-    pub mount: Option<Activity>,
+    pub mount: Option<ActivityReport>,
     /// Activity in all mounts: that of earlier ones as of their last checkpoints, and that of this one.
-    pub life: Activity,
+    pub life: ActivityReport,
 }
 
 /// Space of a volume.
@@ -155,7 +155,7 @@ pub struct CacheReport {
 
 /// Activity in a span of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Activity {
+pub struct ActivityReport {
     /// Counters by name; names of counters of bytes contain `bytes`.
     pub counters: BTreeMap<String, u64>,
     /// Bytes written to the device for each byte written by users; `None` while users have written nothing.
@@ -168,7 +168,7 @@ impl VolumeReport {
         volume: &Volume,
         before: &LifetimeTotals,
         device: &str,
-        (transport, reason): &(Transport, String),
+        (transport, reason): &(ActiveTransport, String),
     ) -> Self {
         let status = volume.status();
         let now = status.counters;
@@ -177,7 +177,7 @@ impl VolumeReport {
             user_bytes_written: before.user_bytes_written + now.user_bytes_written,
             device_bytes_written: before.device_bytes_written + now.device_bytes_written,
         };
-        let mount = Some(Activity::of_mount(&now));
+        let mount = Some(ActivityReport::of_mount(&now));
         let (grouping, victims) = (status.grouping.to_owned(), status.victims.to_owned());
         let policies = Some(PoliciesReport { grouping, victims });
         let on_error = match status.on_error {
@@ -222,7 +222,7 @@ impl VolumeReport {
             errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
             failure: status.remembered.failure.map(FailureReport::from),
             mount: None,
-            life: Activity::of_life(life),
+            life: ActivityReport::of_life(life),
         }
     }
 
@@ -267,7 +267,7 @@ impl From<&GroupStatus> for GroupReport {
     }
 }
 
-impl Activity {
+impl ActivityReport {
     /// Lists the counters of a mount. A counter that is new in the core does not compile until it has its line
     /// here.
     fn of_mount(counters: &Counters) -> Self {

@@ -5,9 +5,9 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::channels::fuse_channel::FuseChannel;
 use crate::protocol::abi::{EXPIRE_ONLY, NotifyInvalEntryOut, NotifyInvalInodeOut, notify};
 use crate::protocol::message::Message;
-use crate::transport::fuse_channel::FuseChannel;
 
 /// Sender of notifications.
 ///

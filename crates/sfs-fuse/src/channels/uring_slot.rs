@@ -5,12 +5,12 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::channels::fuse_channel::FuseChannel;
+use crate::channels::fuse_syscalls::uring::Ring;
+use crate::channels::page::{PAGE_SIZE, Page};
 use crate::protocol::abi::{InHeader, OutHeader, UringHeader, uring};
 use crate::protocol::argument_reader::Malformed;
 use crate::protocol::message::Message;
-use crate::transport::fuse_channel::FuseChannel;
-use crate::transport::page::{PAGE_SIZE, Page};
-use crate::transport::sys::uring::Ring;
 
 /// Bytes of the longest fixed part of a request.
 const FIXED_LEN_MAX: usize = 128;

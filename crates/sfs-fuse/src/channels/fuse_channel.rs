@@ -8,10 +8,10 @@ use std::io::{self, IoSlice, Read, Write};
 
 use zerocopy::IntoBytes;
 
+use crate::channels::fuse_syscalls;
+use crate::channels::page::{PAGE_SIZE, Page};
 use crate::protocol::abi::{InHeader, WriteIn};
 use crate::protocol::message::Message;
-use crate::transport::page::{PAGE_SIZE, Page};
-use crate::transport::sys;
 
 const FUSE_DEVICE: &str = "/dev/fuse";
 
@@ -60,7 +60,7 @@ impl FuseChannel {
     /// locks of this one. A kernel that cannot do this gets a duplicate of the descriptor.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let opened = OpenOptions::new().read(true).write(true).open(FUSE_DEVICE);
-        let cloned = opened.and_then(|file| sys::attach(&file, &self.0).map(|()| file));
+        let cloned = opened.and_then(|file| fuse_syscalls::attach(&file, &self.0).map(|()| file));
         cloned.or_else(|_| self.0.try_clone()).map(Self)
     }
 

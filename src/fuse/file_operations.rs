@@ -137,11 +137,11 @@ impl FuseShell {
         if self.handles.reported_by_fsync(ino, handle) {
             self.lost_writeback.reported(ino);
         }
-        let Some(mut told) = self.handles.damage_reported(ino, handle) else {
+        let Some(mut reported) = self.handles.damage_reported(ino, handle) else {
             return self.sync_file(ino);
         };
-        let outcome = self.volume.sync_file_after(ino, &mut told);
-        self.handles.note_damage_reported(ino, handle, told);
+        let outcome = self.volume.sync_file_after(ino, &mut reported);
+        self.handles.note_damage_reported(ino, handle, reported);
         outcome?;
         Ok(Reply::Done)
     }
