@@ -98,7 +98,8 @@ pub struct SegmentsReport {
 /// Names of the policies, as mount options have them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoliciesReport {
-    /// Grouping policy, which chooses the group of a block.
+    /// Grouping policy, which chooses the group of a block. Version 1 of the names calls it `placement`.
+    #[serde(rename = "placement")]
     pub grouping: String,
     /// Victim policy, which chooses the segment to clean.
     pub victims: String,
