@@ -1,9 +1,9 @@
 //! The thread that does the volume's background work: write-back, checkpoints, cleaning.
 //!
-//! The volume decides what is due in [`Volume::work`]; this thread calls it after every change, and at least once a second.
-//! Shell threads announce changes through a [`Waker`], a channel of one token, at the cost of one atomic load for a change
-//! that is announced already. After [`Waker::rest`] the thread does nothing until the next change. Between two steps it
-//! adjusts how much dirty data the kernel may hold ([`BackingDevice`]).
+//! The volume decides what is due in [`Volume::work`]; this thread calls it after every change, and at least once a
+//! second. Shell threads announce changes through a [`Waker`], a channel of one token, at the cost of one atomic
+//! load for a change that is announced already. After [`Waker::rest`] the thread does nothing until the next
+//! change. Between two steps it adjusts how much dirty data the kernel may hold ([`BackingDevice`]).
 
 use std::io;
 use std::sync::Arc;
@@ -90,11 +90,11 @@ impl Waker {
         self.is_resting.load(Ordering::Relaxed)
     }
 
-    /// Waits for `pause` or the next announcement. With `until_change`, an announcement that is not yet worked off ends the
-    /// wait as well. Returns whether `stopped` was closed.
+    /// Waits for `pause` or the next announcement. With `until_change`, an announcement that is not yet worked off
+    /// ends the wait as well. Returns whether `stopped` was closed.
     fn wait(&self, pause: Duration, until_change: bool, stopped: &Receiver<()>) -> bool {
-        // A token of a change that was worked off meanwhile must not cut the pause short. A token that is taken here by
-        // mistake leaves `has_changed` set, for the check below.
+        // A token of a change that was worked off meanwhile must not cut the pause short. A token that is taken
+        // here by mistake leaves `has_changed` set, for the check below.
         while self.woken.try_recv().is_ok() {}
         if until_change && self.has_changed.load(Ordering::Relaxed) {
             return is_closed(stopped);

@@ -3,8 +3,8 @@
 use nix::time::{ClockId, clock_gettime};
 use sfs_core::format::Timestamp;
 
-/// Returns the current time, to the resolution of the kernel's timer tick. A clock before 1970 is not set at all and reads as
-/// zero.
+/// Returns the current time, to the resolution of the kernel's timer tick. A clock before 1970 is not set at all
+/// and reads as zero.
 pub(crate) fn now() -> Timestamp {
     match clock_gettime(ClockId::CLOCK_REALTIME_COARSE) {
         Ok(now) if now.tv_sec() >= 0 => {

@@ -10,8 +10,8 @@
 //! 3. [`stat_report`]: the numbers of a volume;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume;
-//! 6. `background`, `bdi`, `mount`, [`mount_options`]: the background thread, the kernel's settings for a mount, the kernel's
-//!    tree of mounts, `-o`;
+//! 6. `background`, `bdi`, `mount`, [`mount_options`]: the background thread, the kernel's settings for a mount, the
+//!    kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, [`exit_error`].
 #![deny(unsafe_code)]
 

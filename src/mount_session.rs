@@ -1,9 +1,9 @@
 //! A mount from its command line to its last checkpoint.
 //!
-//! [`run`] opens the device and the volume, mounts, and starts the threads: one of the transport for each request that is
-//! served at a time, the background thread, the signal thread and the control socket. When the transport's loop ends, the
-//! threads end and the volume is closed with its last checkpoint. Nothing is written to the device before everything has been
-//! checked, and the last checkpoint comes after the last request.
+//! [`run`] opens the device and the volume, mounts, and starts the threads: one of the transport for each request
+//! that is served at a time, the background thread, the signal thread and the control socket. When the transport's
+//! loop ends, the threads end and the volume is closed with its last checkpoint. Nothing is written to the device
+//! before everything has been checked, and the last checkpoint comes after the last request.
 
 mod own_mount;
 
@@ -195,8 +195,8 @@ fn wait_for_answer(dir: &Path, own: &OwnMount) -> io::Result<u64> {
     if own.has(dev) { Ok(dev) } else { Err(ErrorKind::ConnectionAborted.into()) }
 }
 
-/// Waits until the mount has been served to its end. Returns its error if the mount has not answered (`answered`), was aborted
-/// or has lost requests.
+/// Waits until the mount has been served to its end. Returns its error if the mount has not answered (`answered`),
+/// was aborted or has lost requests.
 fn join(
     serving: JoinHandle<io::Result<()>>,
     own: &OwnMount,
@@ -245,8 +245,9 @@ fn close(volume: &Volume, name: &str) -> Result<(), ExitError> {
     })
 }
 
-/// Mounts, and agrees with the kernel on the protocol. The [`UnannouncedMount`] comes first in the tuple, so that it
-/// is dropped last: an unmount may wait for an answer, and gets an error only once [`Serving`] has closed the connection.
+/// Mounts, and agrees with the kernel on the protocol. The [`UnannouncedMount`] comes first in the tuple, so that
+/// it is dropped last: an unmount may wait for an answer, and gets an error only once [`Serving`] has closed the
+/// connection.
 fn mount_and_open(
     target: &MountTarget<'_>,
     options: &MountOptions,

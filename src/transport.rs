@@ -1,8 +1,8 @@
 //! Transports: the ways that requests come from the kernel and replies return to it.
 //!
-//! The user chooses one ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else `/dev/fuse`.
-//! `native` serves both through the crate `sfs-fuse`, `fuser_adapter` serves `/dev/fuse` through the library fuser. The
-//! same shell gives the replies on every transport.
+//! The user chooses one ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else
+//! `/dev/fuse`. `native` serves both through the crate `sfs-fuse`, `fuser_adapter` serves `/dev/fuse` through the
+//! library fuser. The same shell gives the replies on every transport.
 
 mod fuser_adapter;
 mod native;
@@ -93,8 +93,8 @@ impl TransportChoice {
 }
 
 impl Serving {
-    /// Serves until the filesystem is unmounted. Calls `lost` when a request stays without a reply, so that only a forced
-    /// unmount ends its wait.
+    /// Serves until the filesystem is unmounted. Calls `lost` when a request stays without a reply, so that only a
+    /// forced unmount ends its wait.
     pub(crate) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
         match self.session {
             AnySession::Native(session) => session.run(lost),

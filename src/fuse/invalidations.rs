@@ -1,15 +1,16 @@
 //! Inodes whose attributes the kernel must ask for again, because their writers have a loss to learn of.
 //!
-//! A shell thread posts an inode to a channel and goes on. The notify thread receives it, sends the notification, and sends
-//! it once more after [`REPEAT_AFTER`]. It holds no lock while it sends, as the kernel may wait for other replies first.
+//! A shell thread posts an inode to a channel and goes on. The notify thread receives it, sends the notification,
+//! and sends it once more after [`REPEAT_AFTER`]. It holds no lock while it sends, as the kernel may wait for other
+//! replies first.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, Sender};
 
-/// Delay of the second notification. A reply with attributes that was under way during the first one may reach the kernel
-/// after it, and would make the attributes valid again.
+/// Delay of the second notification. A reply with attributes that was under way during the first one may reach the
+/// kernel after it, and would make the attributes valid again.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
 
 /// Queue of inodes between the shell and the notify thread.

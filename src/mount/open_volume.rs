@@ -1,7 +1,7 @@
 //! Opening a device and the volume on it, and explaining why that failed.
 //!
-//! A device that is used through a loop device is refused, and one that is write-protected is opened for reading. Nothing is
-//! written to the device before the volume has been checked.
+//! A device that is used through a loop device is refused, and one that is write-protected is opened for reading.
+//! Nothing is written to the device before the volume has been checked.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The mount that this process has made, and unmounting it.
 //!
-//! Another filesystem may be mounted on top of this mount, or in its place once it is gone. [`OwnMount::detach`] therefore
-//! compares the device number at the mount point with its own before it unmounts. A signal thread unmounts on SIGTERM, SIGINT
-//! and SIGHUP.
+//! Another filesystem may be mounted on top of this mount, or in its place once it is gone. [`OwnMount::detach`]
+//! therefore compares the device number at the mount point with its own before it unmounts. A signal thread
+//! unmounts on SIGTERM, SIGINT and SIGHUP.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -89,8 +89,8 @@ impl OwnMount {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread that unmounts when one of `signals` arrives. A mount that is in use is detached, and goes when its
-    /// last user does.
+    /// Starts the thread that unmounts when one of `signals` arrives. A mount that is in use is detached, and goes
+    /// when its last user does.
     pub(super) fn unmount_on(&self, mut signals: Signals) -> Result<(), ExitError> {
         let own = self.clone();
         let wait = move || {

@@ -1,8 +1,8 @@
 //! `/dev/fuse` through fuser 0.18, for comparison with `sfs-fuse`: a conversion between the types of both.
 //!
-//! Each method that fuser calls makes a [`FuseRequest`] of its arguments, has the shell answer it, and gives the reply to
-//! fuser ([`send_reply`]). fuser hides parts of some requests and does not deliver others; docs/SEMANTICS.md has the table of
-//! what SFS cannot do on this transport.
+//! Each method that fuser calls makes a [`FuseRequest`] of its arguments, has the shell answer it, and gives the
+//! reply to fuser ([`send_reply`]). fuser hides parts of some requests and does not deliver others;
+//! docs/SEMANTICS.md has the table of what SFS cannot do on this transport.
 
 mod convert;
 mod send_reply;
@@ -89,8 +89,8 @@ impl Adapter {
     }
 }
 
-/// Defines methods of [`Filesystem`]. Each names its arguments, the inode that it is about, and the operation that it stands
-/// for; the reply has the form of fuser's type after the arrow.
+/// Defines methods of [`Filesystem`]. Each names its arguments, the inode that it is about, and the operation that
+/// it stands for; the reply has the form of fuser's type after the arrow.
 macro_rules! methods {
     ($(fn $name:ident($from:ident, $($arg:ident: $kind:ty),*) -> $reply:ty = $node:expr, $operation:expr;)*) => { $(
         fn $name(&self, $from: &fuser::Request, $($arg: $kind,)* reply: $reply) {
@@ -101,8 +101,8 @@ macro_rules! methods {
 
 impl Filesystem for Adapter {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
-        // fuser does not show the kernel's flag for clearing privileges. The caller's user number stands in for it, which an
-        // idmapped mount would hide.
+        // fuser does not show the kernel's flag for clearing privileges. The caller's user number stands in for it,
+        // which an idmapped mount would hide.
         let mut wanted = self.0.features_wanted() - sfs_fuse::InitFlags::ALLOW_IDMAP;
         let is_asked = self.0.async_dio.is_asked_of(config.kernel_abi().1);
         wanted.set(sfs_fuse::InitFlags::ASYNC_DIO, is_asked);

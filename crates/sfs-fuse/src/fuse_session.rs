@@ -107,8 +107,8 @@ impl FuseSession {
         let more = if slots.is_empty() { self.threads - 1 } else { 0 };
         let channels = (0..more).map(|_| self.channel.another()).collect::<io::Result<Vec<_>>>()?;
         let has_rings = !slots.is_empty();
-        // A thread that has lent memory to the kernel cannot be called back, so no thread serves before all exist. Each
-        // waits for one token; the channel closes without tokens if a thread could not be started.
+        // A thread that has lent memory to the kernel cannot be called back, so no thread serves before all exist.
+        // Each waits for one token; the channel closes without tokens if a thread could not be started.
         let (start, started) = channel::unbounded();
         thread::scope(|scope| {
             let start = start;

@@ -1,7 +1,7 @@
 //! The protocol between Linux and a filesystem in user space (FUSE), and its transports `/dev/fuse` and io_uring.
 //!
-//! A filesystem is one function from a [`FuseRequest`] to a [`Reply`], with memory for data that is read. mount(2) and
-//! `fusermount3` leave a descriptor of `/dev/fuse`, which a [`FuseSession`] serves:
+//! A filesystem is one function from a [`FuseRequest`] to a [`Reply`], with memory for data that is read. mount(2)
+//! and `fusermount3` leave a descriptor of `/dev/fuse`, which a [`FuseSession`] serves:
 //!
 //! ```no_run
 //! use std::os::fd::OwnedFd;
@@ -28,16 +28,17 @@
 //! }
 //! ```
 //!
-//! A reply is sent by the thread that called the handler, so a handler that waits occupies its thread. No bytes of the kernel
-//! make the decoder panic or allocate more than their own length. Data of a WRITE, and data of a READ that is replied in
-//! place, are copied only by the kernel. The crate neither mounts nor keeps any state of inodes.
+//! A reply is sent by the thread that called the handler, so a handler that waits occupies its thread. No bytes of
+//! the kernel make the decoder panic or allocate more than their own length. Data of a WRITE, and data of a READ
+//! that is replied in place, are copied only by the kernel. The crate neither mounts nor keeps any state of inodes.
 //!
 //! Layers, from the top; a module uses only layers below its own, or modules to its right:
 //!
 //! 1. `fuse_session`: the threads and the loop of reading, calling and replying;
-//! 2. `channels`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `fuse_syscalls` (all unsafe code), `page`;
-//! 3. `protocol`: `message`, `reply`, `directory_listing`, `node_reply`; `fuse_request`, `decode`, `fuse_operation`, `init_features`,
-//!    `argument_reader`; `timestamps`, `errno`, `abi`.
+//! 2. `channels`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `fuse_syscalls` (all
+//!    unsafe code), `page`;
+//! 3. `protocol`: `message`, `reply`, `directory_listing`, `node_reply`; `fuse_request`, `decode`, `fuse_operation`,
+//!    `init_features`, `argument_reader`; `timestamps`, `errno`, `abi`.
 #![deny(unsafe_code)]
 
 mod channels;

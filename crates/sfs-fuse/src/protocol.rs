@@ -1,8 +1,8 @@
 //! Messages of the protocol: their bytes, decoding requests and encoding replies.
 //!
 //! [`abi`] has the kernel's structures. Requests go from bytes through [`argument_reader`] and [`decode`] to a
-//! [`fuse_request`]; replies go from [`reply`] and [`node_reply`] through [`message`] to bytes. No module here does input
-//! or output.
+//! [`fuse_request`]; replies go from [`reply`] and [`node_reply`] through [`message`] to bytes. No module here does
+//! input or output.
 
 pub(crate) mod abi;
 pub(crate) mod argument_reader;

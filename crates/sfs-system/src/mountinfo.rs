@@ -1,7 +1,7 @@
 //! The table of mounts, from `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 //!
-//! [`MountRecord::parse_all`] turns the bytes of that file into mounts; [`MountTable`] reads them from the kernel. Paths come
-//! back byte for byte. No function here touches a mounted filesystem, whose daemon may not answer.
+//! [`MountRecord::parse_all`] turns the bytes of that file into mounts; [`MountTable`] reads them from the kernel.
+//! Paths come back byte for byte. No function here touches a mounted filesystem, whose daemon may not answer.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,8 +28,8 @@ pub struct MountRecord {
     pub kind: String,
     /// Source of the mount. For SFS this is the path of the device or image file.
     pub source: PathBuf,
-    /// Device number of the filesystem. It is unique among the filesystems that are mounted now, and the same at every
-    /// mount point of one filesystem.
+    /// Device number of the filesystem. It is unique among the filesystems that are mounted now, and the same at
+    /// every mount point of one filesystem.
     pub number: DeviceNumber,
     /// Options of this mount point, separated by commas.
     pub options: String,

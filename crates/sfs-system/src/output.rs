@@ -1,7 +1,7 @@
 //! Output of a program to its terminal or pipe.
 //!
-//! A reader that has closed its end of a pipe is no error, and a message to standard error may get lost: neither keeps
-//! a program from its work.
+//! A reader that has closed its end of a pipe is no error, and a message to standard error may get lost: neither
+//! keeps a program from its work.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};

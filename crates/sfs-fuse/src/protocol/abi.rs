@@ -1,7 +1,7 @@
 //! Structures and numbers of the protocol, as `<linux/fuse.h>` of version 7.45 defines them.
 //!
-//! Integers have the machine's byte order, and fields have the kernel's names. All padding is named, and the size of every
-//! structure is checked at compile time.
+//! Integers have the machine's byte order, and fields have the kernel's names. All padding is named, and the size
+//! of every structure is checked at compile time.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,7 +1,7 @@
 //! Parts of replies that describe one file: its attributes, a reference to it, and an open handle of it.
 //!
-//! Each type here converts itself to the kernel's form in `abi`, field by field; statfs(2) is among them. Times before 1970
-//! keep their value.
+//! Each type here converts itself to the kernel's form in `abi`, field by field; statfs(2) is among them. Times
+//! before 1970 keep their value.
 
 use std::time::Duration;
 
