@@ -1,9 +1,9 @@
-//! The thread that finds the time for the volume's background work.
+//! The thread that does the volume's background work: write-back, checkpoints, cleaning.
 //!
-//! Owns: one thread, waking it, and letting it rest. Between two steps it looks at how much the kernel may hold.
-//! Promises: work is asked for at least once a second, and right after something has changed; never
-//! while it rests, which the next change ends.
-//! Never: decides what is due; the volume does.
+//! The volume decides what is due in [`Volume::work`]; this thread calls it after every change, and at least once a
+//! second. Shell threads announce changes through a [`Waker`], a channel of one token, at the cost of one atomic
+//! load for a change that is announced already. After [`Waker::rest`] the thread does nothing until the next
+//! change. Between two steps it adjusts how much dirty data the kernel may hold ([`BackingDevice`]).
 
 use std::io;
 use std::sync::Arc;
@@ -11,151 +11,187 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use crossbeam::channel::{self, Receiver, Sender, TryRecvError};
+use crossbeam::select;
+use parking_lot::{Mutex, MutexGuard};
 use sfs_core::Volume;
 use sfs_core::request::Work;
 
-use crate::attributes::now;
-use crate::backing::Backing;
+use crate::bdi::BackingDevice;
+use crate::file_clock;
 
 /// Longest time between two steps.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// After a step failed, the next is this far away.
+/// Time between a step that failed and the next.
 const PAUSE_FAILED: Duration = Duration::from_secs(5);
 
-/// Wakes the thread.
-#[derive(Debug, Default)]
-pub(crate) struct Alarm {
-    changed: AtomicBool,
-    /// Nothing is to be done before something changes.
-    rests: AtomicBool,
+/// Wakes the background thread, and lets it rest.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    has_changed: AtomicBool,
+    /// True if no work is due before the next change.
+    is_resting: AtomicBool,
+    /// Held while the two flags change together.
+    flags: Mutex<()>,
     /// Held during a step.
     step: Mutex<()>,
-    ended: Mutex<bool>,
-    bell: Condvar,
+    wake: Sender<()>,
+    woken: Receiver<()>,
 }
 
-impl Alarm {
-    /// Something has changed; cheap when that is known already.
+impl Default for Waker {
+    fn default() -> Self {
+        let (wake, woken) = channel::bounded(1);
+        let (has_changed, is_resting) = (AtomicBool::default(), AtomicBool::default());
+        Self {
+            has_changed,
+            is_resting,
+            flags: Mutex::default(),
+            step: Mutex::default(),
+            wake,
+            woken,
+        }
+    }
+}
+
+impl Waker {
+    /// Announces a change. This is cheap while an earlier change is not yet worked off.
     pub(crate) fn note(&self) {
-        if !self.changed.load(Ordering::Relaxed) && !self.changed.swap(true, Ordering::Relaxed) {
-            let _ended = self.ended.lock();
-            self.rests.store(false, Ordering::Relaxed);
-            self.bell.notify_one();
+        if !self.has_changed.load(Ordering::Relaxed)
+            && !self.has_changed.swap(true, Ordering::Relaxed)
+        {
+            let flags = self.flags.lock();
+            self.is_resting.store(false, Ordering::Relaxed);
+            drop(flags);
+            // A full channel wakes the thread as well.
+            let _ = self.wake.try_send(());
         }
     }
 
-    /// Something may be tidied up, for which a rest is not ended.
+    /// Announces work that is not worth ending a rest for.
     pub(crate) fn note_idle(&self) {
-        if !self.rests() {
+        if !self.is_resting() {
             self.note();
         }
     }
 
-    /// Begins a rest, which the next change ends. No step is taken while what is returned lives.
+    /// Begins a rest, which ends with the next change. No step begins while the returned guard lives.
     pub(crate) fn rest(&self) -> MutexGuard<'_, ()> {
         let step = self.step.lock();
-        let _ended = self.ended.lock();
-        self.rests.store(true, Ordering::Relaxed);
-        self.changed.store(false, Ordering::Relaxed);
+        let _flags = self.flags.lock();
+        self.is_resting.store(true, Ordering::Relaxed);
+        self.has_changed.store(false, Ordering::Relaxed);
         step
     }
 
-    /// Whether nothing has changed since [`Alarm::rest`].
-    pub(crate) fn rests(&self) -> bool {
-        self.rests.load(Ordering::Relaxed)
+    /// Returns whether no change was announced since [`Waker::rest`].
+    pub(crate) fn is_resting(&self) -> bool {
+        self.is_resting.load(Ordering::Relaxed)
     }
 
-    /// Waits for a change that is new, or for `pause`; says whether the thread is to end.
-    fn wait(&self, pause: Duration, until_change: bool) -> bool {
-        let mut ended = self.ended.lock();
-        if !(*ended || until_change && self.changed.load(Ordering::Relaxed)) {
-            self.bell.wait_for(&mut ended, pause);
+    /// Waits for `pause` or the next announcement. With `until_change`, an announcement that is not yet worked off
+    /// ends the wait as well. Returns whether `stopped` was closed.
+    fn wait(&self, pause: Duration, until_change: bool, stopped: &Receiver<()>) -> bool {
+        // A token of a change that was worked off meanwhile must not cut the pause short. A token that is taken
+        // here by mistake leaves `has_changed` set, for the check below.
+        while self.woken.try_recv().is_ok() {}
+        if until_change && self.has_changed.load(Ordering::Relaxed) {
+            return is_closed(stopped);
         }
-        *ended
+        select! {
+            recv(stopped) -> _ => true,
+            recv(self.woken) -> _ => is_closed(stopped),
+            default(pause) => is_closed(stopped),
+        }
     }
 }
 
-/// The running thread.
+/// The background thread, running.
 pub(crate) struct Background {
-    alarm: Arc<Alarm>,
+    /// Closed to end the thread.
+    stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Background {
     pub(crate) fn start(
         volume: Arc<Volume>,
-        alarm: Arc<Alarm>,
-        backing: Arc<Backing>,
+        waker: Arc<Waker>,
+        bdi: Arc<BackingDevice>,
         device: String,
     ) -> io::Result<Self> {
-        let alarm_there = alarm.clone();
+        let (stop, stopped) = channel::bounded(0);
         let thread = std::thread::Builder::new()
             .name("sfs-background".into())
-            .spawn(move || run(&volume, &alarm_there, &backing, &device))?;
-        Ok(Self { alarm, thread })
+            .spawn(move || run(&volume, &waker, &bdi, &device, &stopped))?;
+        Ok(Self { stop, thread })
     }
 
-    /// Ends the thread after the step that it is doing.
+    /// Ends the thread after its current step.
     pub(crate) fn stop(self) {
-        *self.alarm.ended.lock() = true;
-        self.alarm.bell.notify_one();
+        drop(self.stop);
         self.thread.join().expect("a panic ends the process");
     }
 }
 
-fn run(volume: &Volume, alarm: &Alarm, backing: &Backing, device: &str) {
-    let mut said = Said::default();
+fn is_closed(stopped: &Receiver<()>) -> bool {
+    matches!(stopped.try_recv(), Err(TryRecvError::Disconnected))
+}
+
+fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stopped: &Receiver<()>) {
+    let mut last_reported = LastReported::default();
     let mut is_listening = false;
     loop {
-        backing.tend(volume.space().free_bytes());
-        let (pause, until_change) = match step(volume, alarm) {
+        bdi.adjust(volume.space().free_bytes());
+        let (pause, until_change) = match step(volume, waker) {
             None => (Some(PAUSE_MAX), true),
             Some(Ok(Work::More)) => {
-                said.over();
+                last_reported.clear();
                 (None, false)
             }
-            // Something waits: the volume says when it wants to be asked again.
+            // The volume states when its next work is due.
             Some(Ok(Work::Idle(pause))) if pause < PAUSE_MAX => (Some(pause), false),
-            // What changes from here on wakes this thread; what has changed during the step has not.
+            // A change during the step did not wake this thread. Changes from here on do, so one more step is needed.
             Some(Ok(Work::Idle(_))) if !is_listening => {
-                alarm.changed.store(false, Ordering::Relaxed);
+                waker.has_changed.store(false, Ordering::Relaxed);
                 is_listening = true;
                 continue;
             }
             Some(Ok(Work::Idle(_))) => {
-                said.over();
+                last_reported.clear();
                 (Some(PAUSE_MAX), true)
             }
             Some(Err(error)) => {
-                if said.is_news(&error) {
-                    let since = match volume.has_failed() {
+                if last_reported.is_news(&error) {
+                    let consequence = match volume.has_failed() {
                         true => "the volume is read-only from now on",
-                        false => "what waits is tried again; after damage, run sfs-fsck",
+                        false => {
+                            "what is still to be written is tried again; after damage, run sfs-fsck"
+                        }
                     };
-                    tracing::error!("{device}: {error}; {since}");
+                    tracing::error!("{device}: {error}; {consequence}");
                 }
                 (Some(PAUSE_FAILED), false)
             }
         };
         is_listening = false;
         if let Some(pause) = pause
-            && alarm.wait(pause, until_change)
+            && waker.wait(pause, until_change, stopped)
         {
             return;
         }
-        if *alarm.ended.lock() {
+        if is_closed(stopped) {
             return;
         }
     }
 }
 
-/// The failure that the log knows of. The same one again, step after step, is no news.
+/// Failure that was logged last. The same failure is not logged again until a step succeeds.
 #[derive(Debug, Default)]
-struct Said(Option<String>);
+struct LastReported(Option<String>);
 
-impl Said {
+impl LastReported {
     fn is_news(&mut self, error: &sfs_core::Error) -> bool {
         let error = Some(error.to_string());
         let is_news = self.0 != error;
@@ -163,30 +199,83 @@ impl Said {
         is_news
     }
 
-    fn over(&mut self) {
+    fn clear(&mut self) {
         self.0 = None;
     }
 }
 
-/// One step, unless it is time to rest.
-fn step(volume: &Volume, alarm: &Alarm) -> Option<sfs_core::Result<Work>> {
-    let _step = alarm.step.lock();
-    (!alarm.rests()).then(|| volume.work(now()))
+/// Does one step; `None` while the thread rests.
+fn step(volume: &Volume, waker: &Waker) -> Option<sfs_core::Result<Work>> {
+    let _step = waker.step.lock();
+    (!waker.is_resting()).then(|| volume.work(file_clock::now()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use sfs_core::Error;
 
     use super::*;
 
+    const SHORT: Duration = Duration::from_millis(30);
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
-    fn what_differs_from_the_failure_before_is_said() {
-        let mut said = Said::default();
-        assert!(said.is_news(&Error::NoSpace));
-        assert!(!said.is_news(&Error::NoSpace));
-        assert!(said.is_news(&Error::ReadOnly), "the loss after the attempts");
-        said.over();
-        assert!(said.is_news(&Error::ReadOnly));
+    fn a_failure_is_logged_again_only_after_another_or_a_success() {
+        let mut last = LastReported::default();
+        assert!(last.is_news(&Error::NoSpace));
+        assert!(!last.is_news(&Error::NoSpace));
+        assert!(last.is_news(&Error::ReadOnly), "the loss after the attempts");
+        last.clear();
+        assert!(last.is_news(&Error::ReadOnly));
+    }
+
+    #[test]
+    fn a_change_before_or_during_the_wait_ends_it() {
+        let (_stop, stopped) = channel::bounded(0);
+        let waker = Waker::default();
+        waker.note();
+        let start = Instant::now();
+        assert!(!waker.wait(LONG, true, &stopped));
+        waker.has_changed.store(false, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(SHORT);
+                waker.note();
+            });
+            assert!(!waker.wait(LONG, true, &stopped));
+        });
+        assert!(start.elapsed() < LONG);
+    }
+
+    #[test]
+    fn a_change_that_was_announced_before_does_not_shorten_a_pause() {
+        let (_stop, stopped) = channel::bounded(0);
+        let waker = Waker::default();
+        waker.note();
+        let start = Instant::now();
+        assert!(!waker.wait(SHORT, false, &stopped));
+        assert!(start.elapsed() >= SHORT);
+    }
+
+    #[test]
+    fn stopping_ends_every_wait() {
+        let (stop, stopped) = channel::bounded(0);
+        drop(stop);
+        let waker = Waker::default();
+        let start = Instant::now();
+        assert!(waker.wait(LONG, true, &stopped) && waker.wait(LONG, false, &stopped));
+        assert!(start.elapsed() < LONG);
+    }
+
+    #[test]
+    fn a_rest_ends_with_a_change_but_not_with_idle_work() {
+        let waker = Waker::default();
+        drop(waker.rest());
+        waker.note_idle();
+        assert!(waker.is_resting());
+        waker.note();
+        assert!(!waker.is_resting());
     }
 }

@@ -1,32 +1,40 @@
-//! SFS in the kernel's tree: how a volume is mounted, served through FUSE, and unmounted.
+//! SFS as a mounted filesystem: mounting a volume, serving it through FUSE, and unmounting it.
 //!
-//! Owns: everything between the command line, the kernel and [`sfs_core::Volume`].
-//! Promises: a mount that was announced answers; what ends it in order leaves a checkpoint.
-//! Never: decides what an operation of the filesystem does; the volume does.
+//! The library holds everything between the command line, the kernel and [`sfs_core::Volume`]. The programs
+//! `sfs-mount`, `sfs-umount` and `sfs-ctl` parse their arguments and call one function each.
+//!
+//! Layers, from the top; a module uses only layers below its own, or modules to its right:
+//!
+//! 1. one module for each thing that a program does: [`remount`], [`unmount`], [`stat`], [`mount_session`];
+//! 2. `control`: the socket between those programs and the daemon of a mount; `waiting_requests`;
+//! 3. [`stat_report`]: the numbers of a volume;
+//! 4. [`transport`]: carries requests between the kernel and the shell;
+//! 5. `fuse`: the shell, which turns requests into calls of the volume;
+//! 6. `background`, `bdi`, `mount`, [`mount_options`]: the background thread, the kernel's settings for a mount, the
+//!    kernel's tree of mounts, `-o`;
+//! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, [`exit_error`].
 #![deny(unsafe_code)]
 
-mod answers;
-mod attributes;
 mod background;
-mod backing;
-pub mod command;
+mod bdi;
 mod control;
-mod daemonize;
-mod errno;
-mod failure;
+pub mod exit_error;
+mod file_clock;
 mod fuse;
-mod inflight;
 mod logging;
 mod mount;
-mod mountinfo;
-pub mod options;
-mod panics;
+pub mod mount_options;
+pub mod mount_session;
+mod panic_hook;
+pub mod program;
+mod ready_pipe;
 pub mod remount;
-pub mod session;
 pub mod stat;
-#[expect(unsafe_code, reason = "the one module that calls the system")]
-mod sys;
+pub mod stat_report;
 pub mod transport;
 pub mod unmount;
+#[expect(unsafe_code, reason = "the one module that calls the system")]
+mod unsafe_calls;
+mod waiting_requests;
 
-pub use failure::{ExitStatus, Failure};
+pub use exit_error::{ExitError, ExitStatus};

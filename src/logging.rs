@@ -1,8 +1,7 @@
-//! Where log lines go: to the terminal, or, once nobody looks at one, to the system's log.
+//! Log lines: to the terminal in the foreground, to the system's log in the daemon.
 //!
-//! Owns: the subscriber, and the socket of the system's log.
-//! Promises: a line that cannot be written is dropped, and nothing waits for it.
-//! Never: writes to a file: it could be on the volume itself.
+//! A line that cannot be written is dropped; no caller waits for it. There is no log file, as it could be on the
+//! volume itself.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::net::UnixDatagram;
@@ -13,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 /// `LOG_DAEMON | LOG_ERR` of syslog(3).
 const PRIORITY: u8 = 3 << 3 | 3;
 
-/// Log lines to the terminal, everything from `level` up.
+/// Logs to the terminal: everything with `verbose`, or else from INFO up.
 pub(crate) fn to_terminal(verbose: bool) {
     let level = if verbose { Level::DEBUG } else { Level::INFO };
     let _ = tracing_subscriber::fmt()
@@ -25,7 +24,7 @@ pub(crate) fn to_terminal(verbose: bool) {
         .try_init();
 }
 
-/// Log lines to the system's log, if there is one.
+/// Logs to the system's log, if there is one.
 pub(crate) fn to_system() {
     let _ = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::WARN)

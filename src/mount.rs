@@ -1,95 +1,91 @@
-//! Putting a filesystem into the kernel's tree.
+//! The kernel's tree of mounts: putting a volume into it and taking it out.
 //!
-//! Owns: the ways to mount: by hand for root, through fusermount3 for others.
-//! Promises: the mount's source is the device's path, so that tools find one from the other; for
-//! root on a block device the kernel knows that there is one (`fuseblk`).
-//! Never: serves a request.
+//! Root mounts by mount(2), an ordinary user through the set-uid program `fusermount3` ([`fusermount`]). The source
+//! of a mount is the path of its device, so that tools find one from the other. A block device that root mounts has
+//! the type `fuseblk`, for which the kernel also sends SYNCFS and DESTROY. [`open_volume`](mod@open_volume) opens
+//! the device before.
 
-mod helper;
+mod detach;
+mod fusermount;
+mod mount_target;
+mod open_volume;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::path::Path;
 
 use nix::errno::Errno;
+use sfs_system::mountinfo;
 
-use crate::options::MountOptions;
-use crate::{Failure, mountinfo};
+use crate::exit_error::ExitError;
+use crate::mount_options::MountOptions;
 
-/// The kernel's door to FUSE.
-const DOOR: &str = "/dev/fuse";
+pub(crate) use detach::detach;
+pub(crate) use mount_target::MountTarget;
+pub(crate) use open_volume::{OpenedDevice, explain, open_device, open_volume};
 
-/// Threads beside one for each core: handlers wait for the device.
+/// Device file of the kernel's FUSE.
+const FUSE_DEVICE: &str = "/dev/fuse";
+
+/// Number of threads beside one for each core: a handler waits for the device.
 const THREADS_MORE: usize = 2;
 
-/// What is mounted where.
-pub(crate) struct Place<'a> {
-    /// The device's path, absolute.
-    pub(crate) device: &'a Path,
-    pub(crate) is_block_device: bool,
-    /// The directory, absolute.
-    pub(crate) dir: &'a Path,
-}
-
-/// Mounts; gives the door that the kernel's requests come through.
-pub(crate) fn mount(place: &Place<'_>, options: &MountOptions) -> Result<File, Failure> {
-    let door = open_door()?;
+/// Mounts `target` and returns the open `/dev/fuse` that its requests come through.
+pub(crate) fn mount(target: &MountTarget<'_>, options: &MountOptions) -> Result<File, ExitError> {
+    let channel = open_fuse_device()?;
     if !nix::unistd::geteuid().is_root() {
-        // fusermount3 opens its own; without ours it would only say that something was denied.
-        return helper::mount(place, options);
+        // fusermount3 opens the device itself, but explains a missing permission worse than the open above.
+        return fusermount::mount(target, options);
     }
-    mount_by_hand(&door, place, options)?;
-    Ok(door)
+    mount_as_root(&channel, target, options)?;
+    Ok(channel)
 }
 
-/// Threads that serve requests.
+/// Number of threads that serve requests: the option's, or one for each core (2 to 14) and [`THREADS_MORE`].
 pub(crate) fn threads(options: &MountOptions) -> usize {
     let cores = || std::thread::available_parallelism().map_or(2, usize::from);
     options.threads.unwrap_or_else(|| cores().clamp(2, 14) + THREADS_MORE)
 }
 
-fn open_door() -> Result<File, Failure> {
-    OpenOptions::new().read(true).write(true).open(DOOR).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => Failure::usage(format_args!(
-            "{DOOR}: permission denied; mount as root, or let users open it"
-        )),
-        ErrorKind::NotFound => {
-            Failure::system(format_args!("{DOOR} is missing; try: modprobe fuse"))
+fn open_fuse_device() -> Result<File, ExitError> {
+    OpenOptions::new().read(true).write(true).open(FUSE_DEVICE).map_err(|error| {
+        match error.kind() {
+            ErrorKind::PermissionDenied => ExitError::usage(format_args!(
+                "{FUSE_DEVICE}: permission denied; mount as root, or let users open it"
+            )),
+            ErrorKind::NotFound => {
+                ExitError::system(format_args!("{FUSE_DEVICE} is missing; try: modprobe fuse"))
+            }
+            _ => ExitError::system(format_args!("{FUSE_DEVICE}: {error}")),
         }
-        _ => Failure::system(format_args!("{DOOR}: {error}")),
     })
 }
 
-/// mount(2), as only root can.
-fn mount_by_hand(door: &File, place: &Place<'_>, options: &MountOptions) -> Result<(), Failure> {
+/// Mounts by mount(2), which only root may call.
+fn mount_as_root(
+    channel: &File,
+    target: &MountTarget<'_>,
+    options: &MountOptions,
+) -> Result<(), ExitError> {
     let mut data = format!(
         "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other",
-        door.as_raw_fd()
+        channel.as_raw_fd()
     );
-    let kind = if place.is_block_device {
-        // Of a page with several blocks Linux 7.3 reads those that it lacks, and clears the others.
+    let kind = if target.is_block_device {
+        // With blocks smaller than a page Linux 7.3 reads the missing blocks of a page, and zeroes the others.
         data.push_str(&format!(",blksize={}", rustix::param::page_size()));
         mountinfo::TYPE_OF_BLOCK_DEVICE
     } else {
         mountinfo::TYPE
     };
     let flags = options.flags;
-    nix::mount::mount(Some(place.device), place.dir, Some(kind), flags, Some(data.as_str()))
+    nix::mount::mount(Some(target.device), target.dir, Some(kind), flags, Some(data.as_str()))
         .map_err(|error| {
-            let (device, dir) = (place.device.display(), place.dir.display());
+            let (device, dir) = (target.device.display(), target.dir.display());
             match error {
-                Errno::EBUSY => Failure::mount(format_args!("{device} or {dir} is busy")),
-                Errno::ENODEV => Failure::system("the kernel has no FUSE; try: modprobe fuse"),
-                error => Failure::mount(format_args!("{device} on {dir}: {}", error.desc())),
+                Errno::EBUSY => ExitError::mount(format_args!("{device} or {dir} is busy")),
+                Errno::ENODEV => ExitError::system("the kernel has no FUSE; try: modprobe fuse"),
+                error => ExitError::mount(format_args!("{device} on {dir}: {}", error.desc())),
             }
         })
-}
-
-/// What the system says, without the number behind it.
-pub(crate) fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => Errno::from_raw(code).desc().to_owned(),
-        None => error.to_string(),
-    }
 }

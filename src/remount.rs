@@ -1,50 +1,54 @@
-//! `-o remount`: changing what is mounted.
+//! `-o remount`: changing the options of a mount.
 //!
-//! Owns: the order between the kernel's mount and the daemon.
-//! Promises: after a change to read-only everything is on the device, and nothing is written to it
-//! until a change back or the unmount.
-//! Never: changes an option of the daemon: those are refused, and named.
+//! The daemon is asked first whether it allows the change, then the kernel's mount is changed. After a change to
+//! read-only everything is on the device, and nothing is written to it until a change back or the unmount. Options
+//! of the daemon cannot be changed; they are refused by name.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::mount::MsFlags;
+use sfs_system::mountinfo::{self, MountRecord};
 
-use crate::control::{Client, Reply, Request, Trouble};
-use crate::inflight::Inflight;
-use crate::mountinfo::{self, MountLine};
-use crate::{Failure, mount, options};
+use crate::control::{ControlClient, ControlError, ControlReply, ControlRequest};
+use crate::exit_error::{self, ExitError};
+use crate::mount_options;
+use crate::waiting_requests::WaitingRequests;
 
-/// As sfs-umount waits for the slowest card.
+/// Longest wait for the daemon: that of sfs-umount for the slowest card.
 const REST_WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// What is changed, and how.
+/// Arguments of a remount.
 #[derive(Clone, Copy, Debug)]
-pub struct Remount<'a> {
-    /// The device or image file, as mount(8) knows it; a user need not name it.
+pub struct RemountRequest<'a> {
+    /// Device or image file, as mount(8) passes it; a user need not name it.
     pub device: Option<&'a Path>,
-    /// Where it is mounted.
+    /// Mount point.
     pub dir: &'a Path,
-    /// The comma list, with `remount` in it.
+    /// Comma list, with `remount` in it.
     pub options: &'a str,
-    /// Pass over unknown options.
+    /// True to skip unknown options.
     pub sloppy: bool,
-    /// Do everything but remount.
+    /// True to check everything but change nothing.
     pub fake: bool,
 }
 
-/// Changes a mount's options to those of the list; what it does not name stays.
-pub fn remount(request: &Remount<'_>) -> Result<(), Failure> {
+/// Changes the options of a mount to those of the list; other options stay.
+///
+/// # Errors
+///
+/// [`ExitError`] with a line that names the mount and what prevents the change.
+pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     let mount = find(request)?;
     let list =
-        if request.sloppy { options::known(request.options) } else { request.options.into() };
+        if request.sloppy { mount_options::known(request.options) } else { request.options.into() };
     let client = connect(&mount)?;
     let wait_max = Instant::now() + REST_WAIT_MAX;
-    expect(&mount, client.tell(&Request::Allow(list.clone()), wait_max))?;
-    let flags = options::flags_after(&mount, &list);
+    expect(&mount, client.ask_until(&ControlRequest::Allow(list.clone()), wait_max))?;
+    let flags = mount_options::flags_after(&mount, &list);
     let inflight = match flags.contains(MsFlags::MS_RDONLY) {
-        true => Some(Inflight::of(mount.number)?),
+        true => Some(WaitingRequests::of(mount.number)?),
         false => None,
     };
     if request.fake {
@@ -54,70 +58,69 @@ pub fn remount(request: &Remount<'_>) -> Result<(), Failure> {
     if let Some(inflight) = inflight {
         inflight.wait_for_none(&mount.dir)?;
         let wait_max = Instant::now() + REST_WAIT_MAX;
-        expect(&mount, connect(&mount)?.tell(&Request::Rest, wait_max))?;
+        expect(&mount, connect(&mount)?.ask_until(&ControlRequest::Rest, wait_max))?;
     }
     Ok(())
 }
 
-/// The volume that is to be remounted.
-fn find(request: &Remount<'_>) -> Result<MountLine, Failure> {
+/// Finds the volume to remount, and checks that the caller may.
+fn find(request: &RemountRequest<'_>) -> Result<MountRecord, ExitError> {
     let shown = request.dir.display();
-    let dir = request
-        .dir
-        .canonicalize()
-        .map_err(|error| Failure::mount(format_args!("{shown}: {}", mount::reason(&error))))?;
+    let dir = request.dir.canonicalize().map_err(|error| {
+        ExitError::mount(format_args!("{shown}: {}", exit_error::reason(&error)))
+    })?;
     let mount = mountinfo::at(&dir)
-        .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?
-        .ok_or_else(|| Failure::mount(format_args!("{shown}: not a mount point")))?;
-    if !mount.is_volume() {
-        return Err(Failure::mount(format_args!("{shown}: not an SFS volume")));
+        .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?
+        .ok_or_else(|| ExitError::mount(format_args!("{shown}: not a mount point")))?;
+    if !mount.is_sfs() {
+        return Err(ExitError::mount(format_args!("{shown}: not an SFS volume")));
     }
     if let Some(device) = request.device
         && mount.source != device.canonicalize().unwrap_or_else(|_| device.to_owned())
     {
         let device = device.display();
-        return Err(Failure::mount(format_args!("{shown}: {device} is not mounted there")));
+        return Err(ExitError::mount(format_args!("{shown}: {device} is not mounted there")));
     }
     if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::usage(format_args!(
+        return Err(ExitError::usage(format_args!(
             "{shown}: only root can remount; unmount it and mount it again"
         )));
     }
     Ok(mount)
 }
 
-fn connect(mount: &MountLine) -> Result<Client, Failure> {
-    Client::connect(mount).map_err(|trouble| refused(mount, &trouble))
+fn connect(mount: &MountRecord) -> Result<ControlClient, ExitError> {
+    ControlClient::connect(mount).map_err(|trouble| refused(mount, &trouble))
 }
 
-fn refused(mount: &MountLine, trouble: &Trouble) -> Failure {
-    Failure::mount(format_args!(
+fn refused(mount: &MountRecord, trouble: &ControlError) -> ExitError {
+    ExitError::mount(format_args!(
         "{}: cannot be remounted, {trouble}; unmount it and mount it again",
         mount.dir.display()
     ))
 }
 
-/// The daemon's consent.
-fn expect(mount: &MountLine, reply: Result<Reply, Trouble>) -> Result<(), Failure> {
+/// Checks that the daemon consents.
+fn expect(mount: &MountRecord, reply: Result<ControlReply, ControlError>) -> Result<(), ExitError> {
     match reply {
-        Ok(Reply::Allowed | Reply::Resting) => Ok(()),
-        Ok(Reply::Failed { status, line }) => Err(Failure::with_status(status, line)),
-        Ok(_) => Err(refused(mount, &Trouble::Foreign)),
+        Ok(ControlReply::Allowed | ControlReply::Resting) => Ok(()),
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(_) => Err(refused(mount, &ControlError::OtherVersion)),
         Err(trouble) => Err(refused(mount, &trouble)),
     }
 }
 
-/// Changes the kernel's mount. To read-only, it writes its cache back before, and refuses while
-/// somebody could still write.
-fn change(mount: &MountLine, flags: MsFlags) -> Result<(), Failure> {
+/// Changes the kernel's mount. Before a change to read-only the kernel writes its cache back, and refuses while a
+/// file is open for writing.
+fn change(mount: &MountRecord, flags: MsFlags) -> Result<(), ExitError> {
     let none = None::<&str>;
     nix::mount::mount(none, &mount.dir, none, flags | MsFlags::MS_REMOUNT, none).map_err(|error| {
         let dir = mount.dir.display();
         match error {
-            Errno::EBUSY => Failure::mount(format_args!(
+            Errno::EBUSY => ExitError::mount(format_args!(
                 "{dir}: files are open for writing; 'fuser -vm {dir}' shows by whom"
             )),
-            error => Failure::mount(format_args!("{dir}: {}", error.desc())),
+            error => ExitError::mount(format_args!("{dir}: {}", error.desc())),
         }
     })
 }

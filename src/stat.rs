@@ -1,12 +1,7 @@
-//! `sfs-ctl stat`: the numbers of a volume, mounted or not.
+//! `sfs-ctl stat`: the numbers of a volume.
 //!
-//! Owns: where they come from: the daemon of a mount, or the device itself.
-//! Promises: a device that is not mounted is read only, and nothing is written to it.
-//! Never: asks a mount through the tree: it may not answer.
-
-mod errors;
-mod report;
-mod text;
+//! The daemon of a mount is asked through its control socket, never through the mount itself, which may not answer.
+//! A device that is not mounted is opened for reading, and nothing is written to it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,58 +9,62 @@ use std::sync::Arc;
 use sfs_core::Volume;
 use sfs_core::request::VolumeOptions;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
+use sfs_system::mountinfo::{self, MountRecord};
 
-use crate::attributes::now;
-use crate::control::{Client, Reply, Request};
-use crate::mountinfo::{self, MountLine};
-use crate::{Failure, mount};
+use crate::control::{ControlClient, ControlReply, ControlRequest};
+use crate::exit_error::{self, ExitError};
+use crate::file_clock;
+use crate::mount;
+use crate::stat_report::VolumeReport;
 
-pub use report::Report;
-
-/// The numbers of the volume at `path`: where it is mounted, or its device.
-pub fn stat(path: &Path) -> Result<Report, Failure> {
+/// Reports on the volume at `path`: a mount point or a device.
+///
+/// # Errors
+///
+/// [`ExitError`] with a line that says what is at `path` instead, or why the daemon cannot be asked.
+pub fn stat(path: &Path) -> Result<VolumeReport, ExitError> {
     let shown = path.display();
-    let path = path
-        .canonicalize()
-        .map_err(|error| Failure::usage(format_args!("{shown}: {}", mount::reason(&error))))?;
+    let path = path.canonicalize().map_err(|error| {
+        ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
+    })?;
     let mounts = mountinfo::mounts()
-        .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?;
-    let is_it = |mount: &&MountLine| {
+        .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+    let is_it = |mount: &&MountRecord| {
         mount.dir == path || mount.kind.starts_with("fuse") && mount.source == path
     };
     match mounts.iter().rev().find(is_it) {
-        Some(mount) if mount.is_volume() => of_mounted(mount),
-        Some(_) => Err(Failure::mount(format_args!("{shown}: not an SFS volume"))),
-        None if path.is_dir() => Err(Failure::usage(format_args!("{shown}: not a mount point"))),
+        Some(mount) if mount.is_sfs() => of_mounted(mount),
+        Some(_) => Err(ExitError::mount(format_args!("{shown}: not an SFS volume"))),
+        None if path.is_dir() => Err(ExitError::usage(format_args!("{shown}: not a mount point"))),
         None => of_device(&path),
     }
 }
 
-fn of_mounted(mount: &MountLine) -> Result<Report, Failure> {
+fn of_mounted(mount: &MountRecord) -> Result<VolumeReport, ExitError> {
     let shown = mount.dir.display();
-    let client = Client::connect(mount);
-    match client.and_then(|client| client.ask(&Request::Status)) {
-        Ok(Reply::Status(report)) => {
+    let client = ControlClient::connect(mount);
+    match client.and_then(|client| client.ask(&ControlRequest::Status)) {
+        Ok(ControlReply::Status(report)) => {
             let dir = mount.dir.to_string_lossy().into_owned();
-            Ok(Report { mount_point: Some(dir), read_only: mount.is_read_only(), ..*report })
+            Ok(VolumeReport { mount_point: Some(dir), read_only: mount.is_read_only(), ..*report })
         }
-        Ok(Reply::Failed { status, line }) => Err(Failure::with_status(status, line)),
-        Ok(_) => Err(Failure::mount(format_args!("{shown}: its daemon answers something else"))),
-        Err(trouble) => Err(Failure::mount(format_args!("{shown}: {trouble}"))),
+        Ok(ControlReply::Failed { status, line }) => Err(ExitError::with_status(status, line)),
+        Ok(_) => Err(ExitError::mount(format_args!("{shown}: its daemon answers something else"))),
+        Err(trouble) => Err(ExitError::mount(format_args!("{shown}: {trouble}"))),
     }
 }
 
-fn of_device(path: &Path) -> Result<Report, Failure> {
+fn of_device(path: &Path) -> Result<VolumeReport, ExitError> {
     let device = FileDevice::open(path, Access::ReadOnly).map_err(|error| match error.kind {
-        OpenErrorKind::Permission => Failure::usage(&error),
-        OpenErrorKind::Busy => Failure::mount(format_args!(
+        OpenErrorKind::Permission => ExitError::usage(&error),
+        OpenErrorKind::Busy => ExitError::mount(format_args!(
             "{error}; if SFS is mounted in another namespace, ask there"
         )),
-        _ => Failure::mount(&error),
+        _ => ExitError::mount(&error),
     })?;
     let device = Arc::new(device);
     let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
-    let volume = Volume::open(device.clone(), options, now())
-        .map_err(|error| crate::session::explain(&error, path, &device))?;
-    Ok(Report::of_device(&volume, &path.to_string_lossy()))
+    let volume = Volume::open(device.clone(), options, file_clock::now())
+        .map_err(|error| mount::explain(&error, path, &device))?;
+    Ok(VolumeReport::of_device(&volume, &path.to_string_lossy()))
 }

@@ -1,46 +1,48 @@
-//! How requests come from the kernel and answers get there.
+//! Transports: the ways that requests come from the kernel and replies return to it.
 //!
-//! Owns: the choice, and what each transport is told at the start.
-//! Promises: whatever is chosen, the same shell gives the answers.
-//! Never: mounts; knows what a request is about.
+//! The user chooses one ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else
+//! `/dev/fuse`. `native` serves both through the crate `sfs-fuse`, `fuser_adapter` serves `/dev/fuse` through the
+//! library fuser. The same shell gives the replies on every transport.
 
-mod own;
-mod reference;
+mod fuser_adapter;
+mod native;
+mod notify_thread;
 
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::thread;
 
 use clap::ValueEnum;
-use sfs_fuse::NoRings;
+use fuser_adapter::FuserSession;
+use native::NativeSession;
+use sfs_fuse::NoUring;
 
-use crate::fuse::{Notices, Shell};
+use crate::fuse::FuseShell;
 
-/// What the user asks for.
+/// Value of the option `--transport`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Choice {
+pub enum TransportChoice {
     /// io_uring where the kernel offers it, or else `/dev/fuse`.
     #[default]
     Auto,
-    /// io_uring, or nothing.
+    /// io_uring; mounting fails where the kernel does not offer it.
     Uring,
-    /// `/dev/fuse`, by our own hand.
+    /// `/dev/fuse`, through `sfs-fuse`.
     Dev,
-    /// `/dev/fuse`, through the library fuser: the reference, which syncfs(2) does not reach.
+    /// `/dev/fuse`, through the library fuser, for comparison. docs/SEMANTICS.md lists what it cannot do.
     Fuser,
 }
 
-/// What is used.
+/// Transport of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum ActiveTransport {
     Uring,
     Dev,
     Fuser,
 }
 
-/// As `--transport` has it.
-impl fmt::Display for Transport {
+/// Prints the transport as the option `--transport` names it.
+impl fmt::Display for ActiveTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uring => "uring",
@@ -50,81 +52,64 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A mount that is ready to be served.
+/// Session of a mount that both sides have agreed on, ready to run.
 pub(crate) struct Serving {
-    /// How.
-    pub(crate) transport: Transport,
-    /// Why so.
+    /// Transport in use.
+    pub(crate) transport: ActiveTransport,
+    /// Reason for this transport, for the log and `sfs-ctl stat`.
     pub(crate) reason: String,
-    session: Session,
+    session: AnySession,
 }
 
-enum Session {
-    Own(own::Serving),
-    Fuser(reference::Serving),
+enum AnySession {
+    Native(NativeSession),
+    Fuser(FuserSession),
 }
 
-impl Choice {
-    /// Shakes hands with the kernel over `door`, a /dev/fuse that was mounted with.
-    pub(crate) fn open(self, door: File, shell: Shell, threads: usize) -> io::Result<Serving> {
+impl TransportChoice {
+    /// Agrees with the kernel on the protocol over `channel`, the open `/dev/fuse` of a mount.
+    pub(crate) fn open(
+        self,
+        channel: File,
+        shell: FuseShell,
+        threads: usize,
+    ) -> io::Result<Serving> {
         if self == Self::Fuser {
-            let session = Session::Fuser(reference::Serving::open(door, shell, threads)?);
-            return Ok(Serving { transport: Transport::Fuser, reason: asked_for(), session });
+            let session = AnySession::Fuser(FuserSession::open(channel, shell, threads)?);
+            return Ok(Serving { transport: ActiveTransport::Fuser, reason: asked_for(), session });
         }
-        let serving = own::Serving::open(door, shell, threads, self != Self::Dev)?;
-        let (transport, reason) = match (self, serving.rings()) {
-            (Self::Uring, Err(reason)) => return Err(no_rings(reason)),
-            (Self::Uring, Ok(_)) => (Transport::Uring, asked_for()),
+        let session = NativeSession::open(channel, shell, threads, self != Self::Dev)?;
+        let (transport, reason) = match (self, session.rings()) {
+            (Self::Uring, Err(reason)) => return Err(uring_refused(reason)),
+            (Self::Uring, Ok(_)) => (ActiveTransport::Uring, asked_for()),
             (_, Ok(rings)) => {
-                (Transport::Uring, format!("the kernel offers io_uring; {rings} rings"))
+                (ActiveTransport::Uring, format!("the kernel offers io_uring; {rings} rings"))
             }
-            (Self::Dev, Err(_)) => (Transport::Dev, asked_for()),
-            (_, Err(reason)) => (Transport::Dev, reason.to_string()),
+            (Self::Dev, Err(_)) => (ActiveTransport::Dev, asked_for()),
+            (_, Err(reason)) => (ActiveTransport::Dev, reason.to_string()),
         };
-        Ok(Serving { transport, reason, session: Session::Own(serving) })
+        Ok(Serving { transport, reason, session: AnySession::Native(session) })
     }
 }
 
 impl Serving {
-    /// Serves until it is unmounted; `lost` is told when a mount has to be taken away by force.
+    /// Serves until the filesystem is unmounted. Calls `lost` when a request stays without a reply, so that only a
+    /// forced unmount ends its wait.
     pub(crate) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
         match self.session {
-            Session::Own(serving) => serving.run(lost),
-            Session::Fuser(serving) => serving.run(),
+            AnySession::Native(session) => session.run(lost),
+            AnySession::Fuser(session) => session.run(),
         }
     }
-}
-
-/// Where the kernel is told to take pages away: nowhere.
-const ATTRIBUTES_ONLY: i64 = -1;
-
-/// Does `serve`, while a thread of its own sends the kernel what is posted in `notices`.
-fn notifying(
-    notices: &Notices,
-    send: impl Fn(u64) -> io::Result<()> + Send,
-    serve: impl FnOnce() -> io::Result<()>,
-) -> io::Result<()> {
-    thread::scope(|scope| {
-        let send = move |ino| {
-            if let Err(error) = send(ino) {
-                tracing::debug!("inode {ino}: the kernel takes no notification: {error}");
-            }
-        };
-        let thread = thread::Builder::new().name("sfs-notify".into());
-        thread.spawn_scoped(scope, move || notices.serve(send))?;
-        let outcome = serve();
-        notices.end();
-        outcome
-    })
 }
 
 fn asked_for() -> String {
     "asked for".into()
 }
 
-fn no_rings(reason: &NoRings) -> io::Error {
+fn uring_refused(reason: &NoUring) -> io::Error {
     let remedy = match reason {
-        NoRings::NotOffered => {
+        NoUring::NotOffered => {
             "it takes Linux 6.14, and 'echo Y > /sys/module/fuse/parameters/enable_uring' before \
              mounting"
         }

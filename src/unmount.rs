@@ -1,68 +1,69 @@
-//! Unmounting, until everything is on the device.
+//! `sfs-umount`: unmounting an SFS volume, until everything is on its device.
 //!
-//! Owns: `sfs-umount`, and how the daemon unmounts itself.
-//! Promises: returns success only when the daemon has written its last checkpoint and has let go of
-//! the device, and nothing was lost that no program knows of.
-//! Never: unmounts what is not an SFS volume.
+//! Success means that the daemon has written its last checkpoint and closed the device, and that no data was lost
+//! without a report to a program. Other filesystems are refused.
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::mount::{MntFlags, umount2};
+use nix::mount::MntFlags;
 use sfs_device::{Access, FileDevice, OpenErrorKind};
-use sfs_mkfs::output;
+use sfs_system::mountinfo::{self, MountRecord};
+use sfs_system::output;
 
-use crate::control::{Client, Reply, Request as ControlRequest, Trouble};
-use crate::fuse::Missing;
-use crate::mountinfo::{self, MountLine};
-use crate::{Failure, mount};
+use crate::control::{ControlClient, ControlError, ControlReply, ControlRequest};
+use crate::exit_error::{self, ExitError};
+use crate::fuse::LossReport;
+use crate::mount;
 
-/// Between two looks whether the daemon has ended.
+/// Pause between two checks whether the daemon has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A wait that is longer is explained.
+/// Time after which a wait is explained to the user.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Longer than the slowest card needs for a full write buffer.
+/// Longest wait: more than the slowest card needs for a full write buffer.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// What to unmount, and how.
+/// Arguments of `sfs-umount`.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// Where it is mounted, or from what.
+pub struct UnmountRequest<'a> {
+    /// Mount point or device.
     pub path: &'a Path,
-    /// Say what is done.
+    /// True to print each step.
     pub verbose: bool,
-    /// Take it out of the tree though it is in use, and do not wait.
+    /// True to detach a mount that is in use, without waiting.
     pub lazy: bool,
 }
 
 /// Unmounts a volume, and waits until everything is on its device.
-pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// [`ExitError`] with a line that says what failed or was lost.
+pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     let say = |text: std::fmt::Arguments<'_>| {
         if request.verbose {
-            // What is unmounted is, whether or not it can be said.
+            // An error of printing does not change the outcome.
             let _ = output::print(format_args!("sfs-umount: {text}\n"));
         }
     };
     let mount = find(request.path)?;
     let (dir, device) = (mount.dir.display(), mount.source.display());
     if request.lazy {
-        detach(&mount.dir, MntFlags::MNT_DETACH)?;
-        say(format_args!("{dir}: unmounted once nobody uses it; not waiting for {device}"));
+        mount::detach(&mount.dir, MntFlags::MNT_DETACH)?;
+        say(format_args!("{dir}: unmounted once no process uses it; not waiting for {device}"));
         return Ok(());
     }
     let watch = watch(&mount);
-    detach(&mount.dir, MntFlags::empty())?;
+    mount::detach(&mount.dir, MntFlags::empty())?;
     say(format_args!("{dir}: unmounted"));
     let mut lost = None;
     match watch {
-        Ok(daemon) => lost = Some(wait_for_word(&daemon, &mount)?),
-        Err(Trouble::Dead) if !mount.is_read_only() => {
-            return Err(Failure::mount(format_args!(
+        Ok(daemon) => lost = Some(wait_for_report(&daemon, &mount)?),
+        Err(ControlError::Dead) if !mount.is_read_only() => {
+            return Err(ExitError::mount(format_args!(
                 "{dir}: unmounted, but its daemon had died before; what was written last may be \
                  lost; the next mount of {device} rolls forward"
             )));
@@ -70,109 +71,90 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
         Err(trouble) => say(format_args!("{dir}: waiting for {device} alone: {trouble}")),
     }
     wait_for_daemon(&mount)?;
+    report_outcome(lost, &mount, say)
+}
+
+/// Prints or returns what became of the data, as far as the daemon has reported it.
+fn report_outcome(
+    lost: Option<LossReport>,
+    mount: &MountRecord,
+    say: impl Fn(std::fmt::Arguments<'_>),
+) -> Result<(), ExitError> {
+    let (dir, device) = (mount.dir.display(), mount.source.display());
     match lost {
-        Some(Missing { bytes: 0, .. }) => say(format_args!("{dir}: everything is on {device}")),
-        Some(lost) if lost.untold.is_empty() => {
+        Some(LossReport { bytes: 0, .. }) => say(format_args!("{dir}: everything is on {device}")),
+        Some(lost) if lost.unreported.is_empty() => {
             output::complain(format_args!("sfs-umount: WARNING: {device} {lost}"))
         }
         Some(lost) => {
-            return Err(Failure::loss(format_args!("{dir}: unmounted, but {device} {lost}")));
+            return Err(ExitError::loss(format_args!("{dir}: unmounted, but {device} {lost}")));
         }
-        None => say(format_args!("{dir}: its daemon has let go of {device}")),
+        None => say(format_args!("{dir}: its daemon has released {device}")),
     }
     Ok(())
 }
 
-/// The volume that is mounted on, or from, `path`.
-fn find(path: &Path) -> Result<MountLine, Failure> {
+/// Finds the volume that is mounted on, or from, `path`.
+fn find(path: &Path) -> Result<MountRecord, ExitError> {
     let shown = path.display();
-    let path = path
-        .canonicalize()
-        .map_err(|error| Failure::usage(format_args!("{shown}: {}", mount::reason(&error))))?;
+    let path = path.canonicalize().map_err(|error| {
+        ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
+    })?;
     let mounts = mountinfo::mounts()
-        .map_err(|error| Failure::system(format_args!("/proc/self/mountinfo: {error}")))?;
-    let is_from = |mount: &MountLine| mount.is_volume() && mount.source == path;
+        .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+    let is_from = |mount: &MountRecord| mount.is_sfs() && mount.source == path;
     let mut latest = mounts.into_iter().rev();
     let mount = latest.find(|mount| mount.dir == path || is_from(mount)).ok_or_else(|| {
         let is_dir = path.is_dir();
         let what = if is_dir { "not a mount point" } else { "not mounted" };
-        Failure::mount(format_args!("{shown}: {what}"))
+        ExitError::mount(format_args!("{shown}: {what}"))
     })?;
-    if mount.is_volume() {
+    if mount.is_sfs() {
         Ok(mount)
     } else {
-        Err(Failure::mount(format_args!("{shown}: not an SFS volume; use umount")))
+        Err(ExitError::mount(format_args!("{shown}: not an SFS volume; use umount")))
     }
 }
 
-/// Asks the daemon to say how its last checkpoint goes. To be asked while it is still mounted.
-fn watch(mount: &MountLine) -> Result<Client, Trouble> {
-    let daemon = Client::connect(mount)?;
+/// Asks the daemon to report the outcome of its last checkpoint. The request must come before the unmount.
+fn watch(mount: &MountRecord) -> Result<ControlClient, ControlError> {
+    let daemon = ControlClient::connect(mount)?;
     match daemon.ask(&ControlRequest::Watch)? {
-        Reply::Watching => Ok(daemon),
-        _ => Err(Trouble::Foreign),
+        ControlReply::Watching => Ok(daemon),
+        _ => Err(ControlError::OtherVersion),
     }
 }
 
-/// Takes the mount at `dir` out of the tree.
-pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), Failure> {
-    let busy = || {
-        let dir = dir.display();
-        Failure::mount(format_args!("{dir}: in use; 'fuser -vm {dir}' shows by whom"))
-    };
-    match umount2(dir, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::EPERM) => {
-            let lazy = flags.contains(MntFlags::MNT_DETACH);
-            let mut command = Command::new("fusermount3");
-            command.args(if lazy { ["-u", "-z"].as_slice() } else { ["-u"].as_slice() });
-            let output = command.arg("--").arg(dir).output();
-            match output {
-                Ok(output) if output.status.success() => Ok(()),
-                Ok(output) => {
-                    let text = String::from_utf8_lossy(&output.stderr);
-                    if text.contains("busy") { Err(busy()) } else { Err(Failure::mount(text)) }
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    Err(Failure::system("fusermount3 is missing; install the package fuse3"))
-                }
-                Err(error) => Err(Failure::system(format_args!("fusermount3: {error}"))),
-            }
-        }
-        Err(Errno::EBUSY) => Err(busy()),
-        Err(error) => Err(Failure::mount(format_args!("{}: {}", dir.display(), error.desc()))),
-    }
-}
-
-/// The daemon says how its last checkpoint went. Gives what was lost before, as the volume was full.
-fn wait_for_word(daemon: &Client, mount: &MountLine) -> Result<Missing, Failure> {
+/// Waits for the daemon's report on its last checkpoint. Returns the data that was lost before, as the volume was
+/// full.
+fn wait_for_report(daemon: &ControlClient, mount: &MountRecord) -> Result<LossReport, ExitError> {
     let device = mount.source.display();
     let begun = Instant::now();
-    let mut word = daemon.listen(begun + PATIENCE);
-    if is_late(&word) {
+    let mut report = daemon.listen(begun + PATIENCE);
+    if is_late(&report) {
         explain_wait(mount);
-        word = daemon.listen(begun + WAIT_MAX);
+        report = daemon.listen(begun + WAIT_MAX);
     }
-    match word {
-        Ok(Reply::Written) => Ok(Missing::default()),
-        Ok(Reply::WrittenBut(bytes)) => Ok(Missing { bytes, ..Missing::default() }),
-        Ok(Reply::WrittenUntold(lost)) => Ok(lost),
-        Ok(Reply::Failed { line, .. }) => {
-            Err(Failure::mount(format_args!("unmounted, but {line}")))
+    match report {
+        Ok(ControlReply::Written) => Ok(LossReport::default()),
+        Ok(ControlReply::WrittenExcept(bytes)) => Ok(LossReport { bytes, ..LossReport::default() }),
+        Ok(ControlReply::WrittenUnreported(lost)) => Ok(lost),
+        Ok(ControlReply::Failed { line, .. }) => {
+            Err(ExitError::mount(format_args!("unmounted, but {line}")))
         }
         late if is_late(&late) => Err(too_long(mount)),
-        _ => Err(Failure::mount(format_args!(
+        _ => Err(ExitError::mount(format_args!(
             "{device}: unmounted, but its daemon died before everything was on it; what was \
              written last may be lost"
         ))),
     }
 }
 
-fn is_late(word: &Result<Reply, Trouble>) -> bool {
-    matches!(word, Err(Trouble::Silent(error)) if error.kind() == ErrorKind::TimedOut)
+fn is_late(report: &Result<ControlReply, ControlError>) -> bool {
+    matches!(report, Err(ControlError::Silent(error)) if error.kind() == ErrorKind::TimedOut)
 }
 
-fn explain_wait(mount: &MountLine) {
+fn explain_wait(mount: &MountRecord) {
     let device = mount.source.display();
     output::complain(format_args!(
         "sfs-umount: waiting until everything is on {device}; it is still being written, or mounted in \
@@ -180,16 +162,16 @@ fn explain_wait(mount: &MountLine) {
     ));
 }
 
-fn too_long(mount: &MountLine) -> Failure {
+fn too_long(mount: &MountRecord) -> ExitError {
     let device = mount.source.display();
     let seconds = WAIT_MAX.as_secs();
-    Failure::mount(format_args!(
+    ExitError::mount(format_args!(
         "{device}: unmounted, but still being written after {seconds} s, or mounted in another namespace"
     ))
 }
 
-/// The daemon holds its device until everything is on it.
-fn wait_for_daemon(mount: &MountLine) -> Result<(), Failure> {
+/// Waits until the daemon closes its device, which it does when everything is written.
+fn wait_for_daemon(mount: &MountRecord) -> Result<(), ExitError> {
     let begun = Instant::now();
     let mut explained = false;
     loop {

@@ -106,7 +106,7 @@ fn mounted_and_unmounted_volumes_have_the_same_numbers() {
     assert_eq!(seen["version"], 1);
     assert_eq!(seen["mount_point"].as_str(), one.dir.to_str());
     assert_eq!(seen["read_only"], false);
-    assert!(seen["policies"]["data_layout"].is_string() && seen["policies"]["victims"].is_string());
+    assert!(seen["policies"]["placement"].is_string() && seen["policies"]["victims"].is_string());
     assert_eq!(numbers(&one.device), seen, "the device names the same mount");
     let others = numbers(&two.dir);
     assert_eq!(others["read_only"], true);

@@ -170,7 +170,7 @@ fn mounted_volumes_are_waited_for_with_a_word() {
     let output = waiting.wait_with_output().expect("it ends");
     assert!(output.status.success());
     let steps = String::from_utf8(output.stdout).expect("UTF-8");
-    let expected = [": unmounted", "waiting for", "does not answer", ": its daemon has let go of"];
+    let expected = [": unmounted", "waiting for", "does not answer", ": its daemon has released"];
     assert!(expected.iter().all(|step| steps.contains(step)), "{steps}");
     mount.wait_for_end();
     volume.check();
@@ -216,7 +216,7 @@ fn mounted_volumes_work_without_a_control_socket() {
     }
     assert!(output.status.success(), "{said}{}", stderr(&output));
     assert!(said.contains("no control socket of its daemon"), "{said}");
-    assert!(said.contains("its daemon has let go of"), "{said}");
+    assert!(said.contains("its daemon has released"), "{said}");
     volume.check();
 }
 

@@ -4,21 +4,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sfs::{Failure, stat};
+use sfs::{ExitError, stat};
 
 #[derive(Parser)]
 #[command(name = "sfs-ctl", version, disable_version_flag = true)]
 /// Looks into an SFS volume.
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: CtlCommand,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CtlCommand {
     /// Prints how full a volume is and what was written to it. Root may ask for every mount, others
     /// for their own
     Stat {
@@ -31,9 +31,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    sfs::command::run(|Arguments { command: Command::Stat { path, json }, .. }| {
+    sfs::program::run(|Arguments { command: CtlCommand::Stat { path, json }, .. }| {
         let report = stat::stat(&path)?;
         let text = if json { report.to_json() } else { report.to_string() };
-        sfs_mkfs::output::print(format_args!("{}\n", text.trim_end())).map_err(Failure::system)
+        sfs_system::output::print(format_args!("{}\n", text.trim_end())).map_err(ExitError::system)
     })
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sfs::Failure;
-use sfs::command::Accepted;
-use sfs::options::{self, MountOptions};
-use sfs::remount::Remount;
-use sfs::session::{self, Request};
+use sfs::ExitError;
+use sfs::mount_options::{self, MountOptions};
+use sfs::mount_session::{self, MountRequest};
+use sfs::program::IgnoredFlags;
+use sfs::remount::RemountRequest;
 use sfs::transport;
 
 const OPTIONS: &str = "\
@@ -54,7 +54,7 @@ struct Arguments {
     /// How requests come from the kernel: auto, uring (io_uring), dev (/dev/fuse), or fuser (the
     /// same through a library, which syncfs(2) does not reach)
     #[arg(long, value_name = "TRANSPORT", default_value = "auto", hide_possible_values = true)]
-    transport: transport::Choice,
+    transport: transport::TransportChoice,
     /// Stay in the foreground, and log to the terminal
     #[arg(long)]
     foreground: bool,
@@ -68,24 +68,24 @@ struct Arguments {
     #[arg(short, long)]
     sloppy: bool,
     #[command(flatten)]
-    accepted: Accepted,
+    accepted: IgnoredFlags,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 }
 
 fn main() -> ExitCode {
-    sfs::command::run(mount)
+    sfs::program::run(mount)
 }
 
-fn mount(arguments: Arguments) -> Result<(), Failure> {
+fn mount(arguments: Arguments) -> Result<(), ExitError> {
     let lists = || arguments.options.iter().map(String::as_str);
-    if options::asks_for_remount(lists()) {
+    if mount_options::asks_for_remount(lists()) {
         let (device, dir) = match &arguments.dir {
             Some(dir) => (Some(arguments.device.as_path()), dir),
             None => (None, &arguments.device),
         };
-        return sfs::remount::remount(&Remount {
+        return sfs::remount::remount(&RemountRequest {
             device,
             dir,
             options: &arguments.options.join(","),
@@ -96,11 +96,11 @@ fn mount(arguments: Arguments) -> Result<(), Failure> {
     let options = MountOptions::parse(lists(), arguments.sloppy)?;
     let Some(dir) = arguments.dir else {
         let device = arguments.device.display();
-        return Err(Failure::usage(format_args!(
+        return Err(ExitError::usage(format_args!(
             "{device}: <DIR>, the directory to mount it on, is missing"
         )));
     };
-    session::run(&Request {
+    mount_session::run(&MountRequest {
         device: arguments.device,
         dir,
         options,

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sfs::command::Accepted;
-use sfs::unmount::{self, Request};
+use sfs::program::IgnoredFlags;
+use sfs::unmount::{self, UnmountRequest};
 
 #[derive(Parser)]
 #[command(name = "sfs-umount", version, disable_version_flag = true)]
 /// Unmounts an SFS volume. Returns when everything is on the device; fails if it is not, with 64 if all is well but
-/// something that nobody was told of did not fit.
+/// data that did not fit was lost and no program has been told
 struct Arguments {
     /// Where it is mounted, or its block device or image file
     #[arg(value_name = "DIR|DEVICE")]
@@ -22,14 +22,14 @@ struct Arguments {
     #[arg(short, long)]
     lazy: bool,
     #[command(flatten)]
-    accepted: Accepted,
+    accepted: IgnoredFlags,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     version: Option<bool>,
 }
 
 fn main() -> ExitCode {
-    sfs::command::run(|Arguments { path, verbose, lazy, .. }| {
-        unmount::unmount(&Request { path: &path, verbose, lazy })
+    sfs::program::run(|Arguments { path, verbose, lazy, .. }| {
+        unmount::unmount(&UnmountRequest { path: &path, verbose, lazy })
     })
 }

@@ -1,8 +1,8 @@
-//! Answering at the control socket.
+//! The daemon's end of the control socket.
 //!
-//! Owns: its threads, and those who watch for the end.
-//! Promises: the volume's requests never wait for a client; a mount works without the socket.
-//! Never: writes to the volume once its last checkpoint has begun.
+//! One thread accepts clients, and each client is served by a short-lived thread, within limits on their number and
+//! time. Clients that watch for the end of the mount are kept until [`ControlServer::end`]. A mount works without
+//! the socket.
 
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,53 +15,55 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
+use sfs_system::mountinfo::DeviceNumber;
 
-use super::place::{self, Bound};
-use super::{Reply, Request, line};
-use crate::Failure;
-use crate::fuse::Missing;
-use crate::mountinfo::DeviceNumber;
+use super::json_line;
+use super::messages::{ControlReply, ControlRequest};
+use super::socket_path::{self, BoundSocket};
+use crate::exit_error::ExitError;
+use crate::fuse::LossReport;
 
-/// A request with every option there is stays far below.
+/// Longest request, in bytes; one with every option is much shorter.
 const REQUEST_LEN_MAX: usize = 16 << 10;
 
-/// Time that a client has for its request, and for taking the reply.
+/// Time for a client to send its request, and to take the reply.
 const CLIENT_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Clients that are served at the same time.
+/// Largest number of clients that are served at the same time.
 const CLIENTS_MAX: usize = 8;
 
-/// Clients that wait for the end.
+/// Largest number of clients that watch for the end.
 const WATCHERS_MAX: usize = 16;
 
-/// After accept(2) failed, for want of a descriptor say.
+/// Pause after accept(2) failed, for want of a descriptor for example.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Says what the daemon has to say. Every call has an end; none needs a client.
-pub(crate) trait Answer: Send + Sync + 'static {
-    /// To every request but [`Request::Watch`].
-    fn answer(&self, request: &Request) -> Reply;
+/// Handler of requests. Every call ends without waiting for a client.
+pub(crate) trait HandleRequest: Send + Sync + 'static {
+    /// Answers every request but [`ControlRequest::Watch`].
+    fn handle(&self, request: &ControlRequest) -> ControlReply;
 }
 
-/// The control socket of a mount.
-pub(crate) struct Control {
-    shared: Arc<Shared>,
-    socket: Bound,
+/// Control socket of a mount.
+pub(crate) struct ControlServer {
+    shared: Arc<ServerState>,
+    socket: BoundSocket,
 }
 
-struct Shared {
-    answers: Box<dyn Answer>,
+struct ServerState {
+    handler: Box<dyn HandleRequest>,
     clients: AtomicUsize,
-    /// `None` when the end has been told.
+    /// Clients that watch for the end; `None` once it was reported.
     watchers: Mutex<Option<Vec<UnixStream>>>,
 }
 
-impl Control {
-    /// Listens for requests about filesystem `number`.
-    pub(crate) fn start(number: DeviceNumber, answers: impl Answer) -> io::Result<Self> {
-        let (listener, socket) = place::listen(&place::directories(geteuid().as_raw()), number)?;
-        let shared = Arc::new(Shared {
-            answers: Box::new(answers),
+impl ControlServer {
+    /// Listens for requests about the filesystem with device number `number`.
+    pub(crate) fn start(number: DeviceNumber, handler: impl HandleRequest) -> io::Result<Self> {
+        let (listener, socket) =
+            socket_path::listen(&socket_path::directories(geteuid().as_raw()), number)?;
+        let shared = Arc::new(ServerState {
+            handler: Box::new(handler),
             clients: AtomicUsize::new(0),
             watchers: Mutex::new(Some(Vec::new())),
         });
@@ -72,22 +74,23 @@ impl Control {
         Ok(Self { shared, socket })
     }
 
-    /// Tells those who watch how it ended, and what was lost before. Who comes later finds no socket.
-    pub(crate) fn end(self, outcome: &Result<(), Failure>, lost: Missing) {
+    /// Reports the end to the clients that watch for it: the outcome of the last checkpoint, and data that was lost
+    /// before. A later client finds no socket.
+    pub(crate) fn end(self, outcome: &Result<(), ExitError>, lost: LossReport) {
         drop(self.socket);
         let reply = match outcome {
-            Ok(()) if lost.bytes == 0 => Reply::Written,
-            Ok(()) if lost.untold.is_empty() => Reply::WrittenBut(lost.bytes),
-            Ok(()) => Reply::WrittenUntold(lost),
+            Ok(()) if lost.bytes == 0 => ControlReply::Written,
+            Ok(()) if lost.unreported.is_empty() => ControlReply::WrittenExcept(lost.bytes),
+            Ok(()) => ControlReply::WrittenUnreported(lost),
             Err(failure) => failure.clone().into(),
         };
         for watcher in self.shared.watchers.lock().take().into_iter().flatten() {
-            let _ = line::send(&watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
+            let _ = json_line::send(&watcher, &reply, Instant::now() + CLIENT_WAIT_MAX);
         }
     }
 }
 
-fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
+fn accept(listener: &UnixListener, shared: &Arc<ServerState>) {
     for client in listener.incoming() {
         let Ok(client) = client else {
             thread::sleep(PAUSE);
@@ -110,40 +113,40 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
-/// The directory keeps others out; this does too, should root have opened it.
+/// Checks the user of a client. The directory's mode keeps others out already, unless root has changed it.
 fn is_allowed(client: &UnixStream) -> bool {
     let own = geteuid().as_raw();
     getsockopt(client, PeerCredentials).is_ok_and(|peer| [0, own].contains(&peer.uid()))
 }
 
-fn serve(client: UnixStream, shared: &Shared) -> io::Result<()> {
-    let request = line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
+fn serve(client: UnixStream, shared: &ServerState) -> io::Result<()> {
+    let request = json_line::receive(&client, REQUEST_LEN_MAX, Instant::now() + CLIENT_WAIT_MAX);
     let reply = match &request {
-        Ok(Request::Watch) => return watch(client, shared),
-        Ok(request) => shared.answers.answer(request),
+        Ok(ControlRequest::Watch) => return watch(client, shared),
+        Ok(request) => shared.handler.handle(request),
         Err(error) if error.kind() == ErrorKind::InvalidData => {
-            Failure::usage("the request makes no sense to this version of sfs").into()
+            ExitError::usage("the request makes no sense to this version of sfs").into()
         }
         Err(_) => return request.map(drop),
     };
-    line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
+    json_line::send(&client, &reply, Instant::now() + CLIENT_WAIT_MAX)
 }
 
-fn watch(client: UnixStream, shared: &Shared) -> io::Result<()> {
+fn watch(client: UnixStream, shared: &ServerState) -> io::Result<()> {
     let mut watchers = shared.watchers.lock();
     let Some(watchers) = watchers.as_mut() else { return Ok(()) };
-    watchers.retain(is_there);
+    watchers.retain(is_connected);
     if watchers.len() >= WATCHERS_MAX {
-        return Err(io::Error::other("too many wait for the end"));
+        return Err(io::Error::other("too many clients watch for the end"));
     }
-    // A few bytes, which a new socket takes without anybody reading.
-    line::send(&client, &Reply::Watching, Instant::now() + CLIENT_WAIT_MAX)?;
+    // The reply has a few bytes, which a new socket takes before the client reads.
+    json_line::send(&client, &ControlReply::Watching, Instant::now() + CLIENT_WAIT_MAX)?;
     watchers.push(client);
     Ok(())
 }
 
-/// Whether a client that has nothing more to say has not gone.
-fn is_there(mut client: &UnixStream) -> bool {
+/// Returns whether a client that waits has not closed its connection.
+fn is_connected(mut client: &UnixStream) -> bool {
     let silent = client.set_nonblocking(true).and_then(|()| client.read(&mut [0]));
     let is_waiting = silent.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
     is_waiting && client.set_nonblocking(false).is_ok()

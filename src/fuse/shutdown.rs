@@ -1,36 +1,39 @@
-//! The ioctl(2) that stops a volume at once, as ext4, XFS and F2FS have it: for tests of crashes.
+//! The ioctl(2) that stops a volume at once, as ext4, XFS and F2FS have it, for tests of crashes.
 //!
-//! Owns: its number, its flags, and who may ask.
-//! Promises: afterwards nothing is written to the device any more, not even a last checkpoint; what is
-//! mounted next is what a crash would have left.
-//! Never: writes out what the kernel has not handed over; who wants that calls syncfs(2) before.
+//! Afterwards nothing is written to the device, not even a last checkpoint, and the next mount finds what a crash
+//! would have left. Dirty data in the kernel's cache is not written back first; a caller who wants that calls
+//! syncfs(2).
 
 use std::io::IoSliceMut;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::{Pid, geteuid};
-use sfs_fuse::{Answer, Ioctl, Request};
+use sfs_fuse::{FuseRequest, IoctlArgs, Reply};
 use zerocopy::IntoBytes;
 
-use super::shell::Shell;
-use super::{Bytes, Refusal, Served};
+use super::fuse_shell::FuseShell;
+use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
-/// `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`: `_IOR('X', 125, __u32)`. It says that the kernel gives a
-/// number, but takes one.
+/// Number of the command: `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`. By its number the
+/// kernel returns a value, but in fact it takes one.
 const SHUTDOWN: u32 = 0x8004_587d;
 
-/// The last of the flags: lose what is not durable. The others, 0 and 1, first make everything so.
+/// Highest flag: lose what is not durable. The flags 0 and 1 make everything durable first.
 const NO_LOG_FLUSH: u32 = 2;
 
-/// Bit of a line of `/proc/PID/status` with capabilities.
+/// Bit of the capabilities in `/proc/PID/status`.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-impl Shell {
-    pub(super) fn ioctl(&self, request: &Request<'_>, ioctl: &Ioctl<'_>) -> Served {
+impl FuseShell {
+    pub(super) fn ioctl(
+        &self,
+        request: &FuseRequest<'_>,
+        ioctl: &IoctlArgs<'_>,
+    ) -> OperationResult {
         if ioctl.command != SHUTDOWN {
             return Err(Refusal::Errno(libc::ENOTTY));
         }
-        // The caller waits for the answer, so that the number stands for nobody else.
+        // The caller waits for the reply, so its process number cannot be reused meanwhile.
         let pid = Pid::from_raw(request.pid.cast_signed());
         if !geteuid().is_root() || !may_administer(pid) {
             return Err(Refusal::Errno(libc::EPERM));
@@ -44,13 +47,13 @@ impl Shell {
         }
         self.volume.shut_down();
         self.log_shutdown(pid.as_raw());
-        Ok(Answer::Ioctl(0, Bytes::Value(Vec::new())))
+        Ok(Reply::Ioctl(0, ReplyBytes::Value(Vec::new())))
     }
 }
 
-/// Whether a process, or thread, could shut another filesystem down.
+/// Returns whether a process, or thread, could shut down another filesystem.
 fn may_administer(pid: Pid) -> bool {
-    // Capabilities count in the namespace that gives them.
+    // Capabilities count only in the user namespace that grants them.
     let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/user")).ok();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     has_capability(&status, CAP_SYS_ADMIN)
@@ -63,7 +66,7 @@ fn has_capability(status: &str, bit: u64) -> bool {
     bits.is_some_and(|bits| bits & bit != 0)
 }
 
-/// The number at `address` of a process, where the kernel should have fetched it.
+/// Reads the number at `address` of a process, which the kernel does not fetch for this command.
 fn argument(pid: Pid, address: u64) -> Result<u32, Refusal> {
     let mut number = 0u32;
     let base = usize::try_from(address).map_err(|_| Refusal::Errno(libc::EFAULT))?;

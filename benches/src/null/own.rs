@@ -19,8 +19,9 @@ use fuser::{FileAttr, FileType, INodeNo};
 use parking_lot::{ArcRwLockReadGuard, RawRwLock};
 use rustix::mount::{MountFlags, mount};
 use sfs_fuse::{
-    Answer, AsyncDio, Attributes, Config, Directory, DirectoryEntry, Entry, Errno, InitFlags,
-    Opened, OpenedFlags, Operation, Request, Session, SetTime, Setattr, Statfs, Time,
+    AsyncDio, DirectoryListing, Errno, FuseOperation, FuseRequest, FuseSession, InitFlags,
+    ListingEntry, NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Reply, SessionConfig,
+    SetTime, SetattrArgs, Statfs, Time,
 };
 
 use super::below::{Below, Lent};
@@ -58,7 +59,7 @@ pub(super) fn serve(
     let below = below.map(|path| Below::open(path).map(Arc::new)).transpose()?;
     let door = door(dir)?;
     let flags = flags(writeback);
-    let config = Config {
+    let config = SessionConfig {
         flags,
         async_dio: AsyncDio::WhereSafe,
         max_write: WRITE_MAX,
@@ -66,15 +67,15 @@ pub(super) fn serve(
         congestion_threshold: 48,
         threads,
         rings,
-        ..Config::default()
+        ..SessionConfig::default()
     };
-    let session = Session::new(door.into(), &config)?;
+    let session = FuseSession::new(door.into(), &config)?;
     if rings {
         session.rings().map_err(|why| io::Error::other(why.to_string()))?;
     }
     let store = Store::new();
     mounted();
-    let answer = |request: &Request<'_>, room: &mut [u8]| match &below {
+    let answer = |request: &FuseRequest<'_>, room: &mut [u8]| match &below {
         Some(below) => match answer_below(&store, below, request, room)? {
             Some(answer) => Ok(answer),
             None => answer(&store, request),
@@ -112,48 +113,48 @@ fn flags(writeback: bool) -> InitFlags {
 fn answer_below(
     store: &Store,
     below: &Arc<Below>,
-    request: &Request<'_>,
+    request: &FuseRequest<'_>,
     room: &mut [u8],
-) -> Result<Option<Answer<Content>>, Errno> {
+) -> Result<Option<Reply<Content>>, Errno> {
     let node = || store.node(INodeNo(request.node)).map_err(errno);
     let failed = |error: io::Error| {
         eprintln!("nullfs: {error}");
         Errno::new(rustix::io::Errno::IO.raw_os_error())
     };
     match &request.operation {
-        Operation::Read(read) => {
+        FuseOperation::Read(read) => {
             let left = node()?.attr().size.saturating_sub(read.offset);
             let len = left.min(read.size.into()) as usize;
             if below.read_into(read.offset, len, room).map_err(failed)? {
-                return Ok(Some(Answer::Filled(len)));
+                return Ok(Some(Reply::InPlace(len)));
             }
             let lent = below.read(read.offset, len).map_err(failed)?;
-            Ok(Some(Answer::Data(Content::Read(lent))))
+            Ok(Some(Reply::Data(Content::Read(lent))))
         }
-        Operation::Write(write) => {
+        FuseOperation::Write(write) => {
             below.write(write.offset, write.data).map_err(failed)?;
             let end = write.offset + write.data.len() as u64;
             node()?.change(|attr| attr.size = attr.size.max(end));
-            Ok(Some(Answer::Written(write.data.len() as u32)))
+            Ok(Some(Reply::Written(write.data.len() as u32)))
         }
         // Sizes count, not bytes in memory.
-        Operation::Setattr(set) => {
-            let without = Setattr { size: None, ..*set };
+        FuseOperation::Setattr(set) => {
+            let without = SetattrArgs { size: None, ..*set };
             let node = node()?;
             if let Some(size) = set.size {
                 node.change(|attr| attr.size = size);
             }
             Ok(Some(setattr(&node, &without)))
         }
-        Operation::Fsync { .. } | Operation::Syncfs => {
+        FuseOperation::Fsync { .. } | FuseOperation::Syncfs => {
             below.flush().map_err(failed)?;
-            Ok(Some(Answer::Done))
+            Ok(Some(Reply::Done))
         }
         _ => Ok(None),
     }
 }
 
-fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno> {
+fn answer(store: &Store, request: &FuseRequest<'_>) -> Result<Reply<Content>, Errno> {
     let node = || store.node(INodeNo(request.node)).map_err(errno);
     let parent = INodeNo(request.node);
     let make = |name: &[u8], kind: FileType, mode: u32| {
@@ -161,64 +162,64 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
         let perm = (mode & 0o7777) as u16;
         store.make(parent, OsStr::from_bytes(name), kind, perm, owner).map_err(errno)
     };
-    let opened = |flags| Opened { handle: 0, flags };
+    let opened = |flags| OpenReply { handle: 0, flags };
     match &request.operation {
-        Operation::Lookup { name } => {
-            Ok(Answer::Entry(match store.lookup(parent, OsStr::from_bytes(name)) {
+        FuseOperation::Lookup { name } => {
+            Ok(Reply::Entry(match store.lookup(parent, OsStr::from_bytes(name)) {
                 Ok(node) => {
                     node.looked_up();
                     entry(&node.attr())
                 }
                 // A name known to be absent.
-                Err(_) => Entry { name_ttl: TTL, ..Entry::default() },
+                Err(_) => NodeEntry { name_ttl: TTL, ..NodeEntry::default() },
             }))
         }
-        Operation::Forget { count } => {
+        FuseOperation::Forget { count } => {
             store.forget(parent, *count);
-            Ok(Answer::Done)
+            Ok(Reply::Done)
         }
-        Operation::BatchForget(forgets) => {
+        FuseOperation::BatchForget(forgets) => {
             forgets.iter().for_each(|(node, count)| store.forget(INodeNo(node), count));
-            Ok(Answer::Done)
+            Ok(Reply::Done)
         }
-        Operation::Getattr { .. } => Ok(Answer::Attributes(attributes(&node()?.attr()), TTL)),
-        Operation::Setattr(set) => Ok(setattr(&*node()?, set)),
-        Operation::Mkdir { name, mode, .. } => {
-            make(name, FileType::Directory, *mode).map(|node| Answer::Entry(entry(&node.attr())))
+        FuseOperation::Getattr { .. } => Ok(Reply::Attributes(attributes(&node()?.attr()), TTL)),
+        FuseOperation::Setattr(set) => Ok(setattr(&*node()?, set)),
+        FuseOperation::Mkdir { name, mode, .. } => {
+            make(name, FileType::Directory, *mode).map(|node| Reply::Entry(entry(&node.attr())))
         }
-        Operation::Create(create) => {
+        FuseOperation::Create(create) => {
             let node = make(create.name, FileType::RegularFile, create.mode)?;
-            Ok(Answer::Created(entry(&node.attr()), opened(OpenedFlags::KEEP_CACHE)))
+            Ok(Reply::Created(entry(&node.attr()), opened(OpenReplyFlags::KEEP_CACHE)))
         }
-        Operation::Unlink { name } | Operation::Rmdir { name } => {
-            store.remove(parent, OsStr::from_bytes(name)).map_err(errno).map(|()| Answer::Done)
+        FuseOperation::Unlink { name } | FuseOperation::Rmdir { name } => {
+            store.remove(parent, OsStr::from_bytes(name)).map_err(errno).map(|()| Reply::Done)
         }
-        Operation::Rename { name, new_parent, new_name, flags: 0 } => {
+        FuseOperation::Rename { name, new_parent, new_name, flags: 0 } => {
             let from = (parent, OsStr::from_bytes(name));
             let to = (INodeNo(*new_parent), OsStr::from_bytes(new_name));
-            store.rename(from, to).map_err(errno).map(|()| Answer::Done)
+            store.rename(from, to).map_err(errno).map(|()| Reply::Done)
         }
-        Operation::Open { open_flags, .. } => {
+        FuseOperation::Open { open_flags, .. } => {
             if open_flags & rustix::fs::OFlags::TRUNC.bits() != 0 {
                 node()?.resize(0);
             }
-            Ok(Answer::Opened(opened(OpenedFlags::KEEP_CACHE)))
+            Ok(Reply::Opened(opened(OpenReplyFlags::KEEP_CACHE)))
         }
-        Operation::Read(read) => {
+        FuseOperation::Read(read) => {
             let data = node()?.data.read_arc();
             let start = (read.offset as usize).min(data.len());
             let end = start.saturating_add(read.size as usize).min(data.len());
-            Ok(Answer::Data(Content::Stored(data, start..end)))
+            Ok(Reply::Data(Content::Stored(data, start..end)))
         }
-        Operation::Write(write) => {
+        FuseOperation::Write(write) => {
             store.write(parent, write.offset, write.data).map_err(errno)?;
-            Ok(Answer::Written(write.data.len() as u32))
+            Ok(Reply::Written(write.data.len() as u32))
         }
-        Operation::Readdir(read) | Operation::Readdirplus(read) => {
-            let plus = matches!(request.operation, Operation::Readdirplus(_));
-            Ok(Answer::Directory(directory(&*node()?, read.offset, read.size, plus)))
+        FuseOperation::Readdir(read) | FuseOperation::Readdirplus(read) => {
+            let plus = matches!(request.operation, FuseOperation::Readdirplus(_));
+            Ok(Reply::Directory(directory(&*node()?, read.offset, read.size, plus)))
         }
-        Operation::Statfs => Ok(Answer::Statfs(Statfs {
+        FuseOperation::Statfs => Ok(Reply::Statfs(Statfs {
             blocks: STATFS_BLOCKS,
             blocks_free: STATFS_BLOCKS,
             blocks_available: STATFS_BLOCKS,
@@ -228,18 +229,18 @@ fn answer(store: &Store, request: &Request<'_>) -> Result<Answer<Content>, Errno
             name_len_max: 255,
             fragment_size: 4096,
         })),
-        Operation::Getxattr { .. } => Err(Errno::new(rustix::io::Errno::NODATA.raw_os_error())),
-        Operation::Release(_)
-        | Operation::Releasedir(_)
-        | Operation::Fsync { .. }
-        | Operation::Fsyncdir { .. }
-        | Operation::Destroy => Ok(Answer::Done),
+        FuseOperation::Getxattr { .. } => Err(Errno::new(rustix::io::Errno::NODATA.raw_os_error())),
+        FuseOperation::Release(_)
+        | FuseOperation::Releasedir(_)
+        | FuseOperation::Fsync { .. }
+        | FuseOperation::Fsyncdir { .. }
+        | FuseOperation::Destroy => Ok(Reply::Done),
         // Opendir, too: the kernel does not ask again.
         _ => Err(Errno::NOT_IMPLEMENTED),
     }
 }
 
-fn setattr(node: &Node, set: &Setattr) -> Answer<Content> {
+fn setattr(node: &Node, set: &SetattrArgs) -> Reply<Content> {
     if let Some(size) = set.size {
         node.resize(size);
     }
@@ -251,15 +252,15 @@ fn setattr(node: &Node, set: &Setattr) -> Answer<Content> {
         attr.mtime = set.mtime.map_or(attr.mtime, moment);
         attr.ctime = set.ctime.map_or(attr.ctime, |time| moment(SetTime::At(time)));
     });
-    Answer::Attributes(attributes(&attr), TTL)
+    Reply::Attributes(attributes(&attr), TTL)
 }
 
-fn directory(node: &Node, cookie: u64, len_max: u32, plus: bool) -> Directory {
-    let mut directory = Directory::new(len_max);
+fn directory(node: &Node, cookie: u64, len_max: u32, plus: bool) -> DirectoryListing {
+    let mut directory = DirectoryListing::new(len_max);
     entries(node, cookie, |cookie, child, name| {
         let attr = child.attr();
         let mode = attributes(&attr).mode;
-        let listed = DirectoryEntry { ino: child.ino.0, cookie, mode, name: name.as_bytes() };
+        let listed = ListingEntry { ino: child.ino.0, cookie, mode, name: name.as_bytes() };
         if !plus {
             return !directory.add(&listed);
         }
@@ -274,8 +275,8 @@ fn directory(node: &Node, cookie: u64, len_max: u32, plus: bool) -> Directory {
     directory
 }
 
-fn entry(attr: &FileAttr) -> Entry {
-    Entry {
+fn entry(attr: &FileAttr) -> NodeEntry {
+    NodeEntry {
         node: attr.ino.0,
         generation: 0,
         name_ttl: TTL,
@@ -284,12 +285,12 @@ fn entry(attr: &FileAttr) -> Entry {
     }
 }
 
-fn attributes(attr: &FileAttr) -> Attributes {
+fn attributes(attr: &FileAttr) -> NodeAttributes {
     let kind = match attr.kind {
         FileType::Directory => 0o040_000,
         _ => 0o100_000,
     };
-    Attributes {
+    NodeAttributes {
         ino: attr.ino.0,
         size: attr.size,
         blocks: attr.blocks,

@@ -1,69 +1,64 @@
-//! The protocol between Linux and a filesystem in user space, and a transport over `/dev/fuse` and io_uring.
+//! The protocol between Linux and a filesystem in user space (FUSE), and its transports `/dev/fuse` and io_uring.
 //!
-//! Owns: the messages, by the kernel's own definitions, and the threads that read and answer them.
-//! Promises: no bytes make it panic, or take more memory than they are long; what is written, and what is
-//! read into the room that comes with a request, is copied by nobody but the kernel.
-//! Never: mounts, keeps an inode, or decides what an operation does.
-//!
-//! A filesystem is one function from a [`Request`] to an [`Answer`], with room for what is read. Who has
-//! mounted something, by mount(2) or through `fusermount3`, has a descriptor of `/dev/fuse`; a [`Session`]
-//! serves it:
+//! A filesystem is one function from a [`FuseRequest`] to a [`Reply`], with memory for data that is read. mount(2)
+//! and `fusermount3` leave a descriptor of `/dev/fuse`, which a [`FuseSession`] serves:
 //!
 //! ```no_run
 //! use std::os::fd::OwnedFd;
 //! use std::time::Duration;
 //!
-//! use sfs_fuse::{Answer, Attributes, Config, Errno, Operation, Request, Session};
+//! use sfs_fuse::{
+//!     Errno, FuseOperation, FuseRequest, FuseSession, NodeAttributes, Reply, SessionConfig,
+//! };
 //!
-//! /// An empty directory.
-//! fn answer(request: &Request<'_>, _room: &mut [u8]) -> Result<Answer<Vec<u8>>, Errno> {
+//! /// Serves an empty directory.
+//! fn answer(request: &FuseRequest<'_>, _room: &mut [u8]) -> Result<Reply<Vec<u8>>, Errno> {
 //!     match request.operation {
-//!         Operation::Getattr { .. } => {
-//!             let root = Attributes { ino: 1, mode: 0o040_755, links: 2, ..Attributes::default() };
-//!             Ok(Answer::Attributes(root, Duration::from_secs(1)))
+//!         FuseOperation::Getattr { .. } => {
+//!             let root =
+//!                 NodeAttributes { ino: 1, mode: 0o040_755, links: 2, ..NodeAttributes::default() };
+//!             Ok(Reply::Attributes(root, Duration::from_secs(1)))
 //!         }
 //!         _ => Err(Errno::NOT_IMPLEMENTED),
 //!     }
 //! }
 //!
-//! fn serve(door: OwnedFd) -> std::io::Result<()> {
-//!     Session::new(door, &Config::default())?.run(answer, |_| {})
+//! fn serve(channel: OwnedFd) -> std::io::Result<()> {
+//!     FuseSession::new(channel, &SessionConfig::default())?.run(answer, |_| {})
 //! }
 //! ```
 //!
-//! Answers are given from the thread that was asked; a handler that has to wait keeps that thread.
+//! A reply is sent by the thread that called the handler, so a handler that waits occupies its thread. No bytes of
+//! the kernel make the decoder panic or allocate more than their own length. Data of a WRITE, and data of a READ
+//! that is replied in place, are copied only by the kernel. The crate neither mounts nor keeps any state of inodes.
+//!
+//! Layers, from the top; a module uses only layers below its own, or modules to its right:
+//!
+//! 1. `fuse_session`: the threads and the loop of reading, calling and replying;
+//! 2. `channels`: `notifier`, `uring_slots`, `uring_slot`, `fuse_channel`, `cpu_affinity`, `fuse_syscalls` (all
+//!    unsafe code), `page`;
+//! 3. `protocol`: `message`, `reply`, `directory_listing`, `node_reply`; `fuse_request`, `decode`, `fuse_operation`,
+//!    `init_features`, `argument_reader`; `timestamps`, `errno`, `abi`.
 #![deny(unsafe_code)]
 
-mod abi;
-mod answer;
-mod arguments;
-mod directory;
-mod door;
-mod entry;
-mod errno;
-mod home;
-mod init;
+mod channels;
+mod fuse_session;
+mod protocol;
 #[cfg(test)]
-mod kernel;
-mod message;
-mod notify;
-mod operation;
-mod page;
-mod request;
-mod rings;
-mod session;
-#[expect(unsafe_code, reason = "the modules that call the system")]
-mod sys;
-mod time;
+mod protocol_tests;
 
-pub use answer::{Answer, Attributes, Entry, Opened, OpenedFlags, Statfs};
-pub use arguments::Malformed;
-pub use directory::{Directory, DirectoryEntry};
-pub use errno::Errno;
-pub use init::{Agreed, AsyncDio, Config, InitFlags};
-pub use notify::Notifier;
-pub use operation::{Copy, Create, Forgets, Ioctl, Lock, Operation, Read, Release, Setattr, Write};
-pub use request::{Extensions, Request};
-pub use rings::NoRings;
-pub use session::Session;
-pub use time::{SetTime, Time};
+pub use channels::notifier::Notifier;
+pub use channels::uring_slots::NoUring;
+pub use fuse_session::FuseSession;
+pub use protocol::argument_reader::Malformed;
+pub use protocol::directory_listing::{DirectoryListing, ListingEntry};
+pub use protocol::errno::Errno;
+pub use protocol::fuse_operation::{
+    CopyArgs, CreateArgs, Forgets, FuseOperation, IoctlArgs, LockArgs, ReadArgs, ReleaseArgs,
+    SetattrArgs, WriteArgs,
+};
+pub use protocol::fuse_request::{FuseRequest, RequestExtensions};
+pub use protocol::init_features::{Agreed, AsyncDio, InitFlags, SessionConfig};
+pub use protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, OpenReplyFlags, Statfs};
+pub use protocol::reply::Reply;
+pub use protocol::timestamps::{SetTime, Time};

@@ -1,4 +1,4 @@
-//! A filesystem that is mounted, on every transport that the kernel offers.
+//! Tests of a mounted filesystem, on every transport that the kernel offers.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -11,72 +11,74 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use sfs_fuse::{
-    Answer, Attributes, Config, Directory, DirectoryEntry, Entry, Errno, InitFlags, Opened,
-    Operation, Request, Session,
+    DirectoryListing, Errno, FuseOperation, FuseRequest, FuseSession, InitFlags, ListingEntry,
+    NodeAttributes, NodeEntry, OpenReply, Reply, SessionConfig,
 };
 
 const TTL: Duration = Duration::from_secs(1);
 const FILE: u64 = 2;
 
-/// The parameter of the kernel's module that offers io_uring.
+/// Parameter of the kernel's module that offers io_uring.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// A directory with a file whose attributes a directory's listing gets wrong: the kernel cannot keep it, and gives
-/// it back at once.
+/// Directory with a file whose listing states wrong attributes: the kernel cannot keep the reference, and returns
+/// it at once.
 struct Lister {
     references: AtomicU64,
 }
 
 impl Lister {
-    fn answer(&self, request: &Request<'_>) -> Result<Answer<Vec<u8>>, Errno> {
-        let root = Attributes { ino: 1, mode: 0o040_755, links: 2, ..Attributes::default() };
+    fn answer(&self, request: &FuseRequest<'_>) -> Result<Reply<Vec<u8>>, Errno> {
+        let root =
+            NodeAttributes { ino: 1, mode: 0o040_755, links: 2, ..NodeAttributes::default() };
         match &request.operation {
-            Operation::Getattr { .. } if request.node == 1 => Ok(Answer::Attributes(root, TTL)),
-            Operation::Opendir { .. } => Ok(Answer::Opened(Opened::default())),
-            Operation::Readdirplus(read) => {
-                let mut directory = Directory::new(read.size);
+            FuseOperation::Getattr { .. } if request.node == 1 => Ok(Reply::Attributes(root, TTL)),
+            FuseOperation::Opendir { .. } => Ok(Reply::Opened(OpenReply::default())),
+            FuseOperation::Readdirplus(read) => {
+                let mut directory = DirectoryListing::new(read.size);
                 if read.offset == 0 {
                     let mode = 0o100_644;
-                    let shown = DirectoryEntry { ino: FILE, cookie: 1, mode, name: b"file" };
-                    let no_type = Attributes { ino: FILE, ..Attributes::default() };
-                    let file = Entry { node: FILE, attributes: no_type, ..Entry::default() };
+                    let shown = ListingEntry { ino: FILE, cookie: 1, mode, name: b"file" };
+                    let no_type = NodeAttributes { ino: FILE, ..NodeAttributes::default() };
+                    let file =
+                        NodeEntry { node: FILE, attributes: no_type, ..NodeEntry::default() };
                     assert!(directory.add_with(&shown, Some(&file)));
                     self.references.fetch_add(1, Ordering::Relaxed);
                 }
-                Ok(Answer::Directory(directory))
+                Ok(Reply::Directory(directory))
             }
-            Operation::Forget { count } => {
+            FuseOperation::Forget { count } => {
                 self.references.fetch_sub(*count, Ordering::Relaxed);
-                Ok(Answer::Done)
+                Ok(Reply::Done)
             }
-            Operation::Releasedir(_) | Operation::Destroy => Ok(Answer::Done),
+            FuseOperation::Releasedir(_) | FuseOperation::Destroy => Ok(Reply::Done),
             _ => Err(Errno::NOT_IMPLEMENTED),
         }
     }
 }
 
-/// Mounts at `dir`; `None` where that is not allowed.
-fn door(dir: &Path) -> Option<File> {
+/// Mounts at `dir`. Returns `None` where that is not allowed.
+fn mount_at(dir: &Path) -> Option<File> {
     let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let mounted = opened.and_then(|door| {
-        let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", door.as_raw_fd());
+    let mounted = opened.and_then(|channel| {
+        let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", channel.as_raw_fd());
         let data = CString::new(data).expect("no NUL");
         mount("test", dir, "fuse.test", MountFlags::empty(), data.as_c_str())?;
-        Ok(door)
+        Ok(channel)
     });
     mounted.inspect_err(|error| eprintln!("skipped: {error}")).ok()
 }
 
 fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
-    let Some(door) = door(dir) else { return Ok(()) };
+    let Some(channel) = mount_at(dir) else { return Ok(()) };
     let flags = InitFlags::BIG_WRITES | InitFlags::DO_READDIRPLUS;
-    let config = Config { flags, threads: 2, rings, ..Config::default() };
-    let session = Session::new(door.into(), &config)?;
+    let config = SessionConfig { flags, threads: 2, rings, ..SessionConfig::default() };
+    let session = FuseSession::new(channel.into(), &config)?;
     println!("rings: {:?}", session.rings());
     let lister = Lister { references: AtomicU64::new(0) };
     let serve = || {
         let lost = |error: &io::Error| {
-            eprintln!("it was lost: {error}");
+            eprintln!("lost: {error}");
             let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
         };
         session.run(|request, _| lister.answer(request), lost)
@@ -84,7 +86,7 @@ fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
     std::thread::scope(|scope| {
         let serving = scope.spawn(serve);
         for _ in 0..20 {
-            // That the entry is wrong may be an error of the listing or not; the next one is served.
+            // The kernel may report the wrong entry as an error or not; the next listing is served.
             let listed = fs::read_dir(dir).map(|entries| entries.filter_map(Result::ok).count());
             println!("{listed:?}");
         }
@@ -97,12 +99,12 @@ fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A handler that panics at the first listing.
+/// Checks that a handler which panics at the first listing leaves no process waiting.
 fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
-    let Some(door) = door(dir) else { return Ok(()) };
+    let Some(channel) = mount_at(dir) else { return Ok(()) };
     let flags = InitFlags::BIG_WRITES | InitFlags::DO_READDIRPLUS;
-    let config = Config { flags, threads: 2, rings, ..Config::default() };
-    let session = Session::new(door.into(), &config)?;
+    let config = SessionConfig { flags, threads: 2, rings, ..SessionConfig::default() };
+    let session = FuseSession::new(channel.into(), &config)?;
     let lister = Lister { references: AtomicU64::new(0) };
     let told = AtomicU64::new(0);
     let serve = || {
@@ -110,8 +112,8 @@ fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
             told.fetch_add(1, Ordering::Relaxed);
             let _ = unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH);
         };
-        let handler = |request: &Request<'_>, _: &mut [u8]| match request.operation {
-            Operation::Readdirplus(_) => panic!("as it should"),
+        let handler = |request: &FuseRequest<'_>, _: &mut [u8]| match request.operation {
+            FuseOperation::Readdirplus(_) => panic!("as it should"),
             _ => lister.answer(request),
         };
         session.run(handler, lost)
@@ -120,14 +122,14 @@ fn expect_no_wait_for_a_panic(dir: &Path, rings: bool) -> io::Result<()> {
         let serving = scope.spawn(serve);
         let listed = fs::read_dir(dir).map(|entries| entries.map(|entry| entry.map(drop)));
         let listed = listed.and_then(|entries| entries.collect::<io::Result<Vec<()>>>());
-        assert!(listed.is_err(), "nobody has answered");
+        assert!(listed.is_err(), "there is no reply");
         assert!(serving.join().is_err(), "the panic goes on");
     });
     assert!(told.into_inner() > 0);
     Ok(())
 }
 
-/// What `test` says of both ways that requests come.
+/// Runs `test` with the device file and with io_uring.
 fn on_both(test: fn(&Path, bool) -> io::Result<()>) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,11 +148,11 @@ fn on_both(test: fn(&Path, bool) -> io::Result<()>) {
 }
 
 #[test]
-fn mounted_requests_do_not_wait_for_a_handler_that_panicked() {
+fn mounted_requests_fail_after_the_handler_panicked() {
     on_both(expect_no_wait_for_a_panic);
 }
 
 #[test]
-fn mounted_references_that_the_kernel_cannot_keep_come_back() {
+fn mounted_references_that_the_kernel_cannot_keep_are_returned() {
     on_both(expect_references_to_return);
 }

@@ -1,8 +1,9 @@
-//! What Linux 6.18 (FUSE 7.45) has said to a filesystem that agreed to everything: one request a
-//! line, its bytes and what they mean. A program went through the system calls on a mount of type
-//! `fuseblk`; requests that came again are left out.
+//! Tests with requests that Linux 6.18 (FUSE 7.45) sent to a filesystem that agreed to every feature.
+//!
+//! Each line of the recording has the bytes of one request and its decoded form. A program went through the system calls on a
+//! mount of type `fuseblk`; repeated requests are left out.
 
-use sfs_fuse::{InitFlags, Request};
+use sfs_fuse::{FuseRequest, InitFlags};
 
 const RECORDED: &str = include_str!("recorded-6.18.txt");
 
@@ -12,26 +13,26 @@ fn bytes_of(digits: &str) -> Vec<u8> {
 }
 
 #[test]
-fn every_recorded_request_is_understood() {
+fn every_recorded_request_is_decoded() {
     for line in RECORDED.lines() {
         let (digits, meaning) = line.split_once(' ').expect("bytes and meaning");
         let bytes = bytes_of(digits);
-        let request = Request::decode(&bytes, InitFlags::SETXATTR_EXT).expect(meaning);
+        let request = FuseRequest::decode(&bytes, InitFlags::SETXATTR_EXT).expect(meaning);
         assert_eq!(format!("{} {:?}", request.node, request.operation), meaning);
     }
 }
 
 #[test]
-fn no_recorded_request_can_be_cut_off() {
+fn a_truncated_recorded_request_is_an_error() {
     for line in RECORDED.lines() {
         let (digits, meaning) = line.split_once(' ').expect("bytes and meaning");
         let bytes = bytes_of(digits);
         for len in 0..bytes.len() {
             let mut cut = bytes[..len].to_vec();
-            assert!(Request::decode(&cut, InitFlags::SETXATTR_EXT).is_err(), "{meaning}");
+            assert!(FuseRequest::decode(&cut, InitFlags::SETXATTR_EXT).is_err(), "{meaning}");
             if len >= 4 {
                 cut[..4].copy_from_slice(&(len as u32).to_le_bytes());
-                assert!(Request::decode(&cut, InitFlags::SETXATTR_EXT).is_err(), "{meaning}");
+                assert!(FuseRequest::decode(&cut, InitFlags::SETXATTR_EXT).is_err(), "{meaning}");
             }
         }
     }

@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use sfs_system::mountinfo::{DeviceNumber, MountRecord, unescape};
+
 use crate::MkfsError;
 
 /// Refuses `path` if it is mounted, swapped to, or used by way of a loop device.
@@ -120,20 +122,16 @@ pub(crate) fn device_number(rdev: u64) -> (u64, u64) {
     (major, minor)
 }
 
-/// Where `device` is mounted, by the lines of mountinfo (proc_pid_mountinfo(5)).
+/// Returns the mount point of `device` among the lines of mountinfo, by its number or by its path as the source.
 fn mount_point(mountinfo: &[u8], device: &Path, number: Option<(u64, u64)>) -> Option<PathBuf> {
-    mountinfo.split(|byte| *byte == b'\n').find_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-        let at = unescape(fields.get(4)?);
-        let same_number = number.is_some_and(|(major, minor)| {
-            fields.get(2).is_some_and(|field| *field == format!("{major}:{minor}").as_bytes())
-        });
-        let separator = fields.iter().skip(6).position(|field| *field == b"-")? + 6;
-        let source = unescape(fields.get(separator + 2)?);
+    let is_it = |mount: &MountRecord| {
+        let DeviceNumber { major, minor } = mount.number;
+        let source = &mount.source;
         let same_source = source.is_absolute()
-            && (source == device || fs::canonicalize(&source).is_ok_and(|real| real == device));
-        (same_number || same_source).then_some(at)
-    })
+            && (source == device || fs::canonicalize(source).is_ok_and(|real| real == device));
+        number == Some((major.into(), minor.into())) || same_source
+    };
+    MountRecord::parse_all(mountinfo).into_iter().find(is_it).map(|mount| mount.dir)
 }
 
 fn is_swap(swaps: &[u8], device: &Path) -> bool {
@@ -142,26 +140,6 @@ fn is_swap(swaps: &[u8], device: &Path) -> bool {
         let name = unescape(name);
         name == device || fs::canonicalize(&name).is_ok_and(|real| real == device)
     })
-}
-
-/// The path in which the kernel wrote space, tab, newline and backslash as `\ooo`.
-pub fn unescape(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((byte, after)) = rest.split_first() {
-        let octal = after.get(..3).and_then(|digits| str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(value) if *byte == b'\\' => {
-                bytes.push(value);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]

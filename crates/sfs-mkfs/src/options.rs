@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sfs_core::format::{DataLayout, Label};
+use sfs_system::parse_size;
 use uuid::Uuid;
-
-use crate::size::parse_size;
 
 /// Makes an SFS volume on a block device or in an image file.
 #[derive(Clone, Debug, Parser)]
@@ -93,7 +92,7 @@ fn parse_label(text: &str) -> Result<Label, &'static str> {
     Label::new(text).ok_or("a label has at most 64 bytes and no control characters")
 }
 
-fn parse_segment_size(text: &str) -> Result<SegmentSize, crate::size::SizeError> {
+fn parse_segment_size(text: &str) -> Result<SegmentSize, sfs_system::SizeError> {
     match text {
         "auto" => Ok(SegmentSize::Auto),
         "measure" => Ok(SegmentSize::Measure),

@@ -1,0 +1,13 @@
+//! Transports: the device file `/dev/fuse`, and io_uring.
+//!
+//! [`fuse_channel`] reads and writes whole messages on the device file; [`uring_slot`] exchanges one reply for the
+//! next request in memory that it shares with the kernel. [`notifier`] sends messages that no request asked for.
+
+pub(crate) mod cpu_affinity;
+pub(crate) mod fuse_channel;
+#[expect(unsafe_code, reason = "the modules that call the system")]
+mod fuse_syscalls;
+pub(crate) mod notifier;
+mod page;
+pub(crate) mod uring_slot;
+pub(crate) mod uring_slots;

@@ -1,0 +1,159 @@
+//! A ring of io_uring with one entry, which exchanges commands with a FUSE queue.
+//!
+//! While a command is under way the kernel owns the ring's memory: [`Ring::memory`] panics, and dropping the ring
+//! leaks the memory instead of freeing it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::AsRawFd;
+
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::channels::page::Page;
+use crate::protocol::abi::{UringCmdReq, UringHeader};
+
+/// Entry of the submission queue, `struct io_uring_sqe`, with the fields that a command uses. The crate io-uring
+/// has no type for a command with a length.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Submission {
+    opcode: u8,
+    flags: u8,
+    ioprio: u16,
+    fd: i32,
+    cmd_op: u32,
+    padding: u32,
+    addr: u64,
+    len: u32,
+    uring_cmd_flags: u32,
+    user_data: u64,
+    buf_index: u16,
+    personality: u16,
+    splice_fd_in: i32,
+    request: UringCmdReq,
+    rest: [u8; 56],
+}
+
+const _: () = assert!(size_of::<Submission>() == size_of::<squeue::Entry128>());
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+/// Ring with one entry, and its memory: a page for a [`UringHeader`], and pages for the payload.
+pub(crate) struct Ring {
+    uring: IoUring<squeue::Entry128, cqueue::Entry>,
+    // Kept open, as the ring refers to it by number.
+    channel: File,
+    lent: ManuallyDrop<LentMemory>,
+    is_lent: bool,
+    is_enabled: bool,
+}
+
+/// Memory whose addresses the kernel has.
+struct LentMemory {
+    memory: Box<[Page]>,
+    parts: Box<[libc::iovec; 2]>,
+}
+
+// SAFETY: the addresses in `parts` are those of `memory`, which moves together with `parts`; only the kernel uses
+// them.
+unsafe impl Send for LentMemory {}
+
+impl Ring {
+    /// Makes a ring over `memory`, which must have more than one page. Only the thread that first calls
+    /// [`Ring::exchange`] may use it.
+    pub(crate) fn new(channel: &File, memory: Box<[Page]>) -> io::Result<Self> {
+        let mut memory = memory;
+        let (front, payload) = memory.as_mut_bytes().split_at_mut(size_of::<Page>());
+        let parts = [&mut front[..size_of::<UringHeader>()], payload]
+            .map(|part| libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() });
+        let lent = ManuallyDrop::new(LentMemory { memory, parts: Box::new(parts) });
+        Ok(Self {
+            uring: build()?,
+            channel: channel.try_clone()?,
+            lent,
+            is_lent: false,
+            is_enabled: false,
+        })
+    }
+
+    /// Memory of the ring.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel owns the memory.
+    pub(crate) fn memory(&mut self) -> &mut [Page] {
+        assert!(!self.is_lent, "the kernel owns this memory");
+        &mut self.lent.memory
+    }
+
+    /// Gives the memory to the kernel with a command, and waits until the kernel returns it. Returns true if a
+    /// request is in it, false after an unmount.
+    pub(crate) fn exchange(&mut self, command: u32, commit_id: u64, qid: u16) -> io::Result<bool> {
+        assert!(!self.is_lent, "the kernel owns this memory");
+        if !self.is_enabled {
+            self.uring.submitter().register_enable_rings()?;
+            self.is_enabled = true;
+        }
+        let parts = &self.lent.parts;
+        let submission = Submission {
+            opcode: opcode::UringCmd80::CODE,
+            flags: 0,
+            ioprio: 0,
+            fd: self.channel.as_raw_fd(),
+            cmd_op: command,
+            padding: 0,
+            addr: parts.as_ptr().expose_provenance() as u64,
+            len: parts.len() as u32,
+            uring_cmd_flags: 0,
+            user_data: 0,
+            buf_index: 0,
+            personality: 0,
+            splice_fd_in: 0,
+            request: UringCmdReq { commit_id, qid, ..UringCmdReq::default() },
+            rest: [0; 56],
+        };
+        // SAFETY: both types are `repr(C)` and have the same size, and any bytes are a valid `Entry128`: it is the
+        // kernel's `struct io_uring_sqe`, integers and arrays of them.
+        let submission: squeue::Entry128 = unsafe { mem::transmute(submission) };
+        self.is_lent = true;
+        // SAFETY: until there is a completion the kernel uses `parts`, and the memory that they refer to. While
+        // `is_lent` is set that memory cannot be reached through `self`, and neither is freed. `channel` is open as
+        // long as the ring is.
+        unsafe { self.uring.submission().push(&submission) }
+            .map_err(|_| io::Error::from(ErrorKind::QuotaExceeded))?;
+        loop {
+            match self.uring.submit_and_wait(1) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let Some(completion) = self.uring.completion().next() else { continue };
+            self.is_lent = false;
+            return match -completion.result() {
+                0 => Ok(true),
+                libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ECANCELED => Ok(false),
+                error => Err(io::Error::from_raw_os_error(error)),
+            };
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.is_lent {
+            // SAFETY: it is dropped once, here, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.lent) };
+        }
+    }
+}
+
+fn build() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
+    // Completions are processed by the thread that waits for them, while it waits: the one that enables the ring.
+    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(1)
+}

@@ -1,0 +1,77 @@
+//! Notifications: messages that tell the kernel to drop what it has cached.
+//!
+//! A notification has no reply. An inode or name that the kernel has not cached is no error.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::channels::fuse_channel::FuseChannel;
+use crate::protocol::abi::{EXPIRE_ONLY, NotifyInvalEntryOut, NotifyInvalInodeOut, notify};
+use crate::protocol::message::Message;
+
+/// Sender of notifications.
+///
+/// The kernel may wait for requests that are under way before it drops something. Except for
+/// [`Notifier::directory_changed`], a handler must not call these methods, nor any thread that holds a lock which a
+/// handler takes.
+#[derive(Clone, Debug)]
+pub struct Notifier(Arc<FuseChannel>);
+
+impl Notifier {
+    pub(crate) fn new(channel: Arc<FuseChannel>) -> Self {
+        Self(channel)
+    }
+
+    /// Invalidates the attributes of `node`, and `len` bytes of its data from `offset` on: all of it for a `len` of
+    /// 0, none for a negative `offset`.
+    ///
+    /// # Errors
+    ///
+    /// Errors of write(2).
+    pub fn invalidate_inode(&self, node: u64, offset: i64, len: i64) -> io::Result<()> {
+        let mut message = Message::new(0, notify::INVAL_INODE);
+        message.push(&NotifyInvalInodeOut { ino: node, off: offset, len });
+        self.0.send(&mut message)
+    }
+
+    /// Invalidates the attributes of `directory`, which has just changed. This includes attributes in a reply that
+    /// the kernel has not processed yet: after a change of names the kernel asks again by itself, but it would
+    /// believe such a reply.
+    ///
+    /// A handler may call this before it replies: a directory has nothing to write back, so the kernel waits for no
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// Errors of write(2).
+    pub fn directory_changed(&self, directory: u64) -> io::Result<()> {
+        self.invalidate_inode(directory, -1, 0)
+    }
+
+    /// Invalidates `name` in directory `parent`, and everything below it.
+    ///
+    /// # Errors
+    ///
+    /// Errors of write(2).
+    pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        self.send_entry(parent, name, 0)
+    }
+
+    /// Expires `name` in directory `parent`: the kernel looks it up again before it uses it, and files that are
+    /// open below it stay. Needs [`crate::InitFlags::HAS_EXPIRE_ONLY`].
+    ///
+    /// # Errors
+    ///
+    /// Errors of write(2).
+    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        self.send_entry(parent, name, EXPIRE_ONLY)
+    }
+
+    fn send_entry(&self, parent: u64, name: &[u8], flags: u32) -> io::Result<()> {
+        let namelen = u32::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let text = [name, b"\0"].concat();
+        let mut message = Message::new(0, notify::INVAL_ENTRY);
+        message.push(&NotifyInvalEntryOut { parent, namelen, flags });
+        self.0.send(&mut message.with_payload(&text))
+    }
+}

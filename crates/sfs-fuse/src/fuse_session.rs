@@ -1,0 +1,334 @@
+//! A session: serving one mount from the INIT request to the unmount.
+//!
+//! [`FuseSession::new`] agrees with the kernel on the protocol; [`FuseSession::run`] starts the threads. Each
+//! thread reads a request from its channel or ring, calls the handler, and sends the reply. A request that waits
+//! for a reply gets one after the handler has returned, and bytes that are no request get an error if their header
+//! can be read.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam::channel;
+
+use crate::channels::cpu_affinity::CpuAffinity;
+use crate::channels::fuse_channel::{FuseChannel, MessageBuffer};
+use crate::channels::notifier::Notifier;
+use crate::channels::uring_slot::UringSlot;
+use crate::channels::uring_slots::{self, NoUring};
+use crate::protocol::abi::{self, InitOut, opcode};
+use crate::protocol::argument_reader::Malformed;
+use crate::protocol::errno::Errno;
+use crate::protocol::fuse_operation::FuseOperation;
+use crate::protocol::fuse_request::{FuseRequest, split_header};
+use crate::protocol::init_features::{Agreed, InitFlags, Offer, SessionConfig};
+use crate::protocol::message::Message;
+use crate::protocol::reply::Reply;
+
+/// Session whose two sides have agreed on the protocol.
+#[derive(Debug)]
+pub struct FuseSession {
+    channel: Arc<FuseChannel>,
+    agreed: Agreed,
+    threads: usize,
+    slots: Result<Vec<UringSlot>, NoUring>,
+}
+
+impl FuseSession {
+    /// Agrees with the kernel over `channel`, the open /dev/fuse of a mount, which must be blocking (without
+    /// O_NONBLOCK).
+    ///
+    /// # Errors
+    ///
+    /// Errors of the system; `Unsupported` for a kernel whose protocol is too old; `InvalidData` for bytes that no
+    /// kernel sends; `NotConnected` if the filesystem was unmounted meanwhile.
+    pub fn new(channel: OwnedFd, config: &SessionConfig) -> io::Result<Self> {
+        let channel = Arc::new(FuseChannel::new(File::from(channel)));
+        let (agreed, slots) = negotiate(&channel, config)?;
+        Ok(Self { channel, agreed, threads: config.threads.max(1), slots })
+    }
+
+    /// Protocol that both sides have agreed on.
+    pub fn agreed(&self) -> &Agreed {
+        &self.agreed
+    }
+
+    /// Returns a sender of notifications.
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(self.channel.clone())
+    }
+
+    /// Number of rings, the same for each processor, or the reason why requests come through the device file.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there are no rings.
+    pub fn rings(&self) -> Result<usize, &NoUring> {
+        self.slots.as_ref().map(Vec::len)
+    }
+
+    /// Serves from several threads at once until the filesystem is unmounted. `handler` gives the reply to a
+    /// request; its reply to a request that has none is dropped.
+    ///
+    /// The second argument of `handler` is page-aligned memory for data that is read. It has as many whole pages as
+    /// a READ may ask for, and is empty where the request itself occupies them. Data that the handler puts there,
+    /// with a reply of [`Reply::InPlace`], is copied only by the kernel. The memory's contents before are
+    /// undefined.
+    ///
+    /// Each ring has a thread, and memory for one request, of which only the pages that a request has used are
+    /// allocated. The number of rings is twice [`SessionConfig::threads`], but at least two for each processor. A
+    /// ring serves the requests of one processor, and its thread runs there while it serves requests that a process
+    /// waits for. Requests without a reply come through the device file. The one exception is FORGET of an inode
+    /// that the kernel could not keep from a READDIRPLUS.
+    ///
+    /// `lost` is called when the kernel rejects a ring or the reply in it, when no thread reads the device file any
+    /// more though there are rings, and when `handler` panics. A process that waits for a lost reply waits until a
+    /// forced unmount.
+    ///
+    /// # Errors
+    ///
+    /// The error of starting a thread, before any of them serves. Otherwise the first error that the system
+    /// gave to a thread; the others have served on. `ConnectionAborted`, with [`InitFlags::ABORT_ERROR`], when the
+    /// connection was aborted while the filesystem was mounted.
+    ///
+    /// # Panics
+    ///
+    /// If `handler` has panicked, after the other threads have ended.
+    pub fn run<B, F, L>(self, handler: F, lost: L) -> io::Result<()>
+    where
+        B: AsRef<[u8]>,
+        F: Fn(&FuseRequest<'_>, &mut [u8]) -> Result<Reply<B>, Errno> + Sync,
+        L: Fn(&io::Error) + Sync,
+    {
+        let worker = Server { agreed: &self.agreed, handler: &handler };
+        let slots = self.slots.unwrap_or_default();
+        let more = if slots.is_empty() { self.threads - 1 } else { 0 };
+        let channels = (0..more).map(|_| self.channel.another()).collect::<io::Result<Vec<_>>>()?;
+        let has_rings = !slots.is_empty();
+        // A thread that has lent memory to the kernel cannot be called back, so no thread serves before all exist.
+        // Each waits for one token; the channel closes without tokens if a thread could not be started.
+        let (start, started) = channel::unbounded();
+        thread::scope(|scope| {
+            let start = start;
+            let mut others = Vec::new();
+            for (number, channel) in (1..).zip(channels) {
+                let (lost, started) = (&lost, started.clone());
+                let serve = move || {
+                    let _on_panic = ReportPanic(lost);
+                    if started.recv().is_ok() { worker.read(&channel) } else { Ok(()) }
+                };
+                others.push(named(format!("fuse-{number}")).spawn_scoped(scope, serve)?);
+            }
+            for (number, slot) in slots.into_iter().enumerate() {
+                let (lost, started) = (&lost, started.clone());
+                let serve = move || {
+                    let _on_panic = ReportPanic(lost);
+                    if started.recv().is_ok() {
+                        worker.exchange(slot).inspect_err(lost)
+                    } else {
+                        Ok(())
+                    }
+                };
+                others.push(named(format!("fuse-ring-{number}")).spawn_scoped(scope, serve)?);
+            }
+            others.iter().for_each(|_| start.send(()).expect("a receiver is here"));
+            let _on_panic = ReportPanic(&lost);
+            let mut outcome = worker.read(&self.channel);
+            if let Err(error) = &outcome
+                && has_rings
+            {
+                lost(error);
+            }
+            for other in others {
+                match other.join() {
+                    Ok(ended) => outcome = outcome.and(ended),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            outcome
+        })
+    }
+}
+
+/// Calls the contained function when its thread panics, as a request then stays without a reply.
+struct ReportPanic<'a, L: Fn(&io::Error)>(&'a L);
+
+impl<L: Fn(&io::Error)> Drop for ReportPanic<'_, L> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            (self.0)(&io::Error::other("a thread panicked"));
+        }
+    }
+}
+
+/// Result of a handler.
+type HandlerResult<B> = Result<Reply<B>, Errno>;
+
+fn named(name: String) -> thread::Builder {
+    thread::Builder::new().name(name)
+}
+
+/// Code that every thread runs.
+struct Server<'a, F> {
+    agreed: &'a Agreed,
+    handler: &'a F,
+}
+
+impl<F> Clone for Server<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> std::marker::Copy for Server<'_, F> {}
+
+impl<F> Server<'_, F> {
+    /// Serves the requests of the device file.
+    fn read<B>(&self, channel: &FuseChannel) -> io::Result<()>
+    where
+        B: AsRef<[u8]>,
+        F: Fn(&FuseRequest<'_>, &mut [u8]) -> HandlerResult<B>,
+    {
+        let mut buffer = MessageBuffer::new(self.agreed.max_write)?;
+        while let Some(len) = channel.read(&mut buffer)? {
+            let (bytes, room) = buffer.message(len);
+            if let Some((unique, outcome)) = self.handle(bytes, room, |_| {})? {
+                let sent = channel.send(&mut Message::reply(unique, &outcome, room));
+                sent.or_else(|_| channel.send(&mut rejected(unique)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves the requests of one ring.
+    fn exchange<B>(&self, mut slot: UringSlot) -> io::Result<()>
+    where
+        B: AsRef<[u8]>,
+        F: Fn(&FuseRequest<'_>, &mut [u8]) -> HandlerResult<B>,
+    {
+        let mut affinity = CpuAffinity::of(slot.queue());
+        let mut note = |operation: &FuseOperation<'_>| {
+            if let Some(affinity) = &mut affinity {
+                affinity.note(operation);
+            }
+        };
+        while slot.fetch()? {
+            let reply = match slot.message() {
+                Ok((bytes, room)) => self.handle(bytes, room, &mut note)?,
+                Err(malformed) => return Err(invalid_data(malformed)),
+            };
+            match reply {
+                Some((unique, Ok(Reply::InPlace(len)))) => slot.reply_in_place(unique, len),
+                Some((unique, outcome)) => {
+                    if !slot.store_reply(&mut Message::reply(unique, &outcome, &[])) {
+                        slot.store_reply(&mut rejected(unique));
+                    }
+                }
+                // A FORGET of an inode that the kernel could not keep. The ring still expects a reply.
+                None => {
+                    let unique = slot.unique();
+                    slot.store_reply(&mut Message::new(unique, 0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a message to the handler. Returns its number and the reply; `None` if the request has no reply. An
+    /// in-place reply that claims more bytes than `room` has becomes EIO. `note` is called with the decoded
+    /// operation.
+    fn handle<B>(
+        &self,
+        bytes: &[u8],
+        room: &mut [u8],
+        note: impl FnOnce(&FuseOperation<'_>),
+    ) -> io::Result<Option<(u64, HandlerResult<B>)>>
+    where
+        B: AsRef<[u8]>,
+        F: Fn(&FuseRequest<'_>, &mut [u8]) -> HandlerResult<B>,
+    {
+        let request = match FuseRequest::decode(bytes, self.agreed.flags) {
+            Ok(request) => request,
+            Err(malformed) => return Ok(refusal(bytes, malformed)?.map(|(u, e)| (u, Err(e)))),
+        };
+        note(&request.operation);
+        let outcome = match (self.handler)(&request, room) {
+            Ok(Reply::InPlace(len)) if len > room.len() => Err(Errno::new(libc::EIO)),
+            outcome => outcome,
+        };
+        // An INTERRUPT has a reply only when it is refused.
+        let is_refused_interrupt =
+            matches!(request.operation, FuseOperation::Interrupt { .. }) && outcome.is_err();
+        let is_answered = request.operation.is_answered() || is_refused_interrupt;
+        Ok(is_answered.then_some((request.unique, outcome)))
+    }
+}
+
+/// Reply in place of one that the kernel rejects, for example as it is longer than was asked for.
+fn rejected(unique: u64) -> Message<'static> {
+    Message::new(unique, -libc::EIO)
+}
+
+/// Number and error for a request that could not be decoded; `None` if it has no reply.
+fn refusal(bytes: &[u8], malformed: Malformed) -> io::Result<Option<(u64, Errno)>> {
+    let Ok((header, _)) = split_header(bytes) else { return Err(invalid_data(malformed)) };
+    if matches!(header.opcode, opcode::FORGET | opcode::BATCH_FORGET) {
+        return Ok(None);
+    }
+    let errno = match malformed {
+        Malformed::Opcode(_) => Errno::NOT_IMPLEMENTED,
+        _ => Errno::new(libc::EINVAL),
+    };
+    Ok(Some((header.unique, errno)))
+}
+
+fn invalid_data(malformed: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, malformed)
+}
+
+fn negotiate(
+    channel: &FuseChannel,
+    config: &SessionConfig,
+) -> io::Result<(Agreed, Result<Vec<UringSlot>, NoUring>)> {
+    let mut buffer = MessageBuffer::new(0)?;
+    loop {
+        let len = channel.read(&mut buffer)?.ok_or(io::ErrorKind::NotConnected)?;
+        let (header, arguments) = split_header(buffer.message(len).0).map_err(invalid_data)?;
+        if header.opcode != opcode::INIT {
+            channel.send(&mut Message::new(header.unique, -libc::EIO))?;
+            continue;
+        }
+        let offer = Offer::decode(arguments).map_err(invalid_data)?;
+        if offer.major > abi::MAJOR {
+            // The kernel sends INIT again, with our version.
+            let ours = InitOut { major: abi::MAJOR, minor: abi::MINOR, ..InitOut::default() };
+            send_init(channel, header.unique, &ours)?;
+        } else if (offer.major, offer.minor) < (abi::MAJOR, abi::MINOR_MIN) {
+            channel.send(&mut Message::new(header.unique, -libc::EPROTO))?;
+            return Err(too_old(&offer));
+        } else {
+            let mut agreed = offer.agree(config);
+            let slots = uring_slots::open_all(channel, offer.flags, &agreed, config);
+            if slots.is_ok() {
+                agreed.flags |= InitFlags::OVER_IO_URING | InitFlags::INIT_EXT;
+            }
+            send_init(channel, header.unique, &offer.answer(&agreed, config))?;
+            return Ok((agreed, slots));
+        }
+    }
+}
+
+fn send_init(channel: &FuseChannel, unique: u64, out: &InitOut) -> io::Result<()> {
+    let mut message = Message::new(unique, 0);
+    message.push(out);
+    channel.send(&mut message)
+}
+
+fn too_old(offer: &Offer) -> io::Error {
+    let Offer { major, minor, .. } = offer;
+    let least = (abi::MAJOR, abi::MINOR_MIN);
+    let text = format!("FUSE {major}.{minor} is too old; {}.{} is needed", least.0, least.1);
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}

@@ -1,0 +1,60 @@
+//! Replies: one variant for each form that the protocol has.
+//!
+//! [`Reply`] holds values; `message` encodes them. Nothing here knows the request of a reply, so the kernel alone
+//! detects a reply of the wrong form.
+
+use std::time::Duration;
+
+use crate::protocol::directory_listing::DirectoryListing;
+use crate::protocol::node_reply::{NodeAttributes, NodeEntry, OpenReply, Statfs};
+use crate::protocol::timestamps::Time;
+
+/// Reply of a handler. `B` is the memory that holds data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<B> {
+    /// Success without a value.
+    Done,
+    /// Reference to a file: LOOKUP, MKNOD, MKDIR, SYMLINK, LINK.
+    Entry(NodeEntry),
+    /// Reference to a file that is open: CREATE, TMPFILE.
+    Created(NodeEntry, OpenReply),
+    /// Attributes, and the time for which the kernel may cache them: GETATTR, SETATTR.
+    Attributes(NodeAttributes, Duration),
+    /// Attributes, the time of birth if there is one, and the caching time: STATX.
+    Statx(NodeAttributes, Option<Time>, Duration),
+    /// Open file or directory: OPEN, OPENDIR.
+    Opened(OpenReply),
+    /// Data, no more than was asked for: READ, READLINK, GETXATTR, LISTXATTR.
+    Data(B),
+    /// Number of bytes that the handler has put at the beginning of the room that it was given: READ.
+    InPlace(usize),
+    /// Length, where the request asked only for it: GETXATTR, LISTXATTR.
+    Length(u32),
+    /// Number of bytes written: WRITE, COPY_FILE_RANGE.
+    Written(u32),
+    /// Number of bytes written: COPY_FILE_RANGE_64.
+    Copied(u64),
+    /// Entries of a directory: READDIR, READDIRPLUS.
+    Directory(DirectoryListing),
+    /// Figures of the filesystem: STATFS.
+    Statfs(Statfs),
+    /// Offset: LSEEK.
+    Offset(u64),
+    /// Block number: BMAP.
+    Block(u64),
+    /// Lock that conflicts, or F_UNLCK: GETLK.
+    Lock {
+        /// Offset of the first byte.
+        start: u64,
+        /// Offset of the last byte.
+        end: u64,
+        /// F_RDLCK, F_WRLCK or F_UNLCK.
+        kind: u32,
+        /// Number of the process that has the lock.
+        pid: u32,
+    },
+    /// Return value, and bytes to copy to the argument: IOCTL.
+    Ioctl(i32, B),
+    /// Events that there are: POLL.
+    Events(u32),
+}

@@ -1,0 +1,142 @@
+//! The kernel's settings for a mount under /sys/class/bdi: read-ahead, and a bound on dirty data.
+//!
+//! [`BackingDevice`] sets them once the mount answers, and adjusts the bound while the free space of the volume
+//! changes, by the policy in [`dirty_bound`]. A mount works without them: a setting that the kernel refuses stays
+//! as it is, and the refusal is counted.
+
+mod dirty_bound;
+mod sysfs;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use sysfs::BdiFiles;
+
+/// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
+const READ_AHEAD_KB: &str = "1024";
+
+/// Waits for the mount at `dir` to answer. Returns its device number.
+pub(crate) fn wait_for(dir: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(dir)?.dev())
+}
+
+/// Backing device of a mount, with the kernel's bound on the dirty data that it holds for it.
+#[derive(Debug, Default)]
+pub(crate) struct BackingDevice {
+    configured: Mutex<Option<Configured>>,
+    /// Bytes written since the bound was last checked, and the number after which it is checked again.
+    written: AtomicU64,
+    check_after: AtomicU64,
+    /// Bound as the kernel states it, in bytes; 0 if unknown. The kernel rounds it, and moves it with its dirty
+    /// threshold.
+    dirty_max: AtomicU64,
+    set: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// Files of the backing device, and the last adjustment.
+#[derive(Debug)]
+struct Configured {
+    files: BdiFiles,
+    /// Free bytes at the last adjustment, and its time.
+    last: Option<(u64, Instant)>,
+}
+
+/// Bound on the kernel's dirty data, for reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DirtyBound {
+    /// Bound in bytes; `None` if unknown.
+    pub(crate) bytes: Option<u64>,
+    /// Number of times that the bound was set.
+    pub(crate) set: u64,
+    /// Number of times that the kernel refused the bound. It then uses its own, 1 % of its dirty threshold.
+    pub(crate) refused: u64,
+}
+
+impl BackingDevice {
+    /// Configures the mount with device number `dev`, whose volume has `free` free bytes. Only root can.
+    pub(crate) fn configure(&self, dev: u64, free: u64) {
+        let (major, minor) = (nix::sys::stat::major(dev), nix::sys::stat::minor(dev));
+        let names = [format!("{major}:{minor}-fuseblk"), format!("{major}:{minor}")];
+        let base = Path::new("/sys/class/bdi");
+        let Some(files) = names.iter().find_map(|name| BdiFiles::open(&base.join(name)).ok())
+        else {
+            tracing::debug!("no backing device for {major}:{minor}");
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        files.try_write("read_ahead_kb", READ_AHEAD_KB);
+        // Without this the kernel ignores the bound until the machine as a whole has too much dirty data. Kernels
+        // that lack the file always enforce the bound.
+        files.try_write("strict_limit", "1");
+        *self.configured.lock() = Some(Configured { files, last: None });
+        self.adjust(free);
+    }
+
+    /// Counts `bytes` that were written. Returns whether so many were written that [`BackingDevice::adjust`] is
+    /// due.
+    pub(crate) fn count_written(&self, bytes: u64) -> bool {
+        let written = self.written.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let is_much = written >= self.check_after.load(Ordering::Relaxed);
+        if is_much {
+            self.written.store(0, Ordering::Relaxed);
+        }
+        is_much
+    }
+
+    /// Sets the bound again if that is due with `free` free bytes.
+    pub(crate) fn adjust(&self, free: u64) {
+        let mut configured = self.configured.lock();
+        let Some(Configured { files, last }) = configured.as_mut() else { return };
+        self.check_after.store(dirty_bound::check_after(free), Ordering::Relaxed);
+        let is_due = |(before, at): (u64, Instant)| dirty_bound::is_due(free, before, at.elapsed());
+        if !last.is_none_or(is_due) {
+            return;
+        }
+        *last = Some((free, Instant::now()));
+        let count = match files.set_dirty_max(dirty_bound::bound(free), needs_min_bound()) {
+            Ok(()) => &self.set,
+            Err(error) => {
+                tracing::debug!("the bound on dirty data: {error}");
+                &self.refused
+            }
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.dirty_max.store(files.dirty_max().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Largest number of dirty bytes that the kernel holds: the bound, or an estimate of the kernel's own if it is
+    /// unknown.
+    pub(crate) fn dirty_bytes_max(&self) -> u64 {
+        match self.dirty_max.load(Ordering::Relaxed) {
+            0 => dirty_bound::assumed(memory_bytes()),
+            bytes => bytes,
+        }
+    }
+
+    /// Current bound and its counters.
+    pub(crate) fn dirty_bound(&self) -> DirtyBound {
+        let bytes = self.dirty_max.load(Ordering::Relaxed);
+        DirtyBound {
+            bytes: (bytes > 0).then_some(bytes),
+            set: self.set.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Returns the bytes of memory of the machine.
+fn memory_bytes() -> u64 {
+    let system = rustix::system::sysinfo();
+    (system.totalram as u64).saturating_mul(system.mem_unit.into())
+}
+
+/// Returns whether this kernel needs the smallest bound set as well.
+fn needs_min_bound() -> bool {
+    dirty_bound::needs_min_bound(&rustix::system::uname().release().to_string_lossy())
+}

@@ -1,0 +1,86 @@
+//! Policy for the bound on dirty data: its size for the free space of a volume, and when it is set again.
+//!
+//! As long as the free space is larger than [`BOUND_MIN`], the kernel's dirty data fits into it.
+
+use std::time::Duration;
+
+/// Smallest bound, in bytes. With less the kernel writes back in requests that are too short.
+pub(super) const BOUND_MIN: u64 = 4 << 20;
+
+/// Largest bound, in bytes. It absorbs a burst, and close(2) still returns within a second or two on a slow card.
+pub(super) const BOUND_MAX: u64 = 256 << 20;
+
+/// Divisor of the free space: the bound is one part of this many.
+const FREE_SHARE: u64 = 4;
+
+/// Time after which the bound is set again. The kernel stores it as a share of its dirty threshold, which changes.
+const BOUND_TIME: Duration = Duration::from_secs(3);
+
+/// First kernel that grants the bound to an idle mount. Older ones reduce it to almost nothing for a mount that has
+/// written nothing for a while.
+const FAIR_SINCE: (u32, u32) = (6, 14);
+
+/// Returns the bound for a volume with `free` free bytes.
+pub(super) fn bound(free: u64) -> u64 {
+    (free / FREE_SHARE).clamp(BOUND_MIN, BOUND_MAX)
+}
+
+/// Returns the number of bytes after whose writing the free space could be half of `free`.
+pub(super) fn check_after(free: u64) -> u64 {
+    (free / 4).max(BOUND_MIN / 4)
+}
+
+/// Estimates the bytes that a kernel with unknown bound holds, on a machine with `memory` bytes: 1 % of its dirty
+/// threshold, which is a fifth of the memory by default.
+pub(super) fn assumed(memory: u64) -> u64 {
+    memory / 5 / 100
+}
+
+/// Returns whether the bound is due to be set with `free` free bytes, if there were `before` when it was last set,
+/// `ago`.
+pub(super) fn is_due(free: u64, before: u64, ago: Duration) -> bool {
+    ago >= BOUND_TIME || free <= before / 2 || free / 2 >= before && free > before
+}
+
+/// Returns whether a kernel of this `release`, as uname(2) states it, needs a smallest bound beside the largest. A
+/// release that cannot be parsed counts as new.
+pub(super) fn needs_min_bound(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < FAIR_SINCE,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_bound_is_a_quarter_of_the_free_space_within_limits() {
+        let bounds = [0, 16, 17, 64, 512, 1024, 1 << 20]
+            .map(|free: u64| bound(free * MIB) as f64 / MIB as f64);
+        assert_eq!(bounds, [4.0, 4.0, 4.25, 16.0, 128.0, 256.0, 256.0]);
+    }
+
+    #[test]
+    fn the_bound_is_set_again_when_free_space_halves_or_doubles_and_after_a_while() {
+        let soon = Duration::from_millis(1);
+        assert!(!is_due(100, 100, soon) && !is_due(51, 100, soon) && !is_due(199, 100, soon));
+        assert!(is_due(50, 100, soon) && is_due(200, 100, soon));
+        assert!(is_due(100, 100, BOUND_TIME));
+        assert!(is_due(1, 0, soon), "there was no free space");
+    }
+
+    #[test]
+    fn kernels_that_starve_idle_mounts_are_known_by_their_release() {
+        for old in ["6.1.0-42-amd64", "5.15", "6.6.99", "6.13.7-arch1-1", "6.12.43+deb13-amd64"] {
+            assert!(needs_min_bound(old), "{old}");
+        }
+        for new in ["6.14.0", "6.18.44-fc-v657", "7.3", "", "linux"] {
+            assert!(!needs_min_bound(new), "{new}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A line of JSON over a socket, with a limit on its length and a deadline.
+//!
+//! Both functions return by the deadline, however slowly the other side reads or writes. There is one line in each
+//! direction at a time, so bytes after the newline are not kept.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Sends `value`.
+pub(super) fn send(
+    mut stream: &UnixStream,
+    value: &impl Serialize,
+    end: Instant,
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    let mut rest = line.as_slice();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(end)?))?;
+        match stream.write(rest) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(len) => rest = &rest[len..],
+            Err(error) => is_passing(error)?,
+        }
+    }
+    Ok(())
+}
+
+/// Receives a value in a line of at most `len_max` bytes.
+///
+/// # Errors
+///
+/// `UnexpectedEof` when the other side has closed, `InvalidData` for a line that is too long or cannot be decoded,
+/// `TimedOut` at the deadline.
+pub(super) fn receive<T: DeserializeOwned>(
+    mut stream: &UnixStream,
+    len_max: usize,
+    end: Instant,
+) -> io::Result<T> {
+    let mut line = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        stream.set_read_timeout(Some(left(end)?))?;
+        match stream.read(&mut piece) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => line.extend_from_slice(&piece[..len]),
+            Err(error) => is_passing(error)?,
+        }
+        if let Some(len) = line.iter().position(|byte| *byte == b'\n')
+            && len <= len_max
+        {
+            return serde_json::from_slice(&line[..len])
+                .map_err(|error| io::Error::new(ErrorKind::InvalidData, error));
+        }
+        if line.len() > len_max {
+            return Err(ErrorKind::InvalidData.into());
+        }
+    }
+}
+
+/// Returns the time until `end`; an error if there is none, as a socket takes no timeout of zero.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Accepts errors after which the call is repeated.
+fn is_passing(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(50)
+    }
+
+    #[test]
+    fn a_value_is_received_as_it_was_sent() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        send(&here, &"two\nlines", soon()).expect("sent");
+        assert_eq!(receive::<String>(&there, 100, soon()).expect("received"), "two\nlines");
+    }
+
+    #[test]
+    fn every_wait_ends_at_its_deadline() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        (&here).write_all(b"\"begun").expect("sent");
+        let error = receive::<String>(&there, 100, soon()).expect_err("no line");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // The reader stops, and the socket is soon full.
+        let error = send(&here, &"x".repeat(8 << 20), soon()).expect_err("not read");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        drop(here);
+        let (here, there) = UnixStream::pair().expect("sockets");
+        drop(here);
+        let error = receive::<String>(&there, 100, soon()).expect_err("closed");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn malformed_and_overlong_lines_are_refused() {
+        for bytes in [&b"{}\n"[..], b"\xff\xfe\n", b"\n", b"\"open\n", &[b'1'; 200]] {
+            let (here, there) = UnixStream::pair().expect("sockets");
+            (&here).write_all(bytes).expect("sent");
+            let error = receive::<String>(&there, 100, soon()).expect_err("no string");
+            assert_eq!(error.kind(), ErrorKind::InvalidData, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Requests and replies of the control socket: one line of JSON each.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit_error::ExitError;
+use crate::fuse::LossReport;
+use crate::stat_report::VolumeReport;
+
+/// Request of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ControlRequest {
+    /// Asks for the numbers of the volume.
+    Status,
+    /// Asks for a second reply, after [`ControlReply::Watching`], with the outcome of the last checkpoint.
+    Watch,
+    /// Asks whether a remount with this comma list is possible.
+    Allow(String),
+    /// Asks to make everything durable, and to write nothing until the next change. The kernel's mount must be
+    /// read-only by then.
+    Rest,
+}
+
+/// Reply of the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ControlReply {
+    /// Reply to [`ControlRequest::Status`].
+    Status(Box<VolumeReport>),
+    /// Reply to [`ControlRequest::Watch`].
+    Watching,
+    /// Reply to [`ControlRequest::Allow`].
+    Allowed,
+    /// Reply to [`ControlRequest::Rest`].
+    Resting,
+    /// Second reply to [`ControlRequest::Watch`]: everything is on the device.
+    Written,
+    /// Second reply to [`ControlRequest::Watch`]: this many bytes of the kernel's cache did not fit, everything
+    /// else is on the device.
+    #[serde(rename = "written_but")]
+    WrittenExcept(u64),
+    /// Second reply to [`ControlRequest::Watch`]: like [`ControlReply::WrittenExcept`], and some of the loss was
+    /// reported to no program, as far as is known.
+    #[serde(rename = "written_untold")]
+    WrittenUnreported(LossReport),
+    /// Reply to a request that is refused or has failed.
+    Failed {
+        /// Exit status for the program.
+        status: u8,
+        /// Line for the user.
+        line: String,
+    },
+}
+
+impl From<ExitError> for ControlReply {
+    fn from(failure: ExitError) -> Self {
+        Self::Failed { status: failure.status, line: failure.to_string() }
+    }
+}

@@ -1,0 +1,177 @@
+//! Path of a mount's control socket: a directory for each user, and the device number of the filesystem as name.
+//!
+//! A socket is made only in a directory that other users cannot reach or replace. A socket that a dead daemon has
+//! left is replaced, and the end of a mount does not remove the socket of a later one.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+use sfs_system::mountinfo::DeviceNumber;
+
+/// Directory of root's sockets.
+const OF_ROOT: &str = "/run/sfs";
+
+/// Directory with a runtime directory for each user, below which the user's sockets are.
+const OF_USERS: &str = "/run/user";
+
+/// Permission bits of a mode for group and others.
+const OTHERS: u32 = 0o077;
+
+/// Permission bits with which others could put files into a directory.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Returns the directories that the sockets of `owner` may be in, the preferred one first.
+pub(super) fn directories(owner: u32) -> Vec<PathBuf> {
+    let own = owner == geteuid().as_raw();
+    of_owner(owner, env::var_os("XDG_RUNTIME_DIR").filter(|_| own))
+}
+
+fn of_owner(owner: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
+    if owner == 0 {
+        return vec![OF_ROOT.into()];
+    }
+    let usual = Path::new(OF_USERS).join(owner.to_string());
+    let bases = runtime.map(PathBuf::from).filter(|path| path.is_absolute()).into_iter();
+    bases.chain([usual]).map(|base| base.join("sfs")).collect()
+}
+
+/// Returns the name of the socket of the filesystem with device number `number`.
+pub(super) fn name(number: DeviceNumber) -> String {
+    format!("{}-{}.sock", number.major, number.minor)
+}
+
+/// Socket that listens. Dropping it removes its file.
+pub(super) struct BoundSocket {
+    path: PathBuf,
+    /// The socket's file. While it is open, no other file gets its inode number.
+    file: File,
+}
+
+/// Listens in the first of `directories` that exists and is safe.
+pub(super) fn listen(
+    directories: &[PathBuf],
+    number: DeviceNumber,
+) -> io::Result<(UnixListener, BoundSocket)> {
+    let mut outcome = Err(ErrorKind::NotFound.into());
+    for directory in directories {
+        outcome = prepare(directory).and_then(|()| bind(directory.join(name(number))));
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Makes `directory` if it does not exist. It must belong to this user alone, and no other user may be able to
+/// replace it.
+fn prepare(directory: &Path) -> io::Result<()> {
+    let parent = fs::metadata(directory.parent().unwrap_or(Path::new("/")))?;
+    let user = geteuid().as_raw();
+    let is_safe = [0, user].contains(&parent.uid()) && parent.mode() & OTHERS_WRITE == 0;
+    if !is_safe {
+        return Err(refused(directory, "others can write to the directory above"));
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let made = fs::symlink_metadata(directory)?;
+    if !made.is_dir() || made.uid() != user || made.mode() & OTHERS != 0 {
+        return Err(refused(directory, "not a directory of this user alone"));
+    }
+    Ok(())
+}
+
+fn refused(directory: &Path, reason: &str) -> io::Error {
+    let text = format!("{}: {reason}", directory.display());
+    io::Error::new(ErrorKind::PermissionDenied, text)
+}
+
+/// Binds a socket to `path`. A file there is left from a daemon whose mount is gone, as the kernel gives a device
+/// number to one mount at a time.
+fn bind(path: PathBuf) -> io::Result<(UnixListener, BoundSocket)> {
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let without_opening = libc::O_PATH | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(without_opening).open(&path)?;
+    Ok((listener, BoundSocket { path, file }))
+}
+
+impl Drop for BoundSocket {
+    fn drop(&mut self) {
+        // The mount has ended before, and a new mount may have its device number by now.
+        let identity = |file: Metadata| (file.dev(), file.ino());
+        let there = fs::symlink_metadata(&self.path).map(identity);
+        if there.ok() == self.file.metadata().map(identity).ok() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const NUMBER: DeviceNumber = DeviceNumber { major: 0, minor: 54 };
+
+    #[test]
+    fn every_user_has_places_of_his_own() {
+        assert_eq!(of_owner(0, Some("/tmp/x".into())), [Path::new("/run/sfs")]);
+        let usual = Path::new("/run/user/1000/sfs");
+        assert_eq!(of_owner(1000, None), [usual]);
+        assert_eq!(of_owner(1000, Some("relative".into())), [usual]);
+        assert_eq!(of_owner(1000, Some("/mine".into())), [Path::new("/mine/sfs"), usual]);
+    }
+
+    #[test]
+    fn what_a_dead_daemon_left_is_replaced() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directories = [scratch.path().join("sfs")];
+        let (listener, first) = listen(&directories, NUMBER).expect("a socket");
+        drop(listener);
+        let path = directories[0].join(name(NUMBER));
+        assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o600);
+        let (_listener, second) = listen(&directories, NUMBER).expect("another socket");
+        // Dropping the first socket does not remove the file of the second.
+        drop(first);
+        UnixStream::connect(&path).expect("the second listens");
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn directories_of_others_and_links_are_refused() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let refused = |directory: PathBuf| {
+            let outcome = listen(&[directory], NUMBER).map(drop);
+            assert_eq!(outcome.expect_err("not safe").kind(), ErrorKind::PermissionDenied);
+        };
+        let target = scratch.path().join("target");
+        DirBuilder::new().mode(0o700).create(&target).expect("a directory");
+        symlink(&target, scratch.path().join("link")).expect("a link");
+        refused(scratch.path().join("link"));
+        fs::write(scratch.path().join("file"), b"").expect("a file");
+        refused(scratch.path().join("file"));
+        let open = scratch.path().join("open");
+        fs::create_dir(&open).expect("a directory");
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("its mode");
+        refused(open.clone());
+        fs::set_permissions(&open, Permissions::from_mode(0o1777)).expect("its mode");
+        refused(open.join("sfs"));
+        assert!(!open.join("sfs").exists());
+        assert_eq!(fs::read_dir(target).expect("a directory").count(), 0);
+    }
+}

@@ -1,0 +1,140 @@
+//! The table from the operations of the protocol to the methods of the shell, and the features that the shell
+//! wants.
+//!
+//! [`FuseShell::answer`] serves every operation. Operations that it refuses with ENOSYS the kernel does itself, or
+//! does not ask for again.
+
+use sfs_fuse::{Errno, FuseOperation, FuseRequest, InitFlags, Reply};
+
+use super::free_space;
+use super::fuse_shell::{FuseShell, TTL};
+use super::inode_attributes;
+use super::reply_result::{OperationResult, Refusal, ReplyBytes, ReplyResult};
+
+/// Largest write request, in bytes.
+pub(crate) const WRITE_MAX: u32 = 1 << 20;
+
+/// Largest number of background requests that the kernel sends before replies.
+pub(crate) const BACKGROUND_MAX: u16 = 64;
+
+impl FuseShell {
+    /// Features of the protocol that the shell wants.
+    pub(crate) fn features_wanted(&self) -> InitFlags {
+        let mut flags = InitFlags::ASYNC_READ
+            | InitFlags::BIG_WRITES
+            | InitFlags::PARALLEL_DIROPS
+            | InitFlags::HANDLE_KILLPRIV_V2
+            | InitFlags::DO_READDIRPLUS
+            | InitFlags::READDIRPLUS_AUTO
+            | InitFlags::ATOMIC_O_TRUNC
+            | InitFlags::CACHE_SYMLINKS
+            | InitFlags::ALLOW_IDMAP
+            | InitFlags::EXPORT_SUPPORT
+            | InitFlags::ABORT_ERROR;
+        flags.set(InitFlags::WRITEBACK_CACHE, self.writeback);
+        flags.set(InitFlags::DIRECT_IO_ALLOW_MMAP, self.writeback);
+        flags
+    }
+
+    /// Notes the features that both sides have agreed on; an older kernel lacks some.
+    pub(crate) fn agree(&mut self, flags: InitFlags) {
+        self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        self.can_bypass_cache = self.writeback
+            && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP)
+            && free_space::is_coherent(&release);
+    }
+
+    /// Serves `request`. Data that is read may be put into `room`, if it is not empty.
+    pub(crate) fn answer(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> ReplyResult {
+        let node = request.node;
+        match self.serve(request, room) {
+            Ok(answer) => Ok(answer),
+            Err(Refusal::Failed(error)) => Err(self.errno(node, &error)),
+            Err(Refusal::Errno(code)) => Err(Errno::new(code)),
+        }
+    }
+
+    fn serve(&self, request: &FuseRequest<'_>, room: &mut [u8]) -> OperationResult {
+        let node = request.node;
+        match &request.operation {
+            FuseOperation::Lookup { name } => self.lookup(node, name),
+            FuseOperation::Forget { count } => Ok(self.forget([(node, *count)])),
+            FuseOperation::BatchForget(forgets) => Ok(self.forget(forgets.iter())),
+            FuseOperation::Getattr { handle } => self.getattr(node, *handle),
+            FuseOperation::Statx { .. } => self.statx(node),
+            FuseOperation::Setattr(changes) => self.setattr(request, changes),
+            FuseOperation::Readlink => self.readlink(node),
+            FuseOperation::Symlink { name, target } => self.symlink(request, name, target),
+            FuseOperation::Mknod { name, mode, rdev, umask } => {
+                self.make(request, name, mode & !umask, *rdev)
+            }
+            FuseOperation::Mkdir { name, mode, umask } => self.mkdir(request, name, mode & !umask),
+            FuseOperation::Unlink { name } => self.unlink(request, name),
+            FuseOperation::Rmdir { name } => self.rmdir(request, name),
+            FuseOperation::Rename { name, new_parent, new_name, flags } => {
+                self.rename(request, name, (*new_parent, new_name), *flags)
+            }
+            FuseOperation::Link { target, name } => self.link(request, *target, name),
+            FuseOperation::Create(create) => self.create(request, create),
+            FuseOperation::Tmpfile(create) => self.make_unnamed(request, create),
+            FuseOperation::Open { open_flags, kill_privileges } => {
+                self.open(request, *open_flags, *kill_privileges)
+            }
+            FuseOperation::Release(release) => Ok(self.release(node, release)),
+            FuseOperation::Releasedir(_) => Ok(Reply::Done),
+            FuseOperation::Read(read) => self.read(node, read, room),
+            FuseOperation::Write(write) => self.write(request, write),
+            FuseOperation::Fsync { handle, .. } => self.sync_opened(node, *handle),
+            FuseOperation::Fsyncdir { .. } => self.sync_file(node),
+            FuseOperation::Syncfs => self.sync_all(),
+            FuseOperation::Destroy => self.destroy(),
+            FuseOperation::Readdir(read) => self.readdir(node, read, false),
+            FuseOperation::Readdirplus(read) => self.readdir(node, read, true),
+            FuseOperation::Statfs => Ok(Reply::Statfs(self.statfs())),
+            FuseOperation::Setxattr { name, value, flags } => {
+                self.setxattr(request, name, value, *flags)
+            }
+            FuseOperation::Getxattr { name, size } => self.getxattr(node, name, *size),
+            FuseOperation::Listxattr { size } => self.listxattr(node, *size),
+            FuseOperation::Removexattr { name } => self.removexattr(request, name),
+            FuseOperation::Ioctl(ioctl) => self.ioctl(request, ioctl),
+            FuseOperation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
+            // ENOSYS, after which the kernel does not ask again. Opening a directory and close(2) need no work; the
+            // kernel checks permissions and implements locks; a log cannot reserve blocks, so the C library writes
+            // zeros instead; and the kernel copies data through its cache.
+            FuseOperation::Opendir { .. }
+            | FuseOperation::Flush { .. }
+            | FuseOperation::Access { .. }
+            | FuseOperation::Getlk(_)
+            | FuseOperation::Setlk(_)
+            | FuseOperation::Setlkw(_)
+            | FuseOperation::Interrupt { .. }
+            | FuseOperation::Bmap { .. }
+            | FuseOperation::Poll { .. }
+            | FuseOperation::Fallocate { .. }
+            | FuseOperation::CopyFileRange(_) => Err(Refusal::Errno(libc::ENOSYS)),
+        }
+    }
+
+    /// Reads attributes. The kernel passes a handle before a write(2) that is about to put data into its cache.
+    fn getattr(&self, ino: u64, handle: Option<u64>) -> OperationResult {
+        if handle.is_some_and(|handle| self.is_write_refused(ino, handle)) {
+            return Err(Refusal::Errno(libc::ENOSPC));
+        }
+        let inode = self.volume.attributes(ino)?;
+        self.attributes_shown(ino);
+        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
+    }
+
+    fn statx(&self, ino: u64) -> OperationResult {
+        let inode = self.volume.attributes(ino)?;
+        let btime = inode_attributes::time(inode.btime);
+        self.attributes_shown(ino);
+        Ok(Reply::Statx(inode_attributes::of(ino, &inode), Some(btime), TTL))
+    }
+
+    fn readlink(&self, ino: u64) -> OperationResult {
+        Ok(Reply::Data(ReplyBytes::Value(self.volume.read_link(ino)?)))
+    }
+}

@@ -1,0 +1,212 @@
+//! Operations on the data of files, and on the volume as a whole.
+//!
+//! With `-o sync` a write is durable before its reply. State of open files is in
+//! [`open_handles`](super::open_handles).
+
+use sfs_core::Error;
+use sfs_core::format::NAME_LEN_MAX;
+use sfs_core::request::{AttributeChanges, Seek, WriteMode};
+use sfs_device::{BLOCK_SIZE, Block};
+use sfs_fuse::{
+    FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, WriteArgs,
+};
+
+use super::fuse_shell::{FuseShell, caller};
+use super::reply_result::{OperationResult, Refusal, ReplyBytes};
+use crate::mount_options::SyncPolicy;
+
+/// Number of free inodes in statfs(2), which the volume does not limit.
+const FILES_FREE: u64 = 1 << 32;
+
+impl FuseShell {
+    pub(super) fn open(
+        &self,
+        request: &FuseRequest<'_>,
+        open_flags: u32,
+        kill_privileges: bool,
+    ) -> OperationResult {
+        if open_flags.cast_signed() & libc::O_TRUNC != 0 {
+            let changes = AttributeChanges {
+                size: Some(0),
+                kill_privileges,
+                keep_times: self.writeback,
+                ..AttributeChanges::default()
+            };
+            self.volume.set_attributes(request.node, &changes, &caller(request))?;
+            self.lost_writeback.truncated(request.node, 0);
+            self.names_changed(request.node)?;
+        }
+        Ok(Reply::Opened(self.opened(request.node, open_flags, false)))
+    }
+
+    /// Opens file `ino`. If free space is short, writes to a new or emptied file bypass the kernel's cache.
+    pub(super) fn opened(&self, ino: u64, open_flags: u32, is_new: bool) -> OpenReply {
+        let mut flags = OpenReplyFlags::KEEP_CACHE;
+        // For writes past its cache the kernel neither updates times nor asks for ours. A file that was just made
+        // or emptied has just got its times, so only such a file may bypass the cache.
+        let is_direct = self.can_bypass_cache
+            && may_write(open_flags)
+            && (is_new || open_flags.cast_signed() & libc::O_TRUNC != 0)
+            && self.free_space().is_short();
+        flags.set(OpenReplyFlags::DIRECT_IO, is_direct);
+        let damage_reported = self.volume.losses_told(ino);
+        OpenReply { handle: self.handles.opened(ino, open_flags, damage_reported), flags }
+    }
+
+    pub(super) fn release(&self, ino: u64, release: &ReleaseArgs) -> Reply<ReplyBytes> {
+        self.handles.released(ino, release.handle);
+        Reply::Done
+    }
+
+    pub(super) fn read(&self, ino: u64, read: &ReadArgs, room: &mut [u8]) -> OperationResult {
+        let (offset, len) = (read.offset, read.size as usize);
+        match Block::room_for(offset, len, room) {
+            Some(blocks) => Ok(Reply::InPlace(self.volume.read_into(ino, offset, len, blocks)?)),
+            None => Ok(Reply::Data(ReplyBytes::Content(self.volume.read(ino, offset, len)?))),
+        }
+    }
+
+    pub(super) fn write(
+        &self,
+        request: &FuseRequest<'_>,
+        write: &WriteArgs<'_>,
+    ) -> OperationResult {
+        let ino = request.node;
+        let mode = WriteMode {
+            // With write-back caching the kernel maintains the times of all writes, also of those past its cache,
+            // and sends them later. It sends no time that equals the one it sent last, so a time that we set here
+            // would stay.
+            keep_times: self.writeback,
+            kill_privileges: write.kill_privileges,
+        };
+        match self.volume.write(ino, write.offset, write.data, mode, &caller(request)) {
+            Err(Error::NoSpace) if write.from_cache => {
+                self.write_what_fits(request, write, mode)?
+            }
+            // The kernel drops this data. fsync(2) reports the loss with this error.
+            Err(Error::ReadOnly) if write.from_cache => return Err(Error::Stopped.into()),
+            written => written?,
+        }
+        self.lost_writeback.written(ino, write.offset..write.offset + write.data.len() as u64);
+        self.waker.note();
+        if self.bdi.count_written(write.data.len() as u64) {
+            self.bdi.adjust(self.volume.space().free_bytes());
+        }
+        if self.sync == SyncPolicy::Everything {
+            self.volume.sync_file(ino)?;
+        }
+        Ok(Reply::Written(write.data.len() as u32))
+    }
+
+    /// Writes block by block. Overwriting works on a full volume, also when the kernel writes back new data in the
+    /// same request.
+    fn write_what_fits(
+        &self,
+        request: &FuseRequest<'_>,
+        write: &WriteArgs<'_>,
+        mode: WriteMode,
+    ) -> Result<(), Refusal> {
+        let ino = request.node;
+        let mut outcome = Ok(());
+        let mut at = write.offset;
+        // The first piece ends at a block boundary.
+        let head = (BLOCK_SIZE - write.offset as usize % BLOCK_SIZE).min(write.data.len());
+        let (first, rest) = write.data.split_at(head);
+        for piece in [first].into_iter().chain(rest.chunks(BLOCK_SIZE)) {
+            let end = at + piece.len() as u64;
+            match self.volume.write(ino, at, piece, mode, &caller(request)) {
+                Ok(()) => self.lost_writeback.written(ino, at..end),
+                Err(Error::NoSpace) => {
+                    self.record_loss(ino, at..end);
+                    outcome = Err(Error::NoSpace.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+            at = end;
+        }
+        self.waker.note();
+        if outcome.is_err() {
+            self.report_loss_to_writers(ino);
+        }
+        outcome
+    }
+
+    /// Syncs a file for fsync(2) through a handle, and reports each loss by damage to that handle once.
+    pub(super) fn sync_opened(&self, ino: u64, handle: u64) -> OperationResult {
+        // The kernel itself reports failed write-back to fsync(2), and has not sent this request otherwise.
+        if self.handles.reported_by_fsync(ino, handle) {
+            self.lost_writeback.reported(ino);
+        }
+        let Some(mut reported) = self.handles.damage_reported(ino, handle) else {
+            return self.sync_file(ino);
+        };
+        let outcome = self.volume.sync_file_after(ino, &mut reported);
+        self.handles.note_damage_reported(ino, handle, reported);
+        outcome?;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn sync_file(&self, ino: u64) -> OperationResult {
+        self.volume.sync_file(ino)?;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn sync_all(&self) -> OperationResult {
+        self.volume.sync_all()?;
+        Ok(Reply::Done)
+    }
+
+    /// Makes everything durable, before umount(8) returns. An error here recurs in the last checkpoint, which
+    /// reports it.
+    pub(super) fn destroy(&self) -> OperationResult {
+        if !self.read_only {
+            self.volume.sync_all()?;
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn seek(&self, ino: u64, offset: u64, whence: u32) -> OperationResult {
+        // The kernel asks before it writes back its dirty data of the file, which would look like a hole here.
+        // After ENOSYS it does not ask again, and takes every file for data without holes.
+        if self.writeback {
+            return Err(Refusal::Errno(libc::ENOSYS));
+        }
+        let what = match whence.cast_signed() {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return Err(Refusal::Errno(libc::EINVAL)),
+        };
+        if i64::try_from(offset).is_err() {
+            return Err(Refusal::Errno(libc::ENXIO));
+        }
+        if !self.handles.may_be_mapped_for_writing(ino) {
+            return Ok(Reply::Offset(self.volume.seek(ino, offset, what)?));
+        }
+        // A mapping may have dirty data in the kernel's cache, so the whole of such a file counts as data.
+        let size = self.volume.attributes(ino)?.size;
+        match what {
+            _ if offset >= size => Err(Refusal::Errno(libc::ENXIO)),
+            Seek::Data => Ok(Reply::Offset(offset)),
+            Seek::Hole => Ok(Reply::Offset(size)),
+        }
+    }
+
+    pub(super) fn statfs(&self) -> Statfs {
+        let space = self.volume.space();
+        Statfs {
+            blocks: space.total_blocks,
+            blocks_free: space.free_blocks,
+            blocks_available: space.free_blocks,
+            files: space.files + FILES_FREE,
+            files_free: FILES_FREE,
+            block_size: BLOCK_SIZE as u32,
+            name_len_max: NAME_LEN_MAX as u32,
+            fragment_size: BLOCK_SIZE as u32,
+        }
+    }
+}
+
+/// Returns whether a file that was opened with `open_flags` can be written to.
+fn may_write(open_flags: u32) -> bool {
+    open_flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY
+}

@@ -1,0 +1,281 @@
+//! State that the operations share, and the steps that follow several of them.
+//!
+//! A change wakes the background thread, and is synced where `-o sync` or `-o dirsync` asks for it. A failure of
+//! the device or the image is logged once, with its error number as the reply. A loss of write-back is recorded,
+//! and its writers are made to learn of it.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sfs_core::format::{ROOT_INO, Timestamp};
+use sfs_core::request::{Caller, FileEntry};
+use sfs_core::{Error, Result, Volume};
+use sfs_device::BLOCK_SIZE;
+use sfs_fuse::{AsyncDio, Errno, FuseRequest};
+
+use super::free_space::FreeSpace;
+use super::invalidations::AttributeInvalidations;
+use super::lost_writeback::LostWriteback;
+use super::open_handles::{OpenHandles, WriteVerdict};
+use super::{error_to_errno, inode_attributes};
+use crate::background::Waker;
+use crate::bdi::BackingDevice;
+use crate::file_clock;
+use crate::mount_options::{MountOptions, SyncPolicy};
+
+/// Time for which the kernel may cache names and attributes. Only this mount changes the volume, so they stay
+/// valid.
+pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// Function that tells the kernel of a changed directory.
+pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
+
+/// Volume as the kernel sees it.
+pub(crate) struct FuseShell {
+    pub(super) volume: Arc<Volume>,
+    pub(super) waker: Arc<Waker>,
+    pub(super) writeback: bool,
+    pub(crate) async_dio: AsyncDio,
+    /// True if the kernel lets a file that is open for writing bypass its cache, be mapped nevertheless, and be
+    /// read through the cache by others.
+    pub(super) can_bypass_cache: bool,
+    pub(super) bdi: Arc<BackingDevice>,
+    pub(super) sync: SyncPolicy,
+    pub(super) read_only: bool,
+    device: String,
+    pub(super) lost_writeback: Arc<LostWriteback>,
+    notify: Option<Box<Notify>>,
+    pub(super) handles: OpenHandles,
+    invalidations: Arc<AttributeInvalidations>,
+}
+
+impl FuseShell {
+    pub(crate) fn new(
+        volume: Arc<Volume>,
+        waker: Arc<Waker>,
+        bdi: Arc<BackingDevice>,
+        options: &MountOptions,
+        device: String,
+    ) -> Self {
+        Self {
+            volume,
+            waker,
+            writeback: options.writeback,
+            async_dio: options.async_dio,
+            can_bypass_cache: false,
+            bdi,
+            sync: options.sync,
+            read_only: options.volume.read_only,
+            device,
+            lost_writeback: Arc::default(),
+            notify: None,
+            handles: OpenHandles::default(),
+            invalidations: Arc::default(),
+        }
+    }
+
+    /// Returns the record of data that the kernel could not write back, as the volume was full. The kernel reports
+    /// the loss to fsync(2) and close(2), and then forgets it.
+    pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
+        self.lost_writeback.clone()
+    }
+
+    /// Returns the queue of inodes whose attributes the kernel must ask for again.
+    pub(crate) fn invalidations(&self) -> Arc<AttributeInvalidations> {
+        self.invalidations.clone()
+    }
+
+    /// Makes the next write(2) of every writer of file `ino` report that data of the file was lost.
+    pub(super) fn report_loss_to_writers(&self, ino: u64) {
+        if self.handles.record_loss(ino) {
+            self.lost_writeback.reported(ino);
+        }
+        self.attributes_shown(ino);
+    }
+
+    /// Follows a reply with attributes of `ino`. Having them, the kernel would not ask before the next write(2),
+    /// which may have a loss to report; an invalidation makes it ask.
+    pub(super) fn attributes_shown(&self, ino: u64) {
+        if self.asks_before_writes() && self.handles.has_unreported_loss(ino) {
+            self.invalidations.post(ino);
+        }
+    }
+
+    /// Returns whether the kernel asks for attributes, with a handle, before a write(2). Without write-back caching
+    /// each write(2) is a request of its own, and a request with a handle is a read at the end of the file or
+    /// lseek(2).
+    fn asks_before_writes(&self) -> bool {
+        self.writeback
+    }
+
+    /// Returns whether a write(2) through `handle` is refused: once for each loss, and while the volume is full.
+    pub(super) fn is_write_refused(&self, ino: u64, handle: u64) -> bool {
+        if !self.asks_before_writes() || !self.handles.has_unreported_loss(ino) {
+            return false;
+        }
+        let verdict = self.handles.check_write(ino, handle, !self.free_space().is_full());
+        if verdict == WriteVerdict::ReportLoss {
+            self.lost_writeback.reported(ino);
+        }
+        verdict != WriteVerdict::Allowed
+    }
+
+    /// Converts a reference to a file for the kernel.
+    pub(super) fn entry(&self, found: &FileEntry) -> sfs_fuse::NodeEntry {
+        self.attributes_shown(found.ino);
+        entry(found)
+    }
+
+    /// Records that `bytes` of file `ino`, which the kernel wrote back, did not fit.
+    pub(super) fn record_loss(&self, ino: u64, bytes: Range<u64>) {
+        if self.lost_writeback.add(ino, bytes) {
+            tracing::error!(
+                "{}: full: data of inode {ino} in the kernel's cache does not fit and is lost; there \
+                 may be more",
+                self.device
+            );
+        }
+    }
+
+    /// Returns the error number for an operation on `ino` that has failed, and logs a failure.
+    pub(super) fn errno(&self, ino: u64, error: &Error) -> Errno {
+        if error_to_errno::is_failure(error) {
+            tracing::error!("{}: inode {ino}: {error}", self.device);
+        }
+        error_to_errno::of(error)
+    }
+
+    /// Reads the free space of the volume.
+    pub(super) fn free_space(&self) -> FreeSpace {
+        let space = self.volume.space();
+        let total_bytes = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
+        FreeSpace {
+            free_bytes: space.free_bytes(),
+            total_bytes,
+            dirty_bytes_max: self.bdi.dirty_bytes_max(),
+        }
+    }
+
+    /// Logs that a process has shut the volume down.
+    pub(super) fn log_shutdown(&self, pid: i32) {
+        tracing::warn!(
+            "{}: process {pid} has shut it down: nothing is written any more",
+            self.device
+        );
+    }
+
+    /// Sets the function that tells the kernel of a changed directory.
+    pub(crate) fn notify_by(&mut self, notify: Box<Notify>) {
+        self.notify = Some(notify);
+    }
+
+    /// Follows a change of directory `ino`, before the reply. Attributes that are on their way to another process
+    /// were read before the change, and the kernel would cache them for [`TTL`].
+    pub(super) fn directory_changed(&self, ino: u64) {
+        if let Some(notify) = &self.notify
+            && let Err(error) = notify(ino)
+        {
+            tracing::debug!("{}: the kernel keeps its attributes of {ino}: {error}", self.device);
+        }
+    }
+
+    /// Follows an operation on the names of directory `ino`.
+    pub(super) fn names_changed(&self, ino: u64) -> Result<()> {
+        self.waker.note();
+        if self.sync == SyncPolicy::Never { Ok(()) } else { self.volume.sync_file(ino) }
+    }
+}
+
+/// Returns the caller of a request, and the current time.
+pub(super) fn caller(request: &FuseRequest<'_>) -> Caller {
+    Caller { uid: request.uid, gid: request.gid, now: file_clock::now() }
+}
+
+fn entry(entry: &FileEntry) -> sfs_fuse::NodeEntry {
+    sfs_fuse::NodeEntry {
+        node: entry.ino,
+        generation: generation(entry),
+        name_ttl: TTL,
+        attributes_ttl: TTL,
+        attributes: inode_attributes::of(entry.ino, &entry.inode),
+    }
+}
+
+/// Generation of an inode, which tells apart files that had the same number: a file that was made just before a
+/// crash may be gone, and its number is given to the next. A file handle of the one must not open the other.
+fn generation(FileEntry { ino, inode }: &FileEntry) -> u64 {
+    // The kernel knows the root before it asks, and keeps 32 bits.
+    let Timestamp { secs, nanos } = inode.btime;
+    if *ino == ROOT_INO { 0 } else { u64::from(secs as u32 ^ nanos) }
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_core::format::{Inode, Label, Layout, Superblock};
+    use sfs_core::request::VolumeOptions;
+    use sfs_device::RamDevice;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
+
+    #[test]
+    fn files_with_one_number_have_different_generations() {
+        let root = sfs_core::root_directory(0, 0, Timestamp { secs: 7, nanos: 8 });
+        let at = |ino, secs, nanos| {
+            let btime = Timestamp { secs, nanos };
+            generation(&FileEntry { ino, inode: Inode { btime, ..root } })
+        };
+        assert_ne!(at(20, 1_700_000_000, 5), at(20, 1_700_000_000, 6));
+        assert_ne!(at(20, 1_700_000_000, 5), at(20, 1_700_000_001, 5));
+        assert_eq!(at(20, -1, 999_999_999) >> 32, 0);
+        assert_eq!(at(ROOT_INO, 1_700_000_000, 5), 0, "as the kernel has it");
+    }
+
+    /// Makes a new volume, and the shell of its mount.
+    fn shell(options: &MountOptions) -> FuseShell {
+        let device = Arc::new(RamDevice::new(1 << 14));
+        let superblock = Superblock {
+            uuid: [7; 16],
+            label: Label::NONE,
+            layout: Layout::new(1 << 14, 256, 0).expect("it fits"),
+            hash_key: [1, 2],
+            data_layout: Default::default(),
+            created: NOW,
+            ..Superblock::new(Layout::new(1 << 14, 256, 0).expect("it fits"))
+        };
+        let root = sfs_core::root_directory(0, 0, NOW);
+        sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
+        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
+        let waker = Arc::new(Waker::default());
+        FuseShell::new(Arc::new(volume), waker, Arc::default(), options, "device".into())
+    }
+
+    #[test]
+    fn a_reader_is_not_refused_after_a_mapping_has_lost_data() {
+        for writeback in [true, false] {
+            let shell = shell(&MountOptions { writeback, ..MountOptions::default() });
+            let caller = Caller { uid: 0, gid: 0, now: NOW };
+            let file =
+                shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+            let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
+            shell.report_loss_to_writers(file.ino);
+            assert_eq!(shell.is_write_refused(file.ino, handle), writeback);
+            assert!(!shell.is_write_refused(file.ino, handle), "the volume is empty");
+        }
+    }
+
+    #[test]
+    fn data_of_a_deleted_file_does_not_count_as_lost() {
+        let shell = shell(&MountOptions::default());
+        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+        shell.record_loss(file.ino, 0..1 << 20);
+        shell.volume.unlink(ROOT_INO, b"f", &caller).expect("it is removed");
+        assert!(shell.lost_writeback.is_any(), "a process may have it open");
+        shell.forget([(file.ino, 1)]);
+        assert!(!shell.lost_writeback.is_any());
+    }
+}

@@ -1,0 +1,148 @@
+//! Inodes whose attributes the kernel must ask for again, because their writers have a loss to learn of.
+//!
+//! A shell thread posts an inode to a channel and goes on. The notify thread receives it, sends the notification,
+//! and sends it once more after [`REPEAT_AFTER`]. It holds no lock while it sends, as the kernel may wait for other
+//! replies first.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{self, Receiver, Sender};
+
+/// Delay of the second notification. A reply with attributes that was under way during the first one may reach the
+/// kernel after it, and would make the attributes valid again.
+const REPEAT_AFTER: Duration = Duration::from_millis(20);
+
+/// Queue of inodes between the shell and the notify thread.
+#[derive(Debug)]
+pub(crate) struct AttributeInvalidations {
+    posts: Sender<Post>,
+    posted: Receiver<Post>,
+}
+
+#[derive(Debug)]
+enum Post {
+    Inode(u64),
+    End,
+}
+
+impl Default for AttributeInvalidations {
+    fn default() -> Self {
+        let (posts, posted) = channel::unbounded();
+        Self { posts, posted }
+    }
+}
+
+impl AttributeInvalidations {
+    /// Posts inode `ino`. Never waits.
+    pub(super) fn post(&self, ino: u64) {
+        self.send(Post::Inode(ino));
+    }
+
+    /// Ends [`AttributeInvalidations::serve`]. What was not sent by then is dropped.
+    pub(crate) fn end(&self) {
+        self.send(Post::End);
+    }
+
+    fn send(&self, post: Post) {
+        self.posts.send(post).expect("the receiver is in this struct");
+    }
+
+    /// Sends every posted inode by `send`, twice, until [`AttributeInvalidations::end`].
+    pub(crate) fn serve(&self, send: impl Fn(u64)) {
+        let mut schedule = Schedule::default();
+        while self.receive(&mut schedule) {
+            let inodes = schedule.take_due(Instant::now());
+            inodes.into_iter().for_each(&send);
+        }
+    }
+
+    /// Moves all posts into `schedule`, waiting until an inode is due. Returns false at the end.
+    fn receive(&self, schedule: &mut Schedule) -> bool {
+        let first = match schedule.next_repeat() {
+            _ if schedule.has_new() => self.posted.try_recv().ok(),
+            None => self.posted.recv().ok(),
+            Some(when) => self.posted.recv_deadline(when).ok(),
+        };
+        for post in first.into_iter().chain(self.posted.try_iter()) {
+            match post {
+                Post::Inode(ino) => schedule.add(ino),
+                Post::End => return false,
+            }
+        }
+        true
+    }
+}
+
+/// Inodes that are to be sent for the first time, and those to be sent again with their times.
+#[derive(Debug, Default)]
+struct Schedule {
+    new: BTreeSet<u64>,
+    repeats: VecDeque<(Instant, BTreeSet<u64>)>,
+}
+
+impl Schedule {
+    fn add(&mut self, ino: u64) {
+        self.new.insert(ino);
+    }
+
+    fn has_new(&self) -> bool {
+        !self.new.is_empty()
+    }
+
+    fn next_repeat(&self) -> Option<Instant> {
+        self.repeats.front().map(|(when, _)| *when)
+    }
+
+    /// Takes the inodes that are due `now`. Repeats come first, so that new inodes cannot delay them for ever.
+    fn take_due(&mut self, now: Instant) -> BTreeSet<u64> {
+        if self.next_repeat().is_some_and(|when| when <= now) {
+            return self.repeats.pop_front().map(|(_, inodes)| inodes).unwrap_or_default();
+        }
+        let new = std::mem::take(&mut self.new);
+        if !new.is_empty() {
+            self.repeats.push_back((now + REPEAT_AFTER, new.clone()));
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_posted_inode_is_sent_twice() {
+        let invalidations = AttributeInvalidations::default();
+        let (send, sent) = channel::unbounded();
+        thread::scope(|scope| {
+            scope.spawn(|| invalidations.serve(move |ino| send.send(ino).expect("it is received")));
+            for ino in [7, 9] {
+                invalidations.post(ino);
+                let next = || sent.recv_timeout(Duration::from_secs(10)).expect("it is sent");
+                assert_eq!([next(), next()], [ino, ino]);
+            }
+            invalidations.end();
+        });
+        assert!(sent.recv().is_err(), "and not more often");
+    }
+
+    /// Regression: a file that was posted all the time delayed the second notification of all others.
+    #[test]
+    fn an_inode_that_is_posted_all_the_time_does_not_delay_others() {
+        let invalidations = AttributeInvalidations::default();
+        let (send, sent) = channel::unbounded();
+        thread::scope(|scope| {
+            scope.spawn(|| invalidations.serve(move |ino| send.send(ino).expect("it is received")));
+            invalidations.post(7);
+            for _ in 0..400 {
+                invalidations.post(9);
+                thread::sleep(REPEAT_AFTER / 8);
+            }
+            invalidations.end();
+        });
+        assert_eq!(sent.into_iter().filter(|ino| *ino == 7).count(), 2);
+    }
+}

@@ -1,0 +1,333 @@
+//! Operations on names and attributes. Changes are synced where `-o sync` or `-o dirsync` asks for it; the kernel
+//! has checked permissions.
+
+use sfs_core::format::FileKind;
+use sfs_core::request::{AttributeChanges, FileEntry, RenameMode, XattrMode};
+use sfs_core::{Error, Result as CoreResult};
+use sfs_fuse::{
+    CreateArgs, DirectoryListing, Errno, FuseRequest, ListingEntry, ReadArgs, Reply, SetattrArgs,
+};
+
+use super::fuse_shell::{FuseShell, TTL, caller};
+use super::inode_attributes;
+use super::reply_result::{OperationResult, Refusal, ReplyBytes};
+
+/// Reply that a name does not exist: inode number 0, which the kernel may cache.
+const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
+    node: 0,
+    generation: 0,
+    name_ttl: TTL,
+    attributes_ttl: TTL,
+    attributes: inode_attributes::NONE,
+};
+
+/// Prefixes of the extended attributes that files can have.
+const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+
+impl FuseShell {
+    pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> OperationResult {
+        match self.volume.lookup(parent, name) {
+            Ok(found) => Ok(Reply::Entry(self.entry(&found))),
+            Err(Error::NotFound) => Ok(Reply::Entry(ABSENT)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn forget(
+        &self,
+        references: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Reply<ReplyBytes> {
+        for (ino, count) in references {
+            if self.waker.is_resting() {
+                self.volume.forget_at_rest(ino, count);
+            } else {
+                self.volume.forget(ino, count);
+            }
+            self.lost_writeback.forget(&self.volume, ino);
+        }
+        self.waker.note_idle();
+        Reply::Done
+    }
+
+    pub(super) fn setattr(
+        &self,
+        request: &FuseRequest<'_>,
+        asked: &SetattrArgs,
+    ) -> OperationResult {
+        let (ino, caller) = (request.node, caller(request));
+        let changes = AttributeChanges {
+            mode: asked.mode,
+            uid: asked.uid,
+            gid: asked.gid,
+            size: asked.size,
+            atime: asked.atime.map(|time| inode_attributes::requested_or(time, caller.now)),
+            mtime: asked.mtime.map(|time| inode_attributes::requested_or(time, caller.now)),
+            ctime: asked.ctime.map(inode_attributes::requested),
+            btime: None,
+            kill_privileges: asked.kill_privileges || sets_only_ctime(asked),
+            // The kernel sends a time only if it differs from the last one.
+            keep_times: self.writeback,
+        };
+        let changed = self.volume.set_attributes(ino, &changes, &caller);
+        let inode = changed.map_err(|error| match error {
+            // Times of cached writes fail like the data that the kernel writes back.
+            Error::ReadOnly if may_be_write_back(asked) => Error::Stopped,
+            error => error,
+        })?;
+        if let Some(size) = asked.size {
+            self.lost_writeback.truncated(ino, size);
+        }
+        self.names_changed(ino)?;
+        self.attributes_shown(ino);
+        Ok(Reply::Attributes(inode_attributes::of(ino, &inode), TTL))
+    }
+
+    pub(super) fn make(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> OperationResult {
+        let made = self.volume.make_node(request.node, name, mode, rdev, &caller(request));
+        self.named(request.node, made)
+    }
+
+    pub(super) fn mkdir(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        mode: u32,
+    ) -> OperationResult {
+        self.make(request, name, FileKind::Directory.mode_bits() | mode & 0o7777, 0)
+    }
+
+    pub(super) fn symlink(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        target: &[u8],
+    ) -> OperationResult {
+        let made = self.volume.symlink(request.node, name, target, &caller(request));
+        self.named(request.node, made)
+    }
+
+    pub(super) fn link(
+        &self,
+        request: &FuseRequest<'_>,
+        target: u64,
+        name: &[u8],
+    ) -> OperationResult {
+        let linked = self.volume.link(target, request.node, name, &caller(request));
+        self.named(request.node, linked)
+    }
+
+    pub(super) fn create(
+        &self,
+        request: &FuseRequest<'_>,
+        create: &CreateArgs<'_>,
+    ) -> OperationResult {
+        let (parent, mode) = (request.node, regular_mode(create));
+        let made = self.volume.make_node(parent, create.name, mode, 0, &caller(request))?;
+        self.name_made(parent, made.ino)?;
+        Ok(self.created(&made, create))
+    }
+
+    pub(super) fn make_unnamed(
+        &self,
+        request: &FuseRequest<'_>,
+        create: &CreateArgs<'_>,
+    ) -> OperationResult {
+        let mode = regular_mode(create);
+        let made = self.volume.make_unnamed(request.node, mode, &caller(request))?;
+        self.waker.note();
+        Ok(self.created(&made, create))
+    }
+
+    /// Makes the reply for a file that was just made and is open.
+    fn created(&self, made: &FileEntry, create: &CreateArgs<'_>) -> Reply<ReplyBytes> {
+        Reply::Created(self.entry(made), self.opened(made.ino, create.open_flags, true))
+    }
+
+    /// Makes the reply for a file that has just got a name in `parent`.
+    fn named(&self, parent: u64, made: CoreResult<FileEntry>) -> OperationResult {
+        let made = made?;
+        self.name_made(parent, made.ino)?;
+        Ok(Reply::Entry(self.entry(&made)))
+    }
+
+    /// Follows the making of a name for `ino` in `parent`. If this fails, the kernel gets no reference.
+    fn name_made(&self, parent: u64, ino: u64) -> CoreResult<()> {
+        self.directory_changed(parent);
+        self.names_changed(parent).inspect_err(|_| self.volume.forget(ino, 1))
+    }
+
+    pub(super) fn unlink(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
+        self.volume.unlink(request.node, name, &caller(request))?;
+        self.directory_changed(request.node);
+        self.changed(request.node)
+    }
+
+    pub(super) fn rmdir(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
+        self.volume.remove_directory(request.node, name, &caller(request))?;
+        self.directory_changed(request.node);
+        self.changed(request.node)
+    }
+
+    pub(super) fn rename(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        (new_parent, new_name): (u64, &[u8]),
+        flags: u32,
+    ) -> OperationResult {
+        const WHITEOUT_NOREPLACE: u32 = libc::RENAME_WHITEOUT | libc::RENAME_NOREPLACE;
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            libc::RENAME_WHITEOUT => RenameMode::Whiteout,
+            WHITEOUT_NOREPLACE => RenameMode::WhiteoutNoReplace,
+            _ => return Err(Refusal::Errno(libc::EINVAL)),
+        };
+        let caller = caller(request);
+        let (parent, volume) = (request.node, &self.volume);
+        let moved = volume.rename(parent, name, new_parent, new_name, mode, &caller)?;
+        let other = (new_parent != parent).then_some(new_parent);
+        for directory in [Some(parent), other].into_iter().chain(moved).flatten() {
+            self.directory_changed(directory);
+        }
+        self.changed(new_parent)
+    }
+
+    pub(super) fn setxattr(
+        &self,
+        request: &FuseRequest<'_>,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> OperationResult {
+        check_namespace(name)?;
+        let mode = match flags.cast_signed() {
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => XattrMode::Any,
+        };
+        self.volume.set_xattr(request.node, name, value, mode, &caller(request))?;
+        self.values_changed(request.node)
+    }
+
+    pub(super) fn getxattr(&self, ino: u64, name: &[u8], size: u32) -> OperationResult {
+        check_namespace(name)?;
+        value(self.volume.xattr(ino, name)?, size)
+    }
+
+    pub(super) fn listxattr(&self, ino: u64, size: u32) -> OperationResult {
+        value(self.volume.xattr_names(ino)?, size)
+    }
+
+    pub(super) fn removexattr(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {
+        check_namespace(name)?;
+        self.volume.remove_xattr(request.node, name, &caller(request))?;
+        self.values_changed(request.node)
+    }
+
+    /// Follows a change of an extended attribute of `ino`, and makes the reply.
+    fn values_changed(&self, ino: u64) -> OperationResult {
+        if self.volume.attributes(ino)?.kind() == FileKind::Directory {
+            self.directory_changed(ino);
+        }
+        self.changed(ino)
+    }
+
+    /// Follows a change in `ino`, and makes the reply.
+    fn changed(&self, ino: u64) -> OperationResult {
+        self.names_changed(ino)?;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn readdir(
+        &self,
+        ino: u64,
+        read: &ReadArgs,
+        with_attributes: bool,
+    ) -> OperationResult {
+        let mut directory = DirectoryListing::new(read.size);
+        let mut add = |entry: &ListingEntry<'_>, file: Option<&sfs_fuse::NodeEntry>| {
+            if with_attributes { directory.add_with(entry, file) } else { directory.add(entry) }
+        };
+        self.read_entries(ino, read.offset, with_attributes, &mut add)?;
+        Ok(Reply::Directory(directory))
+    }
+
+    /// Lists the entries of a directory, for a transport that does not state how many bytes it takes: `add` returns
+    /// whether it took an entry. With attributes, every entry that it took is a reference, except for "." and "..".
+    pub(crate) fn list(
+        &self,
+        ino: u64,
+        offset: u64,
+        with_attributes: bool,
+        add: &mut dyn FnMut(&ListingEntry<'_>, Option<&sfs_fuse::NodeEntry>) -> bool,
+    ) -> Result<(), Errno> {
+        let read = self.read_entries(ino, offset, with_attributes, add);
+        read.map_err(|error| self.errno(ino, &error))
+    }
+
+    fn read_entries(
+        &self,
+        ino: u64,
+        offset: u64,
+        with_attributes: bool,
+        add: &mut dyn FnMut(&ListingEntry<'_>, Option<&sfs_fuse::NodeEntry>) -> bool,
+    ) -> CoreResult<()> {
+        self.volume.read_directory(ino, offset, with_attributes, &mut |found| {
+            let shown = ListingEntry {
+                ino: found.ino,
+                cookie: found.cookie,
+                mode: found.kind.mode_bits(),
+                name: found.name,
+            };
+            let file = found.inode.map(|inode| self.entry(&FileEntry { ino: found.ino, inode }));
+            add(&shown, file.as_ref())
+        })
+    }
+}
+
+/// Returns whether a request sets only the time of change. The kernel sends one before a write to a file with
+/// privileges, and for a chown(2) with neither owner nor group. Both clear the privileges, and no flag says so.
+fn sets_only_ctime(asked: &SetattrArgs) -> bool {
+    (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
+        && (asked.atime, asked.mtime) == (None, None)
+}
+
+/// Returns whether a request may carry the times of cached writes, which the kernel sends before it syncs a file.
+/// `touch -m` sends the same.
+fn may_be_write_back(asked: &SetattrArgs) -> bool {
+    (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
+        && asked.atime.is_none()
+        && asked.mtime.is_some()
+}
+
+/// Returns the mode of a new regular file.
+fn regular_mode(create: &CreateArgs<'_>) -> u32 {
+    FileKind::Regular.mode_bits() | create.mode & !create.umask & 0o7777
+}
+
+/// Makes the reply with a value, or with its length if `size` is 0.
+fn value(value: Vec<u8>, size: u32) -> OperationResult {
+    match size {
+        0 => Ok(Reply::Length(value.len() as u32)),
+        size if value.len() > size as usize => Err(Refusal::Errno(libc::ERANGE)),
+        _ => Ok(Reply::Data(ReplyBytes::Value(value))),
+    }
+}
+
+/// Checks that `name` is one of an attribute that files can have. The kernel passes on every name; without
+/// POSIX_ACL this includes access control lists, which it would not enforce.
+fn check_namespace(name: &[u8]) -> Result<(), Refusal> {
+    match NAMESPACES.iter().find_map(|namespace| name.strip_prefix(*namespace)) {
+        None => Err(Refusal::Errno(libc::EOPNOTSUPP)),
+        Some(b"") => Err(Refusal::Errno(libc::EINVAL)),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,43 @@
+//! Results of operations on their way to the kernel.
+
+use sfs_core::Error;
+use sfs_core::request::ReadBuffer;
+use sfs_fuse::{Errno, Reply};
+
+/// Reply to a request, or the error number for it.
+pub(crate) type ReplyResult = Result<Reply<ReplyBytes>, Errno>;
+
+/// Result of an operation of the shell.
+pub(super) type OperationResult = Result<Reply<ReplyBytes>, Refusal>;
+
+/// Memory that holds the data of a reply.
+#[derive(Debug)]
+pub(crate) enum ReplyBytes {
+    /// Data of a file.
+    Content(ReadBuffer),
+    /// Value of an attribute, or target of a symbolic link.
+    Value(Vec<u8>),
+}
+
+impl AsRef<[u8]> for ReplyBytes {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Content(buffer) => buffer.as_bytes(),
+            Self::Value(value) => value,
+        }
+    }
+}
+
+/// Reason why an operation was not done.
+pub(super) enum Refusal {
+    /// The volume has refused or failed.
+    Failed(Error),
+    /// The shell has refused; the volume was not asked.
+    Errno(i32),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}

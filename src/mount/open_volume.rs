@@ -1,0 +1,95 @@
+//! Opening a device and the volume on it, and explaining why that failed.
+//!
+//! A device that is used through a loop device is refused, and one that is write-protected is opened for reading.
+//! Nothing is written to the device before the volume has been checked.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sfs_core::format::{CorruptionKind, LOCATOR_ADDRESS, Structure};
+use sfs_core::{Error, Volume};
+use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
+use sfs_mkfs::signatures;
+
+use crate::exit_error::ExitError;
+use crate::file_clock;
+use crate::mount_options::MountOptions;
+
+/// Device that is open, and the options that it can be mounted with.
+pub(crate) struct OpenedDevice {
+    /// The device, locked against other users.
+    pub(crate) device: Arc<FileDevice>,
+    /// The options as given, or read-only ones for a write-protected device.
+    pub(crate) options: MountOptions,
+    /// True if the device is mounted read-only though the options asked for writing.
+    pub(crate) is_write_protected: bool,
+}
+
+/// Opens the device at `path`, for writing unless the options or its write protection forbid that. mount(8) treats a
+/// write-protected device the same way.
+pub(crate) fn open_device(path: &Path, options: &MountOptions) -> Result<OpenedDevice, ExitError> {
+    sfs_mkfs::refuse_in_use_by_loop(path).map_err(ExitError::mount)?;
+    let mut options = options.clone();
+    let mut is_write_protected = false;
+    let access = if options.volume.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let mut device = FileDevice::open(path, access);
+    if let Err(OpenError { kind: OpenErrorKind::WriteProtected, .. }) = device {
+        options = options.read_only();
+        is_write_protected = true;
+        device = FileDevice::open(path, Access::ReadOnly);
+    }
+    let device = device.map_err(|error| match error.kind {
+        OpenErrorKind::Permission => ExitError::usage(&error),
+        _ => ExitError::mount(&error),
+    })?;
+    Ok(OpenedDevice { device: Arc::new(device), options, is_write_protected })
+}
+
+pub(crate) fn open_volume(
+    device: Arc<FileDevice>,
+    path: &Path,
+    options: &MountOptions,
+) -> Result<Arc<Volume>, ExitError> {
+    match Volume::open(device.clone(), options.volume.clone(), file_clock::now()) {
+        Ok(volume) => Ok(Arc::new(volume)),
+        Err(error) => Err(explain(&error, path, &device)),
+    }
+}
+
+/// Converts the error of opening a volume to a line that says what is on the device and what to do.
+pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> ExitError {
+    let shown = path.display();
+    match error {
+        Error::Corrupt(what)
+            if what.structure == Structure::Superblock && what.kind == CorruptionKind::Magic =>
+        {
+            let found = signatures::Ends::read_device(device).map(|ends| signatures::detect(&ends));
+            match found.ok().and_then(|found| found.into_iter().next()) {
+                Some(found) if found.name == signatures::SFS => ExitError::mount(format_args!(
+                    "{shown}: both superblocks of the SFS volume on it are damaged"
+                )),
+                Some(found) => ExitError::mount(format_args!(
+                    "{shown}: not an SFS volume but {}; mount it as that",
+                    found.name
+                )),
+                None => ExitError::mount(format_args!(
+                    "{shown}: not an SFS volume; 'sfs-mkfs {shown}' makes one"
+                )),
+            }
+        }
+        Error::Corrupt(_) => {
+            ExitError::mount(format_args!("{shown}: {error}; run 'sfs-fsck -n {shown}'"))
+        }
+        Error::Incompatible(reason) if reason.allows_reading() => ExitError::mount(format_args!(
+            "{shown}: {error}; mount it with '-o ro', or upgrade sfs"
+        )),
+        Error::Incompatible(_) => ExitError::mount(format_args!("{shown}: {error}; upgrade sfs")),
+        Error::DeviceTooSmall { volume, .. } if *volume <= LOCATOR_ADDRESS + 1 => {
+            ExitError::mount(format_args!("{shown}: too small for an SFS volume"))
+        }
+        Error::DeviceTooSmall { .. } => ExitError::mount(format_args!(
+            "{shown}: {error}; it was truncated, or is not the device that was formatted"
+        )),
+        error => ExitError::mount(format_args!("{shown}: {error}")),
+    }
+}

@@ -1,0 +1,435 @@
+//! Mount options: the comma list after `-o`.
+//!
+//! [`MountOptions::parse`] reads it. An unknown option is refused by its name, and options that mount(8) adds for
+//! itself are dropped. `changed_by` decides what a remount may change.
+
+use std::time::Duration;
+
+use nix::mount::MsFlags;
+use sfs_core::policy::{GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
+use sfs_core::request::{ErrorReaction, Remainder};
+use sfs_fuse::AsyncDio;
+use sfs_system::mountinfo::MountRecord;
+use sfs_system::parse_size;
+
+use crate::exit_error::ExitError;
+
+/// Options of a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Options for the volume.
+    pub volume: sfs_core::request::VolumeOptions,
+    /// Flags for the kernel.
+    pub flags: MsFlags,
+    /// True if the kernel's cache writes back.
+    pub writeback: bool,
+    /// Condition for asynchronous direct requests.
+    pub async_dio: AsyncDio,
+    /// Operations that are durable before their reply.
+    pub sync: SyncPolicy,
+    /// Number of threads that serve requests; `None` for a number that suits the machine.
+    pub threads: Option<usize>,
+    /// True if other users may enter a mount that an ordinary user makes.
+    pub allow_other: bool,
+}
+
+/// Operations that `-o sync` and `-o dirsync` make durable before their reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// None; fsync(2) makes changes durable.
+    Never,
+    /// Operations on names.
+    Names,
+    /// Operations on names, and writes.
+    Everything,
+}
+
+/// Options of SFS, for the message about an unknown one.
+const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
+                    nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
+                    cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
+                    allow_other, errors=continue|remount-ro";
+
+/// Options that mount(8) leaves in the list for itself.
+const DROPPED: [&str; 14] = [
+    "uhelper=sfs",
+    "auto",
+    "noauto",
+    "defaults",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "norelatime",
+    "loud",
+    "silent",
+];
+
+/// Flag `nosymfollow`, since Linux 5.10; `nix` has no name for it.
+pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
+
+/// Option that asks for a change of an existing mount.
+const REMOUNT: &str = "remount";
+
+/// Options between the daemon and the kernel; see [`is_kernels`].
+const KERNELS: [&str; 8] = [
+    "fd",
+    "rootmode",
+    "user_id",
+    "group_id",
+    "default_permissions",
+    "allow_other",
+    "blksize",
+    "max_read",
+];
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            volume: sfs_core::request::VolumeOptions::default(),
+            flags: MsFlags::MS_NOATIME,
+            writeback: true,
+            async_dio: AsyncDio::default(),
+            sync: SyncPolicy::Never,
+            threads: None,
+            allow_other: false,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Parses the lists in order; later options override earlier ones. With `sloppy`, which mount(8) passes as
+    /// `-s`, unknown options are skipped.
+    ///
+    /// # Errors
+    ///
+    /// [`ExitError`] that names the first option which is unknown or has a wrong value.
+    pub fn parse<'a>(
+        lists: impl IntoIterator<Item = &'a str>,
+        sloppy: bool,
+    ) -> Result<Self, ExitError> {
+        let mut options = Self::default();
+        for option in lists.into_iter().flat_map(|list| list.split(',')) {
+            let known = options.take(option.trim())?;
+            if !known && !sloppy {
+                return Err(unknown(option));
+            }
+        }
+        options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
+        Ok(options)
+    }
+
+    /// Returns these options for a device that is write-protected.
+    pub(crate) fn read_only(mut self) -> Self {
+        self.volume.read_only = true;
+        self.flags |= MsFlags::MS_RDONLY;
+        self
+    }
+
+    /// Returns these options after a remount with `list`, which may include options of the kernel, as mount(8)
+    /// merges them. An option that needs a new mount is refused by its name.
+    pub(crate) fn changed_by(&self, list: &str) -> Result<Self, ExitError> {
+        let mut options = self.clone();
+        for option in list.split(',').filter(|option| !is_kernels(option)) {
+            if !options.take(option.trim())? {
+                return Err(unknown(option));
+            }
+            let kernels = Self {
+                volume: sfs_core::request::VolumeOptions {
+                    read_only: options.volume.read_only,
+                    ..self.volume.clone()
+                },
+                flags: options.flags,
+                ..self.clone()
+            };
+            if options != kernels {
+                return Err(ExitError::mount(format_args!(
+                    "'{option}' cannot be changed while mounted; unmount and mount again"
+                )));
+            }
+        }
+        options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
+        Ok(options)
+    }
+
+    /// Applies one option. Returns whether it is known.
+    fn take(&mut self, option: &str) -> Result<bool, ExitError> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let dropped = option.is_empty()
+            || DROPPED.contains(&option)
+            || name == "comment"
+            || name.starts_with("x-")
+            || name.starts_with("X-");
+        match value {
+            _ if dropped => Ok(true),
+            Some(value) => self.take_value(name, value),
+            None => Ok(self.take_flag(name)),
+        }
+    }
+
+    fn take_value(&mut self, name: &str, value: &str) -> Result<bool, ExitError> {
+        match name {
+            "write_buffer" => self.volume.write_buffer = size(name, value, 1 << 20)?,
+            "cache" => self.volume.cache = size(name, value, 1 << 20)?,
+            "commit" => self.volume.commit_interval = seconds(name, value)?,
+            "checkpoint" => self.volume.checkpoint_interval = seconds(name, value)?,
+            "writeback" => self.writeback = switch(name, value)?,
+            "async_dio" => {
+                self.async_dio = match one_of(name, value, &["auto", "on", "off"])? {
+                    "on" => AsyncDio::Always,
+                    "off" => AsyncDio::Never,
+                    _ => AsyncDio::WhereSafe,
+                };
+            }
+            "errors" => self.volume.on_error = reaction(name, value)?,
+            "policy" => self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned(),
+            "victim" => {
+                self.volume.victim = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
+            }
+            "groups" => {
+                let groups = value.parse().ok().filter(|groups| (1..=GROUPS_MAX).contains(groups));
+                let wrong = || {
+                    ExitError::usage(format_args!("{name}={value}: give a number, 1..{GROUPS_MAX}"))
+                };
+                self.volume.groups = Some(groups.ok_or_else(wrong)?);
+            }
+            "remainder" => {
+                self.volume.remainder = match one_of(name, value, &["pure", "mixed"])? {
+                    "mixed" => Remainder::Mixed,
+                    _ => Remainder::Pure,
+                };
+            }
+            "cleaning" => {
+                let choice = one_of(name, value, &["yielding", "eager"])?;
+                self.volume.yield_cleaning = choice == "yielding";
+            }
+            "threads" => {
+                let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
+                let wrong =
+                    || ExitError::usage(format_args!("{name}={value}: give a number, 1..64"));
+                self.threads = Some(threads.ok_or_else(wrong)?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn take_flag(&mut self, name: &str) -> bool {
+        let (flag, on) = match name {
+            "suid" => (MsFlags::MS_NOSUID, false),
+            "nosuid" => (MsFlags::MS_NOSUID, true),
+            "dev" => (MsFlags::MS_NODEV, false),
+            "nodev" => (MsFlags::MS_NODEV, true),
+            "exec" => (MsFlags::MS_NOEXEC, false),
+            "noexec" => (MsFlags::MS_NOEXEC, true),
+            "symfollow" => (MS_NOSYMFOLLOW, false),
+            "nosymfollow" => (MS_NOSYMFOLLOW, true),
+            "diratime" | "atime" | "relatime" | "strictatime" | "nostrictatime" | "lazytime"
+            | "nolazytime" => {
+                (MsFlags::empty(), true) // Reading never changes a time.
+            }
+            "nomand" | "noiversion" => (MsFlags::empty(), true), // There is neither.
+            "noatime" | "nodiratime" => (MsFlags::MS_NOATIME, true),
+            "sync" => (MsFlags::MS_SYNCHRONOUS, true),
+            "async" => (MsFlags::MS_SYNCHRONOUS, false),
+            _ => return self.take_own_flag(name),
+        };
+        self.flags.set(flag, on);
+        match name {
+            "sync" => self.sync = SyncPolicy::Everything,
+            "async" => self.sync = SyncPolicy::Never,
+            _ => {}
+        }
+        true
+    }
+
+    fn take_own_flag(&mut self, name: &str) -> bool {
+        match name {
+            "ro" => self.volume.read_only = true,
+            "rw" => self.volume.read_only = false,
+            "dirsync" if self.sync == SyncPolicy::Never => self.sync = SyncPolicy::Names,
+            "dirsync" => {}
+            "discard" => self.volume.discard = true,
+            "nodiscard" => self.volume.discard = false,
+            "writeback" => self.writeback = true,
+            "nowriteback" => self.writeback = false,
+            "allow_other" => self.allow_other = true,
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Returns whether one of the lists asks for a remount.
+pub fn asks_for_remount<'a>(lists: impl IntoIterator<Item = &'a str>) -> bool {
+    lists.into_iter().flat_map(|list| list.split(',')).any(|option| option.trim() == REMOUNT)
+}
+
+/// Returns the known options of a comma list.
+pub(crate) fn known(list: &str) -> String {
+    let is_known = |option: &&str| {
+        // An option that is known but has a wrong value is refused by the daemon.
+        is_kernels(option) || !matches!(MountOptions::default().take(option.trim()), Ok(false))
+    };
+    list.split(',').filter(is_known).collect::<Vec<_>>().join(",")
+}
+
+/// Returns the kernel's flags of `mount` after a remount with `list`.
+pub(crate) fn flags_after(mount: &MountRecord, list: &str) -> MsFlags {
+    let mut options = MountOptions { flags: MsFlags::empty(), ..MountOptions::default() };
+    let now = [mount.options.as_str(), mount.super_options.as_str()];
+    for option in now.into_iter().chain([list]).flat_map(|list| list.split(',')) {
+        options.take_flag(option.trim());
+    }
+    options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
+    options.flags
+}
+
+/// Returns whether an option is one between the daemon of a FUSE mount and the kernel.
+fn is_kernels(option: &str) -> bool {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    option == REMOUNT || KERNELS.contains(&name)
+}
+
+fn unknown(option: &str) -> ExitError {
+    ExitError::usage(format_args!(
+        "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
+    ))
+}
+
+/// Returns the one of `choices` that equals `value`.
+fn one_of<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str, ExitError> {
+    choices.iter().find(|choice| **choice == value).copied().ok_or_else(|| {
+        ExitError::usage(format_args!("{name}={value}: give one of {}", choices.join(", ")))
+    })
+}
+
+/// Parses the reaction to damage, by ext4's names.
+fn reaction(name: &str, value: &str) -> Result<ErrorReaction, ExitError> {
+    if value == "panic" {
+        return Err(ExitError::usage(format_args!(
+            "{name}={value}: a filesystem in user space does not stop the machine; give remount-ro, at \
+             which it writes nothing any more"
+        )));
+    }
+    Ok(match one_of(name, value, &["continue", "remount-ro"])? {
+        "remount-ro" => ErrorReaction::RemountReadOnly,
+        _ => ErrorReaction::Continue,
+    })
+}
+
+fn size(name: &str, value: &str, least: u64) -> Result<usize, ExitError> {
+    let parsed = parse_size(value).ok().filter(|size| (least..=1 << 40).contains(size));
+    parsed.and_then(|size| usize::try_from(size).ok()).ok_or_else(|| {
+        ExitError::usage(format_args!("{name}={value}: give a size from 1M on, as 64M or 1G"))
+    })
+}
+
+fn switch(name: &str, value: &str) -> Result<bool, ExitError> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(ExitError::usage(format_args!("{name}={value}: give on or off"))),
+    }
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, ExitError> {
+    let parsed = value.parse().ok().filter(|secs| (1..=3600).contains(secs));
+    parsed.map(Duration::from_secs).ok_or_else(|| {
+        ExitError::usage(format_args!("{name}={value}: give whole seconds, 1..3600"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_options_override_earlier_ones() {
+        let options = MountOptions::parse(["ro,cache=8M,nosuid", "rw,suid,commit=2"], false);
+        let options = options.expect("all are known");
+        assert!(!options.volume.read_only);
+        assert_eq!(options.volume.cache, 8 << 20);
+        assert!(!options.flags.contains(MsFlags::MS_NOSUID));
+        assert_eq!(options.volume.commit_interval, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn options_that_mount_adds_are_dropped() {
+        let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
+        MountOptions::parse([list], false).expect("all are known");
+    }
+
+    #[test]
+    fn the_reactions_to_damage_are_those_of_ext4() {
+        let reaction = |list| {
+            let options = MountOptions::parse([list], false).expect("known");
+            options.volume.on_error
+        };
+        assert_eq!(reaction("rw"), ErrorReaction::Continue);
+        assert_eq!(reaction("errors=remount-ro"), ErrorReaction::RemountReadOnly);
+        assert_eq!(reaction("errors=remount-ro,errors=continue"), ErrorReaction::Continue);
+        let refused = MountOptions::parse(["errors=panic"], false).expect_err("it is refused");
+        assert!(refused.to_string().starts_with("errors=panic: a filesystem in user space"));
+    }
+
+    #[test]
+    fn following_symbolic_links_can_be_switched() {
+        for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
+            let options = MountOptions::parse([list], false).expect("known");
+            assert_eq!(options.flags.contains(MS_NOSYMFOLLOW), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_remount_changes_only_flags_of_the_kernel() {
+        let options = MountOptions::parse(["cache=8M,nowriteback"], false).expect("known");
+        let merged =
+            "ro,nosuid,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
+        let changed = options.changed_by(merged).expect("all are the kernel's");
+        assert!(changed.volume.read_only && changed.flags.contains(MsFlags::MS_RDONLY));
+        // /etc/fstab repeats options of the mount.
+        options.changed_by("remount,cache=8M,writeback=off,rw").expect("nothing is changed");
+        for (list, named) in [
+            ("remount,ro,cache=9M", "'cache=9M'"),
+            ("remount,writeback", "'writeback'"),
+            ("remount,sync", "'sync'"),
+            ("remount,nodiscard", "'nodiscard'"),
+            ("remount,errors=remount-ro", "'errors=remount-ro'"),
+        ] {
+            let failure = options.changed_by(list).expect_err(list);
+            assert!(failure.to_string().contains(named), "{failure}");
+            assert_eq!(failure.status, 32);
+        }
+        assert_eq!(options.changed_by("remount,frobnicate").expect_err("unknown").status, 1);
+        assert_eq!(known("remount,frobnicate,ro,cache=no"), "remount,ro,cache=no");
+    }
+
+    #[test]
+    fn an_unknown_option_is_named() {
+        let failure = MountOptions::parse(["rw,frobnicate"], false).expect_err("it is unknown");
+        assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
+        assert_eq!(failure.status, 1);
+        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy passes over it");
+        for nonsense in [
+            "cache=lots",
+            "cache=12",
+            "commit=0",
+            "commit=-1",
+            "threads=0",
+            "cache=",
+            "writeback=1",
+            "errors=ignore",
+            "errors=panic",
+        ] {
+            let failure = MountOptions::parse([nonsense], false).expect_err(nonsense);
+            assert!(failure.to_string().starts_with(nonsense), "{failure}");
+        }
+    }
+}

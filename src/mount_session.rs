@@ -1,0 +1,282 @@
+//! A mount from its command line to its last checkpoint.
+//!
+//! [`run`] opens the device and the volume, mounts, and starts the threads: one of the transport for each request
+//! that is served at a time, the background thread, the signal thread and the control socket. When the transport's
+//! loop ends, the threads end and the volume is closed with its last checkpoint. Nothing is written to the device
+//! before everything has been checked, and the last checkpoint comes after the last request.
+
+mod own_mount;
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use nix::mount::MntFlags;
+use own_mount::{OwnMount, UnannouncedMount};
+use parking_lot::Mutex;
+use sfs_core::Volume;
+use sfs_core::format::FORMAT_VERSION;
+use sfs_system::mountinfo::{self, DeviceNumber};
+
+use crate::background::{Background, Waker};
+use crate::bdi::{self, BackingDevice};
+use crate::control::{ControlHandler, ControlServer};
+use crate::exit_error::{self, ExitError};
+use crate::fuse::FuseShell;
+use crate::logging;
+use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
+use crate::mount_options::MountOptions;
+use crate::panic_hook;
+use crate::ready_pipe::{self, Detached, ReadyPipe};
+use crate::transport::{Serving, TransportChoice};
+use crate::unsafe_calls;
+
+/// Arguments of `sfs-mount`.
+#[derive(Clone, Debug)]
+pub struct MountRequest {
+    /// Device or image file.
+    pub device: PathBuf,
+    /// Mount point.
+    pub dir: PathBuf,
+    /// Options of `-o`.
+    pub options: MountOptions,
+    /// Transport of requests.
+    pub transport: TransportChoice,
+    /// True to serve in this process, instead of returning when the mount answers.
+    pub foreground: bool,
+    /// True to log more.
+    pub verbose: bool,
+    /// True to check everything but mount nothing.
+    pub fake: bool,
+}
+
+/// Mounts. Without `foreground` this returns when the mount answers, and another process serves it.
+///
+/// # Errors
+///
+/// [`ExitError`] with the status that mount(8) defines, and a line for the user.
+pub fn run(request: &MountRequest) -> Result<(), ExitError> {
+    let dir = check_dir(&request.dir)?;
+    let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
+    if request.fake {
+        let opened = open_device(&path, &request.options)?;
+        open_volume(opened.device.clone(), &path, &opened.options)?;
+        if opened.is_write_protected {
+            ready_pipe::warn(&format!(
+                "WARNING: {} is write-protected, would be mounted read-only",
+                path.display()
+            ));
+        }
+        return Ok(());
+    }
+    let mut pipe = if request.foreground {
+        logging::to_terminal(request.verbose);
+        ReadyPipe::foreground()
+    } else {
+        match ready_pipe::detach()? {
+            Detached::Starter => return Ok(()),
+            Detached::Daemon(pipe) => pipe,
+        }
+    };
+    match serve(request, &path, &dir, &mut pipe) {
+        Ok(()) => Ok(()),
+        Err(failure) => match pipe.report_failure(failure) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Returns the absolute path of the mount point, unless it is no directory or already has a FUSE mount.
+fn check_dir(dir: &Path) -> Result<PathBuf, ExitError> {
+    let shown = dir.display();
+    let absolute = dir.canonicalize().map_err(|error| {
+        ExitError::mount(format_args!("{shown}: mount point: {}", exit_error::reason(&error)))
+    })?;
+    if !absolute.is_dir() {
+        return Err(ExitError::mount(format_args!("{shown}: mount point is not a directory")));
+    }
+    match mountinfo::at(&absolute) {
+        Ok(Some(mount)) if mount.kind.starts_with("fuse") => Err(ExitError::mount(format_args!(
+            "{shown}: {} is mounted there already",
+            mount.source.display()
+        ))),
+        _ => Ok(absolute),
+    }
+}
+
+/// Serves the mount in the process that stays, from opening the device to the last checkpoint.
+fn serve(
+    request: &MountRequest,
+    path: &Path,
+    dir: &Path,
+    pipe: &mut ReadyPipe,
+) -> Result<(), ExitError> {
+    let _ = unsafe_calls::become_io_flusher();
+    // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set this.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    let OpenedDevice { device, options, is_write_protected } = open_device(path, &request.options)?;
+    let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
+    let volume = open_volume(device.clone(), path, &options)?;
+    let before = volume.lifetime_before();
+    let name = path.display().to_string();
+    let waker = Arc::new(Waker::default());
+    let bdi = Arc::new(BackingDevice::default());
+    let shell = FuseShell::new(volume.clone(), waker.clone(), bdi.clone(), &options, name.clone());
+    let lost_writeback = shell.lost_writeback();
+    device.yield_claim();
+    let target = MountTarget { device: path, is_block_device, dir };
+    let signals = own_mount::signals()?;
+    let (unannounced, serving, own) = mount_and_open(&target, &options, request.transport, shell)?;
+    let (transport, reason) = (serving.transport, serving.reason.clone());
+    if !request.foreground {
+        logging::to_system();
+    }
+    panic_hook::end_the_process(name.clone());
+    if !direct_io {
+        tracing::warn!("{name}: its filesystem refuses direct I/O; using the page cache");
+    }
+    tracing::info!("{name}: transport {transport}: {reason}");
+    warn_about(&volume, &name);
+    let no_thread = |error| ExitError::system(format_args!("no thread: {error}"));
+    own.unmount_on(signals)?;
+    let background = Background::start(volume.clone(), waker.clone(), bdi.clone(), name.clone());
+    let background = background.map_err(no_thread)?;
+    let is_over = Arc::new(Mutex::new(false));
+    let control = start_control(dir, own.number(), |number| ControlHandler {
+        volume: volume.clone(),
+        waker,
+        bdi: bdi.clone(),
+        before,
+        options,
+        is_write_protected,
+        transport: (transport, reason),
+        device: name.clone(),
+        number,
+        is_over: is_over.clone(),
+    });
+    // The mount answers only once this loop runs.
+    let own_while_serving = own.clone();
+    let serve = move || serving.run(|error| own_while_serving.lose(error));
+    let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
+    let serving = serving.map_err(no_thread)?;
+    let answered = wait_for_answer(dir, &own).inspect(|dev| {
+        bdi.configure(*dev, volume.space().free_bytes());
+        let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
+        pipe.report_ready(is_write_protected.then(warning).as_deref());
+    });
+    match answered {
+        Ok(_) => unannounced.keep(),
+        Err(_) => drop(unannounced),
+    }
+    let outcome = join(serving, &own, &name, answered.map(drop));
+    own.end();
+    background.stop();
+    *is_over.lock() = true;
+    let closed = close(&volume, &name);
+    // Finding the names of files with lost data may read the whole tree, so it comes after all data has been written.
+    let lost = lost_writeback.report(&volume, dir);
+    if !lost.unreported.is_empty() {
+        tracing::error!("{name}: {lost}");
+    }
+    if let Some(control) = control {
+        control.end(&closed, lost);
+    }
+    closed?;
+    outcome.map_err(|error| {
+        ExitError::system(format_args!("{}: the mount does not answer: {error}", dir.display()))
+    })
+}
+
+/// Waits until the mount answers. Returns its device number.
+fn wait_for_answer(dir: &Path, own: &OwnMount) -> io::Result<u64> {
+    let dev = bdi::wait_for(dir)?;
+    if own.has(dev) { Ok(dev) } else { Err(ErrorKind::ConnectionAborted.into()) }
+}
+
+/// Waits until the mount has been served to its end. Returns its error if the mount has not answered (`answered`),
+/// was aborted or has lost requests.
+fn join(
+    serving: JoinHandle<io::Result<()>>,
+    own: &OwnMount,
+    name: &str,
+    answered: io::Result<()>,
+) -> io::Result<()> {
+    let Ok(Err(error)) = serving.join() else { return answered };
+    tracing::debug!("{name}: the session ended: {error}");
+    let is_aborted = error.kind() == ErrorKind::ConnectionAborted;
+    if is_aborted {
+        // No process will answer requests to this mount.
+        let _ = own.detach(MntFlags::MNT_DETACH);
+    }
+    if answered.is_err() || is_aborted || own.is_lost() { Err(error) } else { Ok(()) }
+}
+
+/// Logs what the user should know of a volume that was just opened.
+fn warn_about(volume: &Volume, name: &str) {
+    if let Some(version) = volume.upgraded_from() {
+        tracing::warn!(
+            "{name}: upgraded from format version {version} to {FORMAT_VERSION}: \
+             there is no way back to older programs"
+        );
+    }
+    if !volume.remembered().is_empty() {
+        tracing::warn!(
+            "{name}: this volume has recorded errors; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
+        );
+    }
+}
+
+/// Writes the last checkpoint and closes the volume. An error is logged as well.
+fn close(volume: &Volume, name: &str) -> Result<(), ExitError> {
+    volume.close().map_err(|error| {
+        let failure = match volume.is_closed() {
+            true => format!(
+                "{name}: {error}; what was still to be written there is lost, all else is on it; run \
+                 sfs-fsck"
+            ),
+            false => format!(
+                "{name}: the last checkpoint failed: {error}; what was written last may be lost"
+            ),
+        };
+        tracing::error!("{failure}");
+        ExitError::mount(failure)
+    })
+}
+
+/// Mounts, and agrees with the kernel on the protocol. The [`UnannouncedMount`] comes first in the tuple, so that
+/// it is dropped last: an unmount may wait for an answer, and gets an error only once [`Serving`] has closed the
+/// connection.
+fn mount_and_open(
+    target: &MountTarget<'_>,
+    options: &MountOptions,
+    transport: TransportChoice,
+    shell: FuseShell,
+) -> Result<(UnannouncedMount, Serving, OwnMount), ExitError> {
+    let table = own_mount::table()?;
+    let channel = mount::mount(target, options)?;
+    let own = OwnMount::at(target.dir, table, target.device.display().to_string())?;
+    let unannounced = UnannouncedMount::new(own.clone());
+    let opened = transport.open(channel, shell, mount::threads(options));
+    let serving = opened.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => ExitError::mount(error),
+        _ => ExitError::mount(format_args!("the kernel does not agree about FUSE: {error}")),
+    })?;
+    Ok((unannounced, serving, own))
+}
+
+/// Starts the control socket. A mount works without one; programs that need it report that it is missing.
+fn start_control(
+    dir: &Path,
+    number: DeviceNumber,
+    handler: impl FnOnce(DeviceNumber) -> ControlHandler,
+) -> Option<ControlServer> {
+    match ControlServer::start(number, handler(number)) {
+        Ok(control) => Some(control),
+        Err(error) => {
+            tracing::warn!("{}: no control socket: {error}", dir.display());
+            None
+        }
+    }
+}

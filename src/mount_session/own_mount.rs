@@ -1,0 +1,145 @@
+//! The mount that this process has made, and unmounting it.
+//!
+//! Another filesystem may be mounted on top of this mount, or in its place once it is gone. [`OwnMount::detach`]
+//! therefore compares the device number at the mount point with its own before it unmounts. A signal thread
+//! unmounts on SIGTERM, SIGINT and SIGHUP.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::mount::MntFlags;
+use nix::sys::stat;
+use sfs_system::mountinfo::{DeviceNumber, MountTable};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit_error::ExitError;
+use crate::mount;
+
+/// The mount of this process. Clones share their state.
+#[derive(Clone)]
+pub(super) struct OwnMount {
+    dir: PathBuf,
+    number: DeviceNumber,
+    table: Arc<MountTable>,
+    /// Path of the device, for the log.
+    name: String,
+    is_lost: Arc<AtomicBool>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl OwnMount {
+    /// Finds the mount that was just made at `dir`. `table` was opened before, as no descriptor may be left now.
+    pub(super) fn at(dir: &Path, table: MountTable, name: String) -> Result<Self, ExitError> {
+        match table.at(dir).and_then(|mount| mount.ok_or(ErrorKind::NotFound.into())) {
+            Ok(mount) => Ok(Self {
+                dir: mount.dir,
+                number: mount.number,
+                table: Arc::new(table),
+                name,
+                is_lost: Arc::default(),
+                is_over: Arc::default(),
+            }),
+            Err(error) => {
+                let _ = mount::detach(dir, MntFlags::MNT_DETACH);
+                Err(no_table(&error))
+            }
+        }
+    }
+
+    pub(super) fn number(&self) -> DeviceNumber {
+        self.number
+    }
+
+    /// Returns whether files of this mount have the device number `dev`.
+    pub(super) fn has(&self, dev: u64) -> bool {
+        let DeviceNumber { major, minor } = self.number;
+        (u64::from(major), u64::from(minor)) == (stat::major(dev), stat::minor(dev))
+    }
+
+    /// Returns whether a path to the mount point leads to this mount.
+    fn is_on_top(&self) -> bool {
+        let found = || self.table.at(&self.dir).ok().flatten();
+        // The kernel may give the number of a mount that is over to another one.
+        !self.is_over.load(Ordering::Relaxed)
+            && found().is_some_and(|mount| mount.number == self.number)
+    }
+
+    /// Unmounts, unless the mount is gone or another filesystem is mounted on top of it.
+    pub(super) fn detach(&self, flags: MntFlags) -> Result<(), ExitError> {
+        if self.is_on_top() { mount::detach(&self.dir, flags) } else { Ok(()) }
+    }
+
+    /// Unmounts by force after requests have got lost: a missing mount is better than one that hangs.
+    pub(super) fn lose(&self, error: &std::io::Error) {
+        let name = &self.name;
+        tracing::error!("{name}: requests of the kernel do not arrive any more: {error}");
+        self.is_lost.store(true, Ordering::Relaxed);
+        let _ = self.detach(MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
+    }
+
+    /// Notes that the session of this mount has ended.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Starts the thread that unmounts when one of `signals` arrives. A mount that is in use is detached, and goes
+    /// when its last user does.
+    pub(super) fn unmount_on(&self, mut signals: Signals) -> Result<(), ExitError> {
+        let own = self.clone();
+        let wait = move || {
+            for _ in signals.forever() {
+                let gone =
+                    own.detach(MntFlags::empty()).or_else(|_| own.detach(MntFlags::MNT_DETACH));
+                if let Err(failure) = gone {
+                    tracing::error!("{}: {failure}", own.name);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("sfs-signals".into()).spawn(wait);
+        thread.map(drop).map_err(|error| ExitError::system(format_args!("no thread: {error}")))
+    }
+}
+
+/// Opens the table of mounts, before the mount that it is for.
+pub(super) fn table() -> Result<MountTable, ExitError> {
+    MountTable::open().map_err(|error| no_table(&error))
+}
+
+fn no_table(error: &std::io::Error) -> ExitError {
+    ExitError::system(format_args!("/proc/self/mountinfo: {error}"))
+}
+
+/// Catches SIGTERM, SIGINT and SIGHUP from now on, for [`OwnMount::unmount_on`].
+pub(super) fn signals() -> Result<Signals, ExitError> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .map_err(|error| ExitError::system(format_args!("signals: {error}")))
+}
+
+/// Mount that does not answer yet. Dropping it unmounts.
+pub(super) struct UnannouncedMount(Option<OwnMount>);
+
+impl UnannouncedMount {
+    pub(super) fn new(own: OwnMount) -> Self {
+        Self(Some(own))
+    }
+
+    /// Keeps the mount, as it answers now.
+    pub(super) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for UnannouncedMount {
+    fn drop(&mut self) {
+        if let Some(own) = &self.0 {
+            let _ = own.detach(MntFlags::MNT_DETACH);
+        }
+    }
+}

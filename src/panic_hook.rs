@@ -1,0 +1,52 @@
+//! The panic hook: a panic in any thread ends the process at once.
+//!
+//! A panic shows a defect, after which nothing in memory can be trusted. The log says where it was and what to do.
+//! Data that was synced is on the device, as after a power cut, and no request waits for a thread that is gone.
+
+use std::panic;
+
+/// Makes the process, which serves `device`, abort on a panic.
+pub(crate) fn end_the_process(device: String) {
+    let shown = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        shown(info);
+        let what = info.to_string().replace('\n', " ");
+        tracing::error!(
+            "{device}: a defect in sfs: {what}; the mount has ended, and what was synced is on the \
+             volume: unmount, and mount again"
+        );
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::time::Duration;
+
+    const CHILD: &str = "SFS_TEST_PANICS";
+
+    #[test]
+    fn a_panic_in_any_thread_ends_the_process() {
+        if std::env::var_os(CHILD).is_some() {
+            crate::logging::to_terminal(false);
+            super::end_the_process("/dev/sdX".into());
+            let thread = std::thread::spawn(|| panic!("they were\nfree"));
+            let _ = thread.join();
+            std::thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().expect("this is one"));
+        let test = "panic_hook::tests::a_panic_in_any_thread_ends_the_process";
+        let output = child.args(["--exact", test, "--nocapture"]).env(CHILD, "1").output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.signal(), Some(nix::libc::SIGABRT), "{output:?}");
+        let log = String::from_utf8_lossy(&output.stderr);
+        let says = |line: &str| {
+            line.contains("/dev/sdX: a defect in sfs: panicked at src/panic_hook.rs")
+                && line.contains("they were free; the mount has ended")
+        };
+        assert!(log.lines().any(says), "{log}");
+    }
+}

@@ -1,0 +1,321 @@
+//! The numbers of a volume, as JSON; `docs/sfs-ctl.md` states names and units.
+//!
+//! A name keeps its meaning as long as [`VolumeReport::version`] is the same; new names may be added.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sfs_core::Volume;
+use sfs_core::request::{
+    Counters, ErrorReaction, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status,
+};
+use uuid::Uuid;
+
+use super::error_report::{ErrorReport, FailureReport};
+use crate::bdi::DirtyBound;
+use crate::transport::ActiveTransport;
+
+/// Version of the names, raised when a name changes its meaning or is removed.
+const VERSION: u32 = 1;
+
+/// Numbers of a volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Version of the names.
+    pub version: u32,
+    /// Path of the device.
+    pub device: String,
+    /// Mount point; `None` when the volume is not mounted.
+    pub mount_point: Option<String>,
+    /// Transport of the kernel's requests; `None` when the volume is not mounted.
+    pub transport: Option<TransportReport>,
+    /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
+    pub cache: Option<CacheReport>,
+    /// True if nothing can be written.
+    pub read_only: bool,
+    /// Identity of the volume.
+    pub uuid: String,
+    /// Name of the volume.
+    pub label: String,
+    /// Space of the volume.
+    pub space: SpaceReport,
+    /// Number of segments in each state.
+    pub segments: SegmentsReport,
+    /// Policies, which are chosen at each mount; `None` when the volume is not mounted.
+    pub policies: Option<PoliciesReport>,
+    /// Groups that have segments, by number.
+    pub groups: Vec<GroupReport>,
+    /// Reaction to damage, as `-o errors=` names it; `None` when the volume is not mounted.
+    #[serde(default)]
+    pub on_error: Option<String>,
+    /// True if writing has stopped, after a failure or a shutdown.
+    #[serde(default)]
+    pub has_failed: bool,
+    /// Errors that were recorded on the volume, by kind.
+    #[serde(default)]
+    pub errors: Vec<ErrorReport>,
+    /// Error that ended writing, in this mount or before.
+    #[serde(default)]
+    pub failure: Option<FailureReport>,
+    /// Activity since the mount; `None` when the volume is not mounted.
+    pub mount: Option<ActivityReport>,
+    /// Activity in all mounts: that of earlier ones as of their last checkpoints, and that of this one.
+    pub life: ActivityReport,
+}
+
+/// Space of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceReport {
+    /// Bytes in a block.
+    pub block_bytes: u64,
+    /// Number of blocks for files and metadata.
+    pub total_blocks: u64,
+    /// Number of free blocks.
+    pub free_blocks: u64,
+    /// Number of inode numbers in use.
+    pub files: u64,
+}
+
+/// Number of segments in each state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentsReport {
+    /// Blocks in a segment.
+    pub blocks: u32,
+    /// Segments that may be opened.
+    pub clean: u32,
+    /// Segments that are appended to.
+    pub open: u32,
+    /// Segments that take no more appends.
+    pub sealed: u32,
+    /// Segments without live blocks, which become Clean with a delta or a checkpoint.
+    pub drained: u32,
+    /// Segments that are not used.
+    pub bad: u32,
+    /// Segments for data that is overwritten in place.
+    pub placed: u32,
+}
+
+/// Names of the policies, as mount options have them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoliciesReport {
+    /// Grouping policy, which chooses the group of a block. Version 1 of the names calls it `placement`.
+    #[serde(rename = "placement")]
+    pub grouping: String,
+    /// Victim policy, which chooses the segment to clean.
+    pub victims: String,
+}
+
+/// Contents of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// Number of the group.
+    pub group: u8,
+    /// Kind of its blocks.
+    pub holds: Holds,
+    /// Number of Open and Sealed segments.
+    pub segments: u32,
+    /// Number of Open segments.
+    pub open_segments: u32,
+    /// Number of live blocks in them.
+    pub live_blocks: u64,
+    /// Centre of the group, if the grouping policy has centres: for `sfs` a hotness.
+    pub centre: Option<f64>,
+}
+
+/// Kind of blocks in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holds {
+    /// File data.
+    Data,
+    /// Tree nodes, and deltas without data.
+    Metadata,
+}
+
+/// Transport of the kernel's requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransportReport {
+    /// Name, as `--transport` has it.
+    pub name: String,
+    /// Reason for this transport.
+    pub reason: String,
+    /// References to inodes that the kernel holds and has not returned.
+    pub references: u64,
+}
+
+/// Dirty data that the kernel's cache may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// Bound in bytes, as the kernel states it; `None` if it does not.
+    pub dirty_bytes_max: Option<u64>,
+    /// Number of times that the kernel accepted a bound.
+    pub bounds_set: u64,
+    /// Number of times that the kernel refused a bound. It then uses its own, 1 % of its dirty threshold.
+    pub bounds_refused: u64,
+}
+
+/// Activity in a span of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ActivityReport {
+    /// Counters by name; names of counters of bytes contain `bytes`.
+    pub counters: BTreeMap<String, u64>,
+    /// Bytes written to the device for each byte written by users; `None` while users have written nothing.
+    pub log_write_amplification: Option<f64>,
+}
+
+impl VolumeReport {
+    /// Makes the report of a mounted volume; `before` has the totals of earlier mounts.
+    pub(crate) fn of_mounted(
+        volume: &Volume,
+        before: &LifetimeTotals,
+        device: &str,
+        (transport, reason): &(ActiveTransport, String),
+    ) -> Self {
+        let status = volume.status();
+        let now = status.counters;
+        let life = LifetimeTotals {
+            mount_count: before.mount_count,
+            user_bytes_written: before.user_bytes_written + now.user_bytes_written,
+            device_bytes_written: before.device_bytes_written + now.device_bytes_written,
+        };
+        let mount = Some(ActivityReport::of_mount(&now));
+        let (grouping, victims) = (status.grouping.to_owned(), status.victim.to_owned());
+        let policies = Some(PoliciesReport { grouping, victims });
+        let on_error = match status.on_error {
+            ErrorReaction::Continue => "continue",
+            ErrorReaction::RemountReadOnly => "remount-ro",
+        };
+        Self {
+            mount,
+            on_error: Some(on_error.to_owned()),
+            policies,
+            transport: Some(TransportReport {
+                name: transport.to_string(),
+                reason: reason.clone(),
+                references: volume.reference_count(),
+            }),
+            ..Self::new(volume, &status, &life, device)
+        }
+    }
+
+    /// Makes the report of a volume that was opened only for it.
+    pub(crate) fn of_device(volume: &Volume, device: &str) -> Self {
+        Self::new(volume, &volume.status(), &volume.lifetime_before(), device)
+    }
+
+    fn new(volume: &Volume, status: &Status, life: &LifetimeTotals, device: &str) -> Self {
+        let superblock = volume.superblock();
+        Self {
+            version: VERSION,
+            device: device.to_owned(),
+            mount_point: None,
+            transport: None,
+            cache: None,
+            read_only: true,
+            uuid: Uuid::from_bytes(superblock.uuid).to_string(),
+            label: superblock.label.as_str().to_owned(),
+            space: status.space.into(),
+            segments: SegmentsReport::new(status.segment_blocks, status.segments),
+            policies: None,
+            groups: status.groups.iter().map(GroupReport::from).collect(),
+            on_error: None,
+            has_failed: status.has_failed,
+            errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
+            failure: status.remembered.failure.map(FailureReport::from),
+            mount: None,
+            life: ActivityReport::of_life(life),
+        }
+    }
+
+    /// Returns the report as one JSON object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and text are JSON")
+    }
+}
+
+impl From<DirtyBound> for CacheReport {
+    fn from(bound: DirtyBound) -> Self {
+        let DirtyBound { bytes: dirty_bytes_max, set: bounds_set, refused: bounds_refused } = bound;
+        Self { dirty_bytes_max, bounds_set, bounds_refused }
+    }
+}
+
+impl From<Space> for SpaceReport {
+    fn from(space: Space) -> Self {
+        let Space { total_blocks, free_blocks, files } = space;
+        Self { block_bytes: sfs_device::BLOCK_SIZE as u64, total_blocks, free_blocks, files }
+    }
+}
+
+impl SegmentsReport {
+    fn new(blocks: u32, counts: SegmentCounts) -> Self {
+        let SegmentCounts { clean, open, sealed, drained, bad, in_place: placed } = counts;
+        Self { blocks, clean, open, sealed, drained, bad, placed }
+    }
+
+    /// Number of all segments.
+    pub(super) fn count(&self) -> u32 {
+        self.clean + self.open + self.sealed + self.drained + self.bad + self.placed
+    }
+}
+
+impl From<&GroupStatus> for GroupReport {
+    fn from(status: &GroupStatus) -> Self {
+        let GroupStatus { group, holds_metadata, segments, open_segments, live_blocks, centre } =
+            *status;
+        let holds = if holds_metadata { Holds::Metadata } else { Holds::Data };
+        Self { group, holds, segments, open_segments, live_blocks, centre }
+    }
+}
+
+impl ActivityReport {
+    /// Lists the counters of a mount. A counter that is new in the core does not compile until it has its line
+    /// here.
+    fn of_mount(counters: &Counters) -> Self {
+        let Counters {
+            user_bytes_written,
+            device_bytes_written,
+            data_bytes,
+            cleaning_bytes,
+            metadata_bytes,
+            summary_bytes,
+            commits,
+            syncs,
+            checkpoints,
+            segments_cleaned,
+            nodes_read,
+            stalls,
+        } = *counters;
+        Self::new(
+            &[
+                ("data_bytes", data_bytes),
+                ("cleaning_bytes", cleaning_bytes),
+                ("metadata_bytes", metadata_bytes),
+                ("summary_bytes", summary_bytes),
+                ("commits", commits),
+                ("syncs", syncs),
+                ("checkpoints", checkpoints),
+                ("segments_cleaned", segments_cleaned),
+                ("nodes_read", nodes_read),
+                ("stalls", stalls),
+            ],
+            user_bytes_written,
+            device_bytes_written,
+        )
+    }
+
+    fn of_life(life: &LifetimeTotals) -> Self {
+        let LifetimeTotals { mount_count, user_bytes_written, device_bytes_written } = *life;
+        Self::new(&[("mounts", mount_count)], user_bytes_written, device_bytes_written)
+    }
+
+    fn new(counters: &[(&str, u64)], user_bytes: u64, device_bytes: u64) -> Self {
+        let both = [("user_bytes_written", user_bytes), ("device_bytes_written", device_bytes)];
+        let all = counters.iter().copied().chain(both);
+        let amplification = device_bytes as f64 / user_bytes as f64;
+        Self {
+            counters: all.map(|(name, count)| (name.to_owned(), count)).collect(),
+            log_write_amplification: (user_bytes > 0).then_some(amplification),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `/dev/fuse` and io_uring through the crate `sfs-fuse`, whose requests the shell takes as they are.
+
+use std::fs::File;
+use std::io;
+
+use sfs_fuse::{FuseSession, NoUring, SessionConfig};
+
+use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
+use crate::fuse::{BACKGROUND_MAX, FuseShell, WRITE_MAX};
+
+/// Session of `sfs-fuse`, and the shell that gives its replies.
+pub(super) struct NativeSession {
+    session: FuseSession,
+    shell: FuseShell,
+}
+
+impl NativeSession {
+    /// Agrees with the kernel on the protocol, and tells the shell the result before the first request.
+    pub(super) fn open(
+        channel: File,
+        mut shell: FuseShell,
+        threads: usize,
+        rings: bool,
+    ) -> io::Result<Self> {
+        let config = SessionConfig {
+            flags: shell.features_wanted(),
+            async_dio: shell.async_dio,
+            max_write: WRITE_MAX,
+            max_background: BACKGROUND_MAX,
+            congestion_threshold: BACKGROUND_MAX / 4 * 3,
+            threads,
+            rings,
+            ..SessionConfig::default()
+        };
+        let session = FuseSession::new(channel.into(), &config)?;
+        shell.agree(session.agreed().flags);
+        let notifier = session.notifier();
+        shell.notify_by(Box::new(move |directory| notifier.directory_changed(directory)));
+        Ok(Self { session, shell })
+    }
+
+    /// Returns the number of rings, or the reason why there are none.
+    pub(super) fn rings(&self) -> Result<usize, &NoUring> {
+        self.session.rings()
+    }
+
+    pub(super) fn run(self, lost: impl Fn(&io::Error) + Sync) -> io::Result<()> {
+        let (notifier, invalidations) = (self.session.notifier(), self.shell.invalidations());
+        serve_with_notifications(
+            &invalidations,
+            |ino| notifier.invalidate_inode(ino, ATTRIBUTES_ONLY, 0),
+            || self.session.run(|request, room| self.shell.answer(request, room), lost),
+        )
+    }
+}
