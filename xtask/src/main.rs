@@ -15,6 +15,7 @@ mod device;
 mod filesystem;
 mod fio;
 mod fsx;
+mod imports;
 mod machine;
 mod mount;
 mod pjdfstest;
@@ -42,6 +43,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Looks for circles of imports and for imports of an upper layer.
+    Imports,
     /// Everything CI asks: format, lints, docs, tests, and the suites on a mounted volume.
     Test {
         /// More operations, more files, more kills: for a night, not for a commit.
@@ -154,6 +157,7 @@ fn run(command: Command) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     match command {
         Command::Test { long } => test::run(&workspace, long, &mut tally),
+        Command::Imports => tally.step("imports", || imports::run(&workspace)),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

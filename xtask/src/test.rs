@@ -7,7 +7,7 @@ use crate::{
     cargo::{self, cargo},
     crash,
     filesystem::{Kind, Subject},
-    fsx, machine, pjdfstest,
+    fsx, imports, machine, pjdfstest,
     report::{Outcome, Tally},
     run::Cmd,
     workspace::Workspace,
@@ -47,6 +47,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             println!("{missing:#}");
         }
     }
+    tally.step("imports", || imports::run(workspace));
     tally.step("format", || passes(cargo(workspace).args(["fmt", "--all", "--check"])));
     tally.step("lints", || {
         let targets = ["clippy", "--quiet", "--workspace", "--all-targets"];
