@@ -26,6 +26,8 @@ mod scratch;
 mod semantics;
 mod test;
 mod tree;
+mod where_page;
+mod words;
 mod workspace;
 
 use std::process::ExitCode;
@@ -45,6 +47,10 @@ struct Arguments {
 enum Command {
     /// Looks for circles of imports and for imports of an upper layer.
     Imports,
+    /// Looks for comments and messages whose subject is a pronoun or a relative clause.
+    Words,
+    /// Looks up every `path::function` that docs/WHERE.md names.
+    Where,
     /// Everything CI asks: format, lints, docs, tests, and the suites on a mounted volume.
     Test {
         /// More operations, more files, more kills: for a night, not for a commit.
@@ -158,6 +164,8 @@ fn run(command: Command) -> anyhow::Result<bool> {
     match command {
         Command::Test { long } => test::run(&workspace, long, &mut tally),
         Command::Imports => tally.step("imports", || imports::run(&workspace)),
+        Command::Words => tally.step("words", || words::run(&workspace)),
+        Command::Where => tally.step("docs/WHERE.md", || where_page::run(&workspace)),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

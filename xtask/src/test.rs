@@ -10,6 +10,7 @@ use crate::{
     fsx, imports, machine, pjdfstest,
     report::{Outcome, Tally},
     run::Cmd,
+    where_page, words,
     workspace::Workspace,
 };
 
@@ -48,6 +49,8 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         }
     }
     tally.step("imports", || imports::run(workspace));
+    tally.step("words", || words::run(workspace));
+    tally.step("docs/WHERE.md", || where_page::run(workspace));
     tally.step("format", || passes(cargo(workspace).args(["fmt", "--all", "--check"])));
     tally.step("lints", || {
         let targets = ["clippy", "--quiet", "--workspace", "--all-targets"];
