@@ -1,4 +1,4 @@
-//! Volumes that are mounted a second time, with other owners than the volume keeps.
+//! Volumes that are mounted a second time with an ID mapping.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -11,15 +11,16 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use harness::{Volume, can_mount, transport, unmount_unused, wait_until};
+use harness::{TestVolume, can_mount, transport, unmount_unused};
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use sfs_testkit::wait_until;
 
-/// On the volume, and as others see it.
+/// Owner on the volume, and owner in the mapped mount.
 const KEPT: u32 = 1000;
 const SEEN: u32 = 2000;
 
-/// A namespace in which [`KEPT`] stands for [`SEEN`], and root for himself.
+/// A user namespace that maps [`KEPT`] to [`SEEN`], and root to root.
 struct Namespace(Child);
 
 impl Namespace {
@@ -48,11 +49,11 @@ impl Drop for Namespace {
     }
 }
 
-/// mount_setattr(2): gives a detached mount the owners of `namespace`.
+/// Calls mount_setattr(2): maps the owners of a detached mount by `namespace`.
 fn map_owners(tree: &OwnedFd, namespace: &File) -> io::Result<()> {
     // MOUNT_ATTR_IDMAP is set, nothing is cleared, no propagation, the namespace.
     let attributes = [0x10_0000u64, 0, 0, namespace.as_raw_fd() as u64];
-    // SAFETY: both descriptors are open, and the memory has the size that is said.
+    // SAFETY: both descriptors are open, and the structure has the size that the call is given.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -71,7 +72,7 @@ fn owners(path: &Path) -> (u32, u32) {
     (metadata.uid(), metadata.gid())
 }
 
-/// `program` in `dir`, as a user; says whether it did what it should.
+/// Runs `program` in `dir` as a user; returns whether it succeeded.
 fn run_as(id: u32, program: &str, dir: &Path, argument: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(dir.join(argument)).uid(id).gid(id);
@@ -86,7 +87,7 @@ fn mounted_volumes_map_owners() {
     if transport() == "fuser" {
         return eprintln!("skipped: fuser cannot agree on ALLOW_IDMAP");
     }
-    let volumes = [Some(Volume::new("64M")), Volume::on_loop("64M")];
+    let volumes = [Some(TestVolume::new("64M")), TestVolume::on_loop("64M")];
     for volume in volumes.iter().flatten() {
         let mount = volume.mount("");
         let kept = mount.dir.join("dir");
@@ -117,7 +118,7 @@ fn mounted_volumes_map_owners() {
             assert!(run_as(SEEN, program, &seen, program));
             assert_eq!(owners(&seen.join(program)), (SEEN, SEEN));
             assert_eq!(owners(&kept.join(program)), (KEPT, KEPT));
-            // Who the owner is on the volume counts for nothing here.
+            // The owner on the volume has no rights in the mapped mount.
             assert!(!run_as(KEPT, program, &seen, "refused"));
         }
         assert!(run_as(SEEN, "rm", &seen, "touch"));

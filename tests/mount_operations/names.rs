@@ -1,4 +1,4 @@
-//! Names, links, attributes of names' files, directories.
+//! Names, links, directories, and attributes that belong to names.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use rustix::fs::{
 use super::snapshot::xattr;
 use super::{expect_errno, on_volumes};
 
-/// For other places to run on.
+/// Scenarios that other tests run on other kinds of volumes.
 pub(crate) const EVERYTHING: &[fn(&Path)] = &[
     renames,
     links,
@@ -30,14 +30,14 @@ pub(crate) const EVERYTHING: &[fn(&Path)] = &[
     deleting_while_listing,
 ];
 
-/// Files in the directory that is listed while they go.
+/// Files in the directory that is listed while they are deleted.
 const LISTED: usize = 10_000;
 
-/// Somebody who is not root.
+/// An ordinary user.
 const NOBODY: u32 = 65_534;
 
 #[test]
-fn mounted_renames() {
+fn mounted_renames_follow_posix_and_renameat2() {
     on_volumes(renames);
 }
 
@@ -70,7 +70,7 @@ fn renames(dir: &Path) {
     fs::rename(&outer, &other).expect("over an empty directory");
 }
 
-/// `two` is a file, `one` is not there.
+/// Asserts that `two` is a file and `one` does not exist.
 fn whiteouts(one: &Path, two: &Path) {
     let rename = |from: &Path, to: &Path, flags| {
         renameat_with(CWD, from, CWD, to, RenameFlags::WHITEOUT | flags)
@@ -95,7 +95,7 @@ fn links_of(path: &Path) -> u64 {
 }
 
 #[test]
-fn mounted_links() {
+fn mounted_links_share_one_inode() {
     on_volumes(links);
 }
 
@@ -116,13 +116,13 @@ fn links(dir: &Path) {
     let last = path("sub").join("link-99");
     assert_eq!(links_of(&last), 50);
     assert_eq!(fs::read_to_string(last).expect("reading"), "content");
-    // Both names are of the same file: nothing happens.
+    // Both names are of the same file: the rename does nothing.
     fs::rename(path("sub").join("link-98"), path("sub").join("link-99")).expect("nothing");
     assert_eq!(links_of(&path("sub").join("link-98")), 50);
 }
 
 #[test]
-fn mounted_symlinks() {
+fn mounted_symlinks_keep_their_target() {
     on_volumes(symlinks);
 }
 
@@ -138,7 +138,7 @@ fn symlinks(dir: &Path) {
 }
 
 #[test]
-fn mounted_xattrs() {
+fn mounted_xattrs_are_stored_and_listed() {
     on_volumes(xattrs);
 }
 
@@ -165,7 +165,7 @@ fn xattrs(dir: &Path) {
         set(name, value, XattrFlags::CREATE).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(xattr(&file, name.as_bytes()) == value, "{name}");
     }
-    // Nobody would obey it.
+    // The kernel would not enforce this list.
     let list = set("system.posix_acl_access", ACCESS_LIST, XattrFlags::empty());
     expect_errno(list, libc::EOPNOTSUPP);
     for unknown in ["other.name", "name"] {
@@ -187,7 +187,7 @@ fn xattrs(dir: &Path) {
 }
 
 #[test]
-fn mounted_names_of_all_kinds() {
+fn mounted_names_of_all_lengths_and_types_are_listed() {
     on_volumes(names_of_all_kinds);
 }
 
@@ -221,7 +221,7 @@ fn names_of_all_kinds(dir: &Path) {
 }
 
 #[test]
-fn mounted_times() {
+fn mounted_times_change_as_posix_says() {
     on_volumes(times);
 }
 
@@ -258,7 +258,7 @@ fn times(dir: &Path) {
 }
 
 #[test]
-fn mounted_privileges() {
+fn mounted_privileges_are_dropped_by_writes_and_owners() {
     on_volumes(privileges);
 }
 
@@ -300,7 +300,7 @@ fn privileges(dir: &Path) {
 }
 
 #[test]
-fn mounted_directories() {
+fn mounted_directories_check_their_type_and_count_links() {
     on_volumes(directories);
 }
 
@@ -327,7 +327,7 @@ fn directories(dir: &Path) {
 }
 
 #[test]
-fn mounted_deleting_while_listing() {
+fn mounted_directories_list_correctly_during_deletions() {
     on_volumes(deleting_while_listing);
 }
 
@@ -343,7 +343,7 @@ fn deleting_while_listing(dir: &Path) {
     for (index, entry) in entries.enumerate() {
         let name = entry.expect("an entry").file_name();
         assert!(seen.insert(name.clone()), "{name:?} is listed twice");
-        // Odd ones go while others are listed, wherever those are.
+        // Odd names are deleted while others are listed, wherever the listing stands.
         let odd = 2 * index + 1;
         if odd < LISTED {
             fs::remove_file(file(odd)).expect("deleting");
@@ -354,7 +354,7 @@ fn deleting_while_listing(dir: &Path) {
         assert!(seen.contains(path.file_name().expect("a name")), "{} was not", path.display());
     }
     assert_eq!(fs::read_dir(&path).expect("a directory").count(), LISTED / 2);
-    // Each goes as it is listed.
+    // Each name is deleted as it is listed.
     for entry in fs::read_dir(&path).expect("a directory") {
         fs::remove_file(entry.expect("an entry").path()).expect("deleting");
     }

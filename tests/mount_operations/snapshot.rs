@@ -1,4 +1,4 @@
-//! Everything that can be seen of a tree.
+//! A snapshot of all visible properties of a tree.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{lgetxattr, llistxattr};
 
-/// What is known of one file.
+/// Properties of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     ino: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// All files below `root`, and itself, by their paths in it.
+/// Returns the properties of `root` and of all files below it, by path.
 pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
@@ -71,7 +71,7 @@ fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     named.map(|name| (name.to_vec(), xattr(path, name))).collect()
 }
 
-/// The value of one attribute.
+/// Value of one extended attribute.
 pub(crate) fn xattr(path: &Path, name: &[u8]) -> Vec<u8> {
     let mut value = vec![0; 1 << 16];
     let len = lgetxattr(path, name, &mut value).expect("the attribute");

@@ -29,7 +29,7 @@ pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 const MOUNT_TESTS: &str = "mounted_";
 
 /// The one that takes a minute, and says nothing of a transport.
-const MEMORY_TEST: &str = "mounted_volumes_take_the_memory_that_they_may";
+const MEMORY_TEST: &str = "mounted_volumes_stay_within_their_memory_budget";
 
 /// What they mount with beside the best transport.
 const TRANSPORTS: [&str; 2] = ["dev", "fuser"];
