@@ -79,7 +79,7 @@ impl TestVolume {
         let device = scratch.path().join("image");
         let path = device.to_str().expect("UTF-8");
         let arguments = ["sfs-mkfs", "--quiet"].iter().chain(options).chain([&path]);
-        sfs_mkfs::make(&sfs_mkfs::Options::parse_from(arguments)).expect("a volume");
+        sfs_mkfs::make(&sfs_mkfs::MkfsOptions::parse_from(arguments)).expect("a volume");
         let dir = scratch.path().join("mount");
         fs::create_dir(&dir).expect("a mount point");
         Self { device, dir, attached: None, scratch }
@@ -190,12 +190,12 @@ impl Drop for Mount {
     }
 }
 
-/// Transport of the tests' mounts: the value of `SFS_TRANSPORT`, or the default.
+/// Returns the transport of the tests' mounts: the value of `SFS_TRANSPORT`, or the default.
 pub(crate) fn transport() -> String {
     env::var("SFS_TRANSPORT").unwrap_or_else(|_| "auto".into())
 }
 
-/// Transport that [`transport`] leads to on this machine.
+/// Returns the transport that [`transport`] leads to on this machine.
 pub(crate) fn transport_used() -> String {
     let offered = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     match transport().as_str() {

@@ -1,8 +1,6 @@
-//! The command line.
+//! The command line of `sfs-mkfs`.
 //!
-//! Owns: what can be said, and the short help.
-//! Promises: what parses is in range, apart from what only the device can tell.
-//! Never: looks at the device.
+//! Values that parse are in range, except where the range depends on the device.
 
 use std::path::PathBuf;
 
@@ -16,7 +14,7 @@ use crate::size::parse_size;
 /// Makes an SFS volume on a block device or in an image file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "sfs-mkfs", version, disable_version_flag = true)]
-pub struct Options {
+pub struct MkfsOptions {
     /// Name of the volume, at most 64 bytes
     #[arg(short = 'L', long, value_parser = parse_label, default_value = "", hide_default_value = true)]
     pub label: Label,
@@ -74,14 +72,14 @@ pub struct Options {
     pub device: PathBuf,
 }
 
-/// How large a segment is to be.
+/// Choice of the segment size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentSize {
-    /// As suits the device: as it says, or as is measured on flash that does not say.
+    /// Size that the device reports, or a measured one on flash that reports none.
     Auto,
-    /// As is measured, whatever the device is and says.
+    /// Measured size, whatever the device is and reports.
     Measure,
-    /// That many bytes.
+    /// Fixed size, in bytes.
     Bytes(u64),
 }
 
@@ -102,7 +100,7 @@ fn parse_segment_size(text: &str) -> Result<SegmentSize, crate::size::SizeError>
 }
 
 impl SegmentSize {
-    /// The size in bytes, if it was said.
+    /// Returns the size in bytes if it is fixed.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Auto | Self::Measure => None,
