@@ -52,7 +52,7 @@ fn expect_failure(output: &Output, status: i32, reason: &str) {
     assert!(output.stdout.is_empty());
 }
 
-/// Path of the control socket of `mount`.
+/// Returns the path of the control socket of `mount`.
 fn socket_of(mount: &Mount) -> PathBuf {
     let number = fs::metadata(&mount.dir).expect("it answers").dev();
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));

@@ -25,8 +25,7 @@ const PAGES: usize = 160;
 /// Processes that read during all writes.
 const READERS: usize = 2;
 
-/// Writes after which stale pages are usually met with asynchronous I/O: fifty are enough most
-/// often.
+/// Time of each run. Stale pages of asynchronous I/O appear within fifty writes, most often.
 const TIME: Duration = Duration::from_secs(1);
 
 #[test]
@@ -101,7 +100,7 @@ fn write_for(time: Duration, path: &Path) -> io::Result<StalePages> {
     Ok(outcome)
 }
 
-/// Number of pages of `found` that differ from `expected`.
+/// Returns the indices of the pages of `found` that differ from `expected`.
 fn differing(found: &[u8], expected: &[u8]) -> Vec<usize> {
     let pages = found.chunks(BLOCK_SIZE).zip(expected.chunks(BLOCK_SIZE)).enumerate();
     pages.filter(|(_, (found, expected))| found != expected).map(|(page, _)| page).collect()

@@ -80,7 +80,7 @@ fn mounted_volumes_whose_device_is_full_are_named_at_unmount() {
     mount.wait_for_end();
 }
 
-/// Error number of an operation that has to fail.
+/// Returns the error number of an operation that has to fail.
 fn refusal<T>(outcome: io::Result<T>) -> Option<i32> {
     outcome.err().and_then(|error| error.raw_os_error())
 }

@@ -137,7 +137,7 @@ fn mounted_volumes_unmount_on_sigterm() {
 const TOLD: i32 = 0;
 const UNTOLD: i32 = 64;
 
-/// Message of `sfs-umount` about a loss.
+/// Unmounts with the exit status `status`, and returns the message of `sfs-umount` about a loss.
 fn said_lost(mount: &Mount, status: i32) -> Option<String> {
     let output = sfs_umount_unused(&mount.dir);
     assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));

@@ -51,7 +51,7 @@ struct Worker {
     appended: Range,
 }
 
-/// Length of a version of a replaced file: 8 bytes to 100 KB.
+/// Returns the length of a version of a replaced file: 8 bytes to 100 KB.
 fn replaced_len(version: u64) -> usize {
     8 + SeededRng::new(version).below(100_000) as usize
 }
@@ -215,7 +215,7 @@ fn read(path: &Path, must_be: bool) -> Option<Vec<u8>> {
     }
 }
 
-/// Version that `bytes` begin with; 0 for a hole.
+/// Returns the version that `bytes` begin with; 0 for a hole.
 fn version_of(bytes: &[u8]) -> u64 {
     bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
 }
@@ -262,7 +262,7 @@ fn mounted_synced_files_survive_kills() {
     }
 }
 
-/// All files together take less than a quarter of the volume, whatever the number of kills.
+/// Asserts that all files together take less than a quarter of the volume, whatever the number of kills.
 fn expect_space(root: &Path) {
     let space = rustix::fs::statvfs(root).expect("statvfs");
     let (free, all) = (space.f_bavail, space.f_blocks);

@@ -50,7 +50,7 @@ fn mounted_volumes_stay_within_their_memory_budget() {
     }
 }
 
-/// Peak memory of the daemon, in bytes.
+/// Returns the peak memory of the daemon, in bytes.
 fn peak(mount: &Mount) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", mount.daemon.as_raw_nonzero()));
     let status = status.expect("the daemon runs");

@@ -35,7 +35,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Number of cuts and generator of the choices, from the environment.
+/// Returns the number of cuts and the generator of the choices, from the environment.
 fn choices() -> (u64, SeededRng) {
     let cuts = number("SFS_CUTS").unwrap_or(CUTS);
     let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);

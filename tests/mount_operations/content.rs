@@ -214,11 +214,11 @@ fn holes(dir: &Path) {
     // The snapshot reads the whole file, so the file is made short again.
     file.set_len(3 << 20).expect("truncating");
     drop(file);
-    what_is_mapped_is_no_hole(dir);
+    mapped_data_is_no_hole(dir);
 }
 
 /// Data of a mapping that the kernel had not reported: a copy of the file had zeros in its place.
-fn what_is_mapped_is_no_hole(dir: &Path) {
+fn mapped_data_is_no_hole(dir: &Path) {
     let path = dir.join("mapped");
     let file = options().open(&path).expect("a file");
     file.set_len(1 << 20).expect("room");

@@ -71,7 +71,7 @@ fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     named.map(|name| (name.to_vec(), xattr(path, name))).collect()
 }
 
-/// Value of one extended attribute.
+/// Returns the value of one extended attribute.
 pub(crate) fn xattr(path: &Path, name: &[u8]) -> Vec<u8> {
     let mut value = vec![0; 1 << 16];
     let len = lgetxattr(path, name, &mut value).expect("the attribute");

@@ -76,7 +76,7 @@ fn mounted_files_are_not_opened_when_the_daemon_has_died() {
     mount.detach();
 }
 
-/// Number of times that threads of a process have slept: at least once per request.
+/// Returns the number of times that threads of a process have slept: at least once per request.
 fn waits(process: Pid) -> u64 {
     let tasks =
         fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("a process");

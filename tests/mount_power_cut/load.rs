@@ -105,7 +105,7 @@ fn replaced_len(version: u64) -> usize {
     8 + SeededRng::new(version).below(REPLACED_LEN_MAX) as usize
 }
 
-/// Version that `bytes` begin with; 0 for a hole.
+/// Returns the version that `bytes` begin with; 0 for a hole.
 fn version_of(bytes: &[u8]) -> u64 {
     bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
 }

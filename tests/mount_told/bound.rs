@@ -35,7 +35,7 @@ pub(crate) fn numbers(path: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Directory of the kernel's files about the dirty pages of a mount.
+/// Returns the directory of the kernel's files about the dirty pages of a mount.
 fn files(dir: &Path) -> PathBuf {
     let number = fs::metadata(dir).expect("it answers").dev();
     let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));

@@ -29,11 +29,11 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use self::{layers::CRATES, modules::Modules};
-use crate::{report::Outcome, workspace::Workspace};
+use crate::{report::StepOutcome, workspace::Workspace};
 
 /// Reads all crates of the table, prints each circle and each upward import, and counts them as failures.
-pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
+    let mut outcome = StepOutcome::default();
     for layered in &CRATES {
         for root in roots(&workspace.root.join(layered.sources))? {
             let shown = root.strip_prefix(&workspace.root).unwrap_or(&root).to_owned();

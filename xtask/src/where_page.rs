@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{report::Outcome, words, workspace::Workspace};
+use crate::{report::StepOutcome, words, workspace::Workspace};
 
 const PAGE: &str = "docs/WHERE.md";
 
@@ -27,15 +27,15 @@ struct Reference<'a> {
 }
 
 /// Looks up every reference, prints each that leads nowhere, and counts it as a failure.
-pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
+pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
     let page = workspace.root.join(PAGE);
     if !page.exists() {
         println!("{PAGE} is absent: nothing to look up");
-        return Ok(Outcome::passed().note(format!("{PAGE} is absent")));
+        return Ok(StepOutcome::passed().note(format!("{PAGE} is absent")));
     }
     let text = fs::read_to_string(&page).with_context(|| format!("{}", page.display()))?;
     let sources = Sources::read(&workspace.root)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = StepOutcome::default();
     for (number, line) in rows(&text) {
         let references: Vec<Reference<'_>> = references(line).collect();
         if references.is_empty() {

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{report::Outcome, workspace::Workspace};
+use crate::{report::StepOutcome, workspace::Workspace};
 
 /// Folders whose sources are read, from the root of the repository.
 const FOLDERS: [&str; 5] = ["crates", "src", "tests", "benches", "xtask"];
@@ -24,8 +24,8 @@ const PHRASES: [&str; 3] =
     [concat!(" is", " had"), concat!("let", " go"), concat!("what is", " said")];
 
 /// Reads all sources, prints each line that breaks a rule, and counts it as a failure.
-pub(crate) fn run(workspace: &Workspace) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
+    let mut outcome = StepOutcome::default();
     for folder in FOLDERS {
         for file in sources_below(&workspace.root.join(folder))? {
             let text = fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;

@@ -1,4 +1,4 @@
-//! Arrows between the rooms of a crate, and what is wrong with them.
+//! Arrows between the rooms of a crate, and the violations among them.
 
 use std::{
     collections::BTreeMap,
