@@ -78,7 +78,7 @@ pub fn unmount(request: &Request<'_>) -> Result<(), Failure> {
         Some(lost) => {
             return Err(Failure::loss(format_args!("{dir}: unmounted, but {device} {lost}")));
         }
-        None => say(format_args!("{dir}: its daemon has let go of {device}")),
+        None => say(format_args!("{dir}: its daemon has released {device}")),
     }
     Ok(())
 }

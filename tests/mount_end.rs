@@ -169,7 +169,7 @@ fn mounted_volumes_report_that_the_unmount_waits() {
     let output = waiting.wait_with_output().expect("it ends");
     assert!(output.status.success());
     let steps = String::from_utf8(output.stdout).expect("UTF-8");
-    let expected = [": unmounted", "waiting for", "does not answer", ": its daemon has let go of"];
+    let expected = [": unmounted", "waiting for", "does not answer", ": its daemon has released"];
     assert!(expected.iter().all(|step| steps.contains(step)), "{steps}");
     mount.wait_for_end();
     volume.check();
@@ -215,7 +215,7 @@ fn mounted_volumes_work_without_a_control_socket() {
     }
     assert!(output.status.success(), "{said}{}", stderr(&output));
     assert!(said.contains("no control socket of its daemon"), "{said}");
-    assert!(said.contains("its daemon has let go of"), "{said}");
+    assert!(said.contains("its daemon has released"), "{said}");
     volume.check();
 }
 
