@@ -76,6 +76,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         }
         cargo::test(cmd)
     });
+    workspace.share_test_build();
     match mounts {
         Err(reason) => tally.skip("mount tests", &reason),
         Ok(()) => {

@@ -1,6 +1,7 @@
 //! Paths of the repository, and builds of its programs.
 
 use std::{
+    cell::Cell,
     env,
     path::{Path, PathBuf},
 };
@@ -13,6 +14,8 @@ use crate::{cargo::cargo, run::Cmd};
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
+    /// `true` once all tests are built, whose build has the programs, too.
+    tests_are_built: Cell<bool>,
 }
 
 /// Build profile of programs.
@@ -81,14 +84,30 @@ impl Workspace {
         let own = env::current_exe()?;
         let target =
             own.parent().and_then(Path::parent).context("where is the target directory?")?;
-        Ok(Self { root: root.to_owned(), target: target.to_owned() })
+        Ok(Self {
+            root: root.to_owned(),
+            target: target.to_owned(),
+            tests_are_built: Cell::new(false),
+        })
+    }
+
+    /// Notes that `cargo test --workspace` has built everything: the programs for [`Profile::Dev`] are
+    /// taken from that build from now on.
+    pub(crate) fn share_test_build(&self) {
+        self.tests_are_built.set(true);
     }
 
     /// Builds the programs of `packages`.
+    ///
+    /// A build of some packages has fewer features of their dependencies than a build of the whole
+    /// workspace with its tests, so that most dependencies and crates would be compiled once more.
     pub(crate) fn build(&self, profile: Profile, packages: &[&str]) -> Result<Programs> {
-        let mut cmd = cargo(self).args(["build", "--quiet", "--bins"]);
-        for package in packages {
-            cmd = cmd.args(["--package", package]);
+        let mut cmd = cargo(self);
+        if profile == Profile::Dev && self.tests_are_built.get() {
+            cmd = cmd.args(["test", "--quiet", "--workspace", "--no-run"]);
+        } else {
+            cmd = cmd.args(["build", "--quiet", "--bins"]);
+            cmd = packages.iter().fold(cmd, |cmd, package| cmd.args(["--package", package]));
         }
         let dir = match profile {
             Profile::Dev => "debug",

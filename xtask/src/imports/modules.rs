@@ -23,7 +23,7 @@ pub(super) struct Module {
     children: Vec<usize>,
 }
 
-/// What a path means.
+/// Meaning of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A module itself.
