@@ -50,7 +50,7 @@ fn mounted_directories_show_the_changes_of_other_processes() {
 type Shown = (u32, u64, [(i64, u32); 2]);
 
 fn look(path: &Path, flags: AtFlags) -> Shown {
-    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).expect("it is there");
+    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).expect("the entry exists");
     let times = [stat.stx_mtime, stat.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
     (stat.stx_nlink, stat.stx_size, times)
 }

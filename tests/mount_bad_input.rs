@@ -137,7 +137,7 @@ fn mounted_ext4_images_are_refused_by_name() {
 }
 
 #[test]
-fn devices_have_to_be_devices() {
+fn a_path_that_is_no_device_is_refused() {
     let (volume, bytes) = volume();
     let scratch = volume.scratch.path();
     let missing = scratch.join("missing");
@@ -150,7 +150,7 @@ fn devices_have_to_be_devices() {
 }
 
 #[test]
-fn mount_points_have_to_be_directories() {
+fn a_mount_point_that_is_no_directory_is_refused() {
     let (volume, bytes) = volume();
     let missing = volume.scratch.path().join("missing");
     let reason = "mount point: No such file or directory";
@@ -163,7 +163,7 @@ fn mount_points_have_to_be_directories() {
 }
 
 #[test]
-fn options_have_to_make_sense() {
+fn invalid_options_are_refused() {
     let (volume, bytes) = volume();
     for options in [
         "frobnicate",
@@ -191,7 +191,7 @@ fn options_have_to_make_sense() {
 }
 
 #[test]
-fn command_lines_have_to_make_sense() {
+fn invalid_command_lines_are_refused() {
     let mount = env!("CARGO_BIN_EXE_sfs-mount");
     let unmount = env!("CARGO_BIN_EXE_sfs-umount");
     for (program, arguments, named) in [
@@ -331,7 +331,7 @@ fn mounted_volumes_need_enough_descriptors() {
 }
 
 #[test]
-fn only_volumes_are_unmounted() {
+fn a_directory_without_a_volume_is_not_unmounted() {
     let scratch = scratch_directory();
     let dir = scratch.path();
     let missing = dir.join("missing");

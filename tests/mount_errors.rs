@@ -34,7 +34,7 @@ fn text(path: &Path) -> String {
 }
 
 /// Returns a volume with a file that has one corrupted block, and the address of the block.
-fn rotten() -> (TestVolume, u64) {
+fn corrupted() -> (TestVolume, u64) {
     let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let bytes = content("file", 1, LEN);
@@ -64,11 +64,11 @@ fn preen(device: Arc<dyn Device>) -> Repaired {
 }
 
 #[test]
-fn what_was_met_is_shown_and_makes_fsck_check() {
+fn damage_that_a_mount_met_is_shown_and_makes_fsck_check() {
     if !can_mount() {
         return;
     }
-    let (volume, at) = rotten();
+    let (volume, at) = corrupted();
     let mount = volume.mount("errors=continue");
     assert_eq!(numbers(&volume.dir)["errors"], Value::Array(Vec::new()));
     let error = fs::read(mount.dir.join("file")).expect_err("a block has rotted");
@@ -102,11 +102,11 @@ fn what_was_met_is_shown_and_makes_fsck_check() {
 }
 
 #[test]
-fn with_errors_remount_ro_nothing_is_written_after_damage() {
+fn errors_remount_ro_stops_all_writes_after_damage() {
     if !can_mount() {
         return;
     }
-    let (volume, at) = rotten();
+    let (volume, at) = corrupted();
     let mount = volume.mount("errors=remount-ro");
     fs::write(mount.dir.join("before"), b"written").expect("writing");
     File::open(mount.dir.join("before")).and_then(|file| file.sync_all()).expect("a sync");
@@ -128,7 +128,7 @@ fn with_errors_remount_ro_nothing_is_written_after_damage() {
 }
 
 #[test]
-fn panic_is_refused_with_a_sentence() {
+fn errors_panic_is_refused_with_a_reason() {
     let volume = TestVolume::new("16M");
     let output = sfs_mount(&volume.device, &volume.dir, "errors=panic");
     let said = stderr(&output);

@@ -90,7 +90,7 @@ fn mounted_full_volumes_return_enospc_and_lose_nothing() {
 
 fn overwrite_in_place(dir: &Path, count: u64, round: u64, options: &str) {
     for index in 0..count {
-        let opened = File::options().write(true).open(file(dir, index)).expect("it is there");
+        let opened = File::options().write(true).open(file(dir, index)).expect("the entry exists");
         let written = opened.write_all_at(&content(index, round, MIB), 0);
         written.and_then(|()| opened.sync_all()).unwrap_or_else(|error| {
             panic!("overwriting file {index} on a full volume, round {round}, {options}: {error}")

@@ -68,7 +68,7 @@ fn map_owners(tree: &OwnedFd, namespace: &File) -> io::Result<()> {
 }
 
 fn owners(path: &Path) -> (u32, u32) {
-    let metadata = fs::metadata(path).expect("it is there");
+    let metadata = fs::metadata(path).expect("the entry exists");
     (metadata.uid(), metadata.gid())
 }
 
@@ -98,7 +98,7 @@ fn mounted_volumes_map_owners() {
         }
 
         let namespace = Namespace::new();
-        let of = File::open(namespace.path("ns/user")).expect("it is there");
+        let of = File::open(namespace.path("ns/user")).expect("the entry exists");
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, &mount.dir, flags).expect("a mount");
         if let Err(error) = map_owners(&tree, &of) {
@@ -125,7 +125,8 @@ fn mounted_volumes_map_owners() {
         fs::write(seen.join("of-root"), b"content").expect("root is himself");
         chown(seen.join("of-root"), Some(SEEN), None).expect("we are root");
         assert_eq!(owners(&kept.join("of-root")), (KEPT, 0));
-        let unmapped = chown(seen.join("of-root"), Some(3000), None).expect_err("nobody's");
+        let unmapped = chown(seen.join("of-root"), Some(3000), None)
+            .expect_err("an unmapped owner is refused");
         assert_eq!(unmapped.raw_os_error(), Some(libc::EOVERFLOW));
 
         drop(tree);

@@ -200,7 +200,7 @@ impl Worker {
             assert!(found == content(&self.name, version, RECORD_LEN), "{shown}: record {version}");
         }
         // Records that were not synced may be cut anywhere: the file is truncated to whole records.
-        let file = File::options().write(true).open(&path).expect("it is there");
+        let file = File::options().write(true).open(&path).expect("the entry exists");
         file.set_len(range.synced * RECORD_LEN as u64).expect("truncating");
         file.sync_all().expect("syncing");
         self.appended.begun = range.synced;

@@ -87,7 +87,7 @@ fn write_large(dir: &Path) {
 }
 
 fn change_large(dir: &Path) {
-    let file = File::options().read(true).write(true).open(large(dir)).expect("it is there");
+    let file = File::options().read(true).write(true).open(large(dir)).expect("the entry exists");
     let mut random = SeededRng::new(2);
     for _ in 0..4096 {
         let start = random.below(LARGE_LEN - MIB);
@@ -116,7 +116,7 @@ fn small_len(index: u64) -> usize {
 
 fn read_small(dir: &Path) {
     for index in 0..SMALL_FILES {
-        let file = File::open(small(dir, index)).expect("it is there");
+        let file = File::open(small(dir, index)).expect("the entry exists");
         read_past_the_cache(file, small_len(index) as u64);
     }
 }

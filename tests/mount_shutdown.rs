@@ -135,7 +135,7 @@ fn mounted_files_lost_by_a_shutdown_sync_with_eio() {
 #[test]
 fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
     if let Some(path) = env::var_os(CHILD) {
-        let refused = ask(path.as_ref(), &2u32).expect_err("not for everybody");
+        let refused = ask(path.as_ref(), &2u32).expect_err("a user must not shut down");
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
         return;
     }

@@ -94,7 +94,7 @@ fn load(mount: &Mount, round: u64, end: Instant) {
         is_over.store(true, Ordering::Relaxed);
         watch(&beats, || workers.iter().all(|worker| worker.is_finished()));
     });
-    fs::remove_dir_all(&shared).expect("names of nobody");
+    fs::remove_dir_all(&shared).expect("the threads have ended");
 }
 
 /// Ends the test process when a thread hangs, since a hanging thread cannot be joined.

@@ -215,7 +215,7 @@ pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
 /// Runs `sfs-mount` until no process uses the device: see [`sfs_umount_unused`].
 pub(crate) fn sfs_mount_unused(device: &Path, dir: &Path, options: &str) -> Output {
     let mut output = sfs_mount(device, dir, options);
-    wait_until("nobody uses the device", || {
+    wait_until("the device is not in use", || {
         let is_used = stderr(&output).contains(": is mounted or in use");
         if is_used {
             output = sfs_mount(device, dir, options);
@@ -234,7 +234,7 @@ pub(crate) fn sfs_umount(dir: &Path) -> Output {
 /// wait: a process that another test forks holds all descriptors until it executes.
 pub(crate) fn sfs_umount_unused(dir: &Path) -> Output {
     let mut output = sfs_umount(dir);
-    wait_until("nobody uses the mount", || {
+    wait_until("the mount is not in use", || {
         let is_used = stderr(&output).contains(": in use;");
         if is_used {
             output = sfs_umount(dir);
@@ -246,7 +246,7 @@ pub(crate) fn sfs_umount_unused(dir: &Path) -> Output {
 
 /// Unmounts with the flags of umount(8), once no process uses the mount.
 pub(crate) fn unmount_unused(dir: &Path) {
-    wait_until("nobody uses the mount", || match unmount(dir, UnmountFlags::empty()) {
+    wait_until("the mount is not in use", || match unmount(dir, UnmountFlags::empty()) {
         Err(Errno::BUSY) => false,
         unmounted => unmounted.map(|()| true).expect("it is mounted"),
     });

@@ -73,7 +73,7 @@ fn truncations(dir: &Path) {
     for len in [0, 1, 4095, 4096, 4097, 50_000, 99_999, 100_001, 300_000_usize] {
         let path = dir.join(format!("to-{len}"));
         fs::write(&path, &bytes).expect("writing");
-        let file = options().open(&path).expect("it is there");
+        let file = options().open(&path).expect("the entry exists");
         file.set_len(len as u64).expect("truncating");
         let mut model = bytes.clone();
         model.resize(len, 0);
@@ -86,7 +86,7 @@ fn truncations(dir: &Path) {
     let path = dir.join("emptied");
     fs::write(&path, &bytes).expect("writing");
     let mut file = options().truncate(true).open(&path).expect("opening with O_TRUNC");
-    assert_eq!(fs::metadata(&path).expect("it is there").len(), 0);
+    assert_eq!(fs::metadata(&path).expect("the entry exists").len(), 0);
     file.write_all(b"new").expect("writing");
     assert_eq!(read(&path), b"new");
     expect_errno(file.set_len(1 << 62), libc::EFBIG);
@@ -126,7 +126,7 @@ fn direct_io(dir: &Path) {
     Block::bytes_of_mut(&mut blocks).copy_from_slice(&model);
     direct.write_all_at(Block::bytes_of(&blocks), 0).expect("writing");
     // Writes through the cache and direct reads, and the reverse, in turn.
-    let cached = options().open(&path).expect("it is there");
+    let cached = options().open(&path).expect("the entry exists");
     cached.write_all_at(b"cached", 10_000).expect("writing");
     model[10_000..10_006].copy_from_slice(b"cached");
     direct.read_exact_at(Block::bytes_of_mut(&mut blocks), 0).expect("reading");
@@ -154,7 +154,7 @@ fn mappings(dir: &Path) {
     let len = 1 << 20;
     let mut model = SeededRng::new(7).bytes(len - 100);
     fs::write(&path, &model).expect("writing");
-    let file = options().open(&path).expect("it is there");
+    let file = options().open(&path).expect("the entry exists");
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses the address; only the slice below refers to the mapping, and the
     // slice ends before the mapping does.
@@ -198,7 +198,7 @@ fn write_sparse(dir: &Path) -> File {
 
 fn holes(dir: &Path) {
     let mut file = write_sparse(dir);
-    let sectors = || file.metadata().expect("it is there").blocks();
+    let sectors = || file.metadata().expect("the entry exists").blocks();
     // Data that is only in memory is no hole, neither for SEEK_HOLE nor for tar, which compares
     // block counts.
     for data in [0, 1 << 20, FAR] {
@@ -233,7 +233,7 @@ fn mapped_data_is_no_hole(dir: &Path) {
     };
     let data = rustix::fs::seek(&file, Sought::Data(0)).expect("there is data");
     assert!(data <= at as u64, "{data}");
-    let reader = File::open(&path).expect("it is there");
+    let reader = File::open(&path).expect("the entry exists");
     assert!(rustix::fs::seek(&reader, Sought::Hole(data)).expect("there is a hole") > at as u64);
     expect_errno(rustix::fs::seek(&reader, Sought::Data(len as u64)), libc::ENXIO);
     // SAFETY: the mapping belongs to this test, and is not used any more.
@@ -252,7 +252,7 @@ fn mounted_holes_are_found_without_writeback() {
 fn holes_are_found(dir: &Path) {
     drop(write_sparse(dir));
     // Not opened for reading, too: a readable file could be mapped.
-    let file = File::options().write(true).open(dir.join("sparse")).expect("it is there");
+    let file = File::options().write(true).open(dir.join("sparse")).expect("the entry exists");
     let seek = |what| rustix::fs::seek(&file, what);
     let block = BLOCK as u64;
     // The kernel releases a file after close(2) has returned.

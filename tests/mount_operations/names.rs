@@ -77,13 +77,13 @@ fn whiteouts(one: &Path, two: &Path) {
     };
     let none = RenameFlags::empty();
     rename(two, one, none).expect("a whiteout is left");
-    let whiteout = fs::symlink_metadata(two).expect("it is there");
+    let whiteout = fs::symlink_metadata(two).expect("the entry exists");
     assert!(whiteout.file_type().is_char_device());
     assert_eq!((whiteout.rdev(), whiteout.mode() & 0o7777, whiteout.nlink()), (0, 0, 1));
     expect_errno(rename(one, two, RenameFlags::NOREPLACE), libc::EEXIST);
     expect_errno(rename(one, two, RenameFlags::EXCHANGE), libc::EINVAL);
     rename(one, two, none).expect("over a whiteout");
-    assert!(fs::symlink_metadata(one).expect("it is there").file_type().is_char_device());
+    assert!(fs::symlink_metadata(one).expect("the entry exists").file_type().is_char_device());
     fs::remove_file(one).expect("deleting a whiteout");
     let [left, moved] = ["left", "moved"].map(|name| one.with_file_name(name));
     fs::write(&left, "content").expect("writing");
@@ -91,7 +91,7 @@ fn whiteouts(one: &Path, two: &Path) {
 }
 
 fn links_of(path: &Path) -> u64 {
-    fs::symlink_metadata(path).expect("it is there").nlink()
+    fs::symlink_metadata(path).expect("the entry exists").nlink()
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn symlinks(dir: &Path) {
         let link = dir.join(format!("link-{len}"));
         symlink(&target, &link).expect("a link");
         assert_eq!(fs::read_link(&link).expect("its target"), target);
-        assert_eq!(fs::symlink_metadata(&link).expect("it is there").len(), len as u64);
+        assert_eq!(fs::symlink_metadata(&link).expect("the entry exists").len(), len as u64);
     }
     expect_errno(symlink("t".repeat(4096), dir.join("longer")), libc::ENAMETOOLONG);
 }
@@ -178,9 +178,9 @@ fn xattrs(dir: &Path) {
     expect_errno(set("user.small", b"", XattrFlags::CREATE), libc::EEXIST);
     expect_errno(set("user.other", b"", XattrFlags::REPLACE), libc::ENODATA);
     expect_errno(set("user.larger", &[0; 65_537], XattrFlags::empty()), libc::E2BIG);
-    set("user.small", &large[..5000], XattrFlags::REPLACE).expect("it is there");
-    set("user.large", &large[1..], XattrFlags::empty()).expect("it is there");
-    lremovexattr(&file, "user.empty").expect("it is there");
+    set("user.small", &large[..5000], XattrFlags::REPLACE).expect("the entry exists");
+    set("user.large", &large[1..], XattrFlags::empty()).expect("the entry exists");
+    lremovexattr(&file, "user.empty").expect("the entry exists");
     expect_errno(lremovexattr(&file, "user.empty"), libc::ENODATA);
     let long = format!("user.{}", "n".repeat(250));
     set(&long, b"long", XattrFlags::empty()).expect("255 bytes");
@@ -246,7 +246,7 @@ fn times(dir: &Path) {
             Timestamps { last_access: time(secs, nanos), last_modification: time(secs, nanos) };
         utimensat(CWD, &path, &times, AtFlags::empty()).expect("setting times");
         let expect = || {
-            let seen = fs::metadata(&path).expect("it is there");
+            let seen = fs::metadata(&path).expect("the entry exists");
             assert_eq!((seen.mtime(), seen.mtime_nsec()), (secs, nanos), "modified");
             assert_eq!((seen.atime(), seen.atime_nsec()), (secs, nanos), "accessed");
         };
@@ -263,7 +263,7 @@ fn mounted_privileges_are_dropped_by_writes_and_owners() {
 }
 
 fn privileges(dir: &Path) {
-    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o7777;
+    let mode = |path: &Path| fs::metadata(path).expect("the entry exists").mode() & 0o7777;
     let program = |name: &str, mode: u32| {
         let path = dir.join(name);
         fs::write(&path, "program").expect("writing");
@@ -294,9 +294,9 @@ fn privileges(dir: &Path) {
     chown(&shared, None, Some(1234)).expect("changing the group");
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).expect("changing the mode");
     as_nobody("mkdir \"$0\"/below && : > \"$0\"/file", &shared);
-    let below = fs::metadata(shared.join("below")).expect("it is there");
+    let below = fs::metadata(shared.join("below")).expect("the entry exists");
     assert_eq!((below.gid(), below.mode() & 0o2000), (1234, 0o2000), "the group is inherited");
-    assert_eq!(fs::metadata(shared.join("file")).expect("it is there").gid(), 1234);
+    assert_eq!(fs::metadata(shared.join("file")).expect("the entry exists").gid(), 1234);
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
     let mut waiting = vec![root.to_owned()];
     while let Some(path) = waiting.pop() {
         let facts = facts(&path);
-        if fs::symlink_metadata(&path).expect("it is there").is_dir() {
+        if fs::symlink_metadata(&path).expect("the entry exists").is_dir() {
             let entries = fs::read_dir(&path).expect("a directory");
             waiting.extend(entries.map(|entry| entry.expect("an entry").path()));
         }
@@ -41,7 +41,7 @@ pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
 }
 
 fn facts(path: &Path) -> Facts {
-    let seen = fs::symlink_metadata(path).expect("it is there");
+    let seen = fs::symlink_metadata(path).expect("the entry exists");
     let kind = seen.file_type();
     let content = if kind.is_file() { fs::read(path).expect("reading") } else { Vec::new() };
     assert!(!kind.is_file() || content.len() as u64 == seen.len(), "{}", path.display());

@@ -72,14 +72,14 @@ fn mounted_blocks_are_counted_before_they_are_on_the_device() {
 /// written.
 fn blocks_are_counted(dir: &Path) {
     let path = dir.join("file");
-    let sectors = || fs::metadata(&path).expect("it is there").blocks();
+    let sectors = || fs::metadata(&path).expect("the entry exists").blocks();
     fs::write(&path, vec![1; 100 * 4096]).expect("writing");
     assert_eq!(sectors(), 800);
-    let file = File::options().write(true).open(&path).expect("it is there");
+    let file = File::options().write(true).open(&path).expect("the entry exists");
     file.write_all_at(&[2; 10 * 4096], 95 * 4096).expect("writing over the end");
     drop(file);
     assert_eq!(sectors(), 840, "five blocks are new");
-    let file = File::options().write(true).open(&path).expect("it is there");
+    let file = File::options().write(true).open(&path).expect("the entry exists");
     file.sync_all().expect("syncing");
     file.set_len(200 * 4096).expect("extending");
     assert_eq!(sectors(), 840, "a hole has no blocks");

@@ -48,7 +48,7 @@ fn times_of_the_kernel(dir: &Path) {
 fn advance(clock: &Path) {
     for _ in 0..2 {
         fs::write(clock, b"tick").expect("writing beside the volume");
-        fs::metadata(clock).expect("it is there");
+        fs::metadata(clock).expect("the entry exists");
     }
 }
 
@@ -84,7 +84,7 @@ fn write_as_another(path: &Path) {
 
 fn change(path: &Path, linked: &Path, renamed: &Path) {
     fs::write(path, b"content").expect("writing");
-    let file = File::options().write(true).open(path).expect("it is there");
+    let file = File::options().write(true).open(path).expect("the entry exists");
     file.set_len(3).expect("truncating");
     fs::set_permissions(path, fs::Permissions::from_mode(0o640)).expect("chmod");
     setxattr(path, "user.name", b"value", XattrFlags::empty()).expect("an attribute");

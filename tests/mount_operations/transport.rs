@@ -132,11 +132,11 @@ fn births(dir: &Path) {
     }
     let path = dir.join("file");
     fs::write(&path, "content").expect("writing");
-    let born = fs::metadata(&path).expect("it is there").created().expect("a time of birth");
-    let file = File::options().write(true).open(&path).expect("it is there");
+    let born = fs::metadata(&path).expect("the entry exists").created().expect("a time of birth");
+    let file = File::options().write(true).open(&path).expect("the entry exists");
     file.set_modified(std::time::UNIX_EPOCH).expect("setting");
     file.write_all_at(b"other", 0).expect("writing");
-    let now = fs::metadata(&path).expect("it is there");
+    let now = fs::metadata(&path).expect("the entry exists");
     assert_eq!(now.created().expect("a time of birth"), born);
     assert!(born.elapsed().expect("it is over").as_secs() < 600);
 }
@@ -161,7 +161,7 @@ fn privileges(dir: &Path) {
             chown(&path, Some(NOBODY), Some(NOBODY)).expect("giving");
             fs::set_permissions(&path, Permissions::from_mode(before)).expect("setting");
             change(&path, user);
-            let mode = fs::metadata(&path).expect("it is there").mode() & 0o7777;
+            let mode = fs::metadata(&path).expect("the entry exists").mode() & 0o7777;
             assert_eq!(mode, after, "{what} by {user}: {before:o} became {mode:o}");
         };
         for (what, change) in by_shell {

@@ -64,9 +64,9 @@ fn mounted_full_volumes_fail_dd() {
         let output = run("dd", &["if=/dev/zero", &of, "bs=64k"]);
         assert_eq!(output.status.code(), Some(1), "{size}: {}", stderr(&output));
         assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
-        let claimed = fs::metadata(&path).expect("it is there").len();
+        let claimed = fs::metadata(&path).expect("the entry exists").len();
         let (status, said) = unmount(mount);
-        assert_eq!(status, Some(0), "dd was told: {said}");
+        assert_eq!(status, Some(0), "dd has failed: {said}");
         volume.check();
         let mount = volume.mount("ro");
         let found = numbers(&mount.dir)["space"].clone();
@@ -137,7 +137,7 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     let later = open(());
     later.write_all_at(&[3; 4096], 0).expect("overwriting");
     // An answer without a handle makes the kernel's attributes valid for a moment.
-    fs::metadata(path("file")).expect("it is there");
+    fs::metadata(path("file")).expect("the entry exists");
     let end = Instant::now() + SOON;
     while !is_told(one.write_at(b"x", 0)) {
         assert!(Instant::now() < end, "it is not told again");
@@ -145,7 +145,7 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     }
     fs::remove_file(path("spare")).expect("deleting");
     wait_until("there is room", || !is_told(one.write_at(b"x", 0)));
-    two.write_all_at(b"x", 0).expect("it was told, and there is room");
+    two.write_all_at(b"x", 0).expect("the loss was reported, and there is space");
     assert!(is_told(one.sync_all()), "fsync(2) says once what was lost");
     one.sync_all().expect("and not again");
     drop((one, two, later, old));
