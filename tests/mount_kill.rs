@@ -29,7 +29,7 @@ const FILES: usize = 4;
 const OVERWRITTEN_BLOCKS: u64 = 16;
 const RECORD_LEN: usize = 100;
 
-/// Upper bound of the log's length.
+/// Largest number of records at the end of one file.
 const RECORDS_MAX: u64 = 10_000;
 
 /// Allowed versions of one file: at least the synced one, at most the last one begun.

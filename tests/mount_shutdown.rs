@@ -21,13 +21,13 @@ use sfs_testkit::SeededRng;
 
 const SHUTDOWN: libc::Ioctl = 0x8004_587d;
 
-/// Commit interval that is too long for anything to become durable by itself.
+/// Mount options with which data becomes durable by itself only after a pause.
 const LAZY: &str = "nowriteback,commit=3600,checkpoint=3600";
 
-/// Time limit of a round, shorter than the commit interval.
+/// Time limit of a round, shorter than the pause after which dirty data is written out.
 const NO_PAUSE: Duration = Duration::from_millis(300);
 
-/// Path of the file on which a child process issues the shutdown.
+/// Environment variable with the path of the file on which a child process issues the shutdown.
 const CHILD: &str = "SFS_TEST_SHUTDOWN";
 
 /// Issues the shutdown; `flags` is the address of the argument.

@@ -29,7 +29,7 @@ const THREADS: u64 = 64;
 const FILES: u64 = 8;
 /// Largest size of a file, in bytes.
 const LEN_MAX: usize = 200_000;
-/// Size of a file without data.
+/// Seconds of the load if `SFS_STRESS_SECS` is not set.
 const SECS: u64 = 8;
 /// Longest time that a request may take on a slow machine.
 const HANG: Duration = Duration::from_secs(120);

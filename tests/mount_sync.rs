@@ -17,7 +17,7 @@ use sfs_testkit::mount_table::is_mounted;
 
 const SIZE: &str = "64M";
 
-/// Commit interval that is longer than the test.
+/// Mount options with which data becomes durable by itself only long after the cut.
 const LAZY: &str = "commit=3600,checkpoint=3600";
 
 const ROUNDS: u64 = 5;

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use sfs_testkit::{SeededRng, scratch_directory};
 
-/// A filesystem on which a file is copied in no time, for the image of a volume.
+/// Size of the filesystem with reflinks, which copies the image of a volume in no time.
 const BACKING_LEN: u64 = 1 << 30;
 
 /// Filesystems with reflinks, with the program and the package that make them.

@@ -152,7 +152,7 @@ impl Loads {
         }
     }
 
-    /// Returns the loads, each to be run by a thread of its own.
+    /// The loads, each to be run by a thread of its own.
     pub(crate) const ALL: [fn(&Self, &Path, u64); 6] = [
         Self::replace_files,
         Self::overwrite_files,

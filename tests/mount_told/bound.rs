@@ -20,7 +20,7 @@ const MIB: u64 = 1 << 20;
 const TASKS: usize = 64;
 const TASK_BYTES: u64 = 3 * MIB;
 
-/// Pages that a task dirties between two checks of the bound (`ratelimit_pages` of the kernel).
+/// Bytes that a task dirties between two checks of the bound (`ratelimit_pages` of the kernel).
 const TASK_STEP: u64 = 128 << 10;
 
 /// Pause between two measurements of the written bytes. After this many without progress all tasks

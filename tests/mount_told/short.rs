@@ -13,7 +13,7 @@ use sfs_testkit::SeededRng;
 
 const MIB: usize = 1 << 20;
 
-/// Free space at which less than an eighth of the volume is left.
+/// Bytes that are left free: less than an eighth of the volume.
 const LEFT: u64 = 5 << 20;
 
 /// Writes and syncs a file until little space is left.

@@ -18,7 +18,7 @@ use sfs_testkit::{SeededRng, wait_until};
 
 const MIB: usize = 1 << 20;
 
-/// Time after which a program that is never told is killed.
+/// Seconds after which a program that is never told is killed.
 const DD_SECS: &str = "60";
 
 /// Validity of attributes in the kernel's cache: after this time the kernel asks again.

@@ -27,10 +27,12 @@ pub(super) const CRATES: [Layered; 5] = [
     Layered {
         sources: "crates/sfs-core/src",
         layers: &[
-            &["counters", "mutant"],
+            &["mutant"],
             &["format"],
-            &["clock", "error", "request"],
+            &["clock", "error"],
             &["memory"],
+            &["request"],
+            &["counters"],
             &["policy"],
             &["segments"],
             &["tree"],
@@ -47,10 +49,43 @@ pub(super) const CRATES: [Layered; 5] = [
     },
     Layered {
         sources: "crates/sfs-fsck/src",
-        layers: &[&["error"], &["read"], &["check"], &["repair"], &["cli"]],
+        layers: &[
+            &["error", "finding"],
+            &["findings", "progress"],
+            &["read"],
+            &["check"],
+            &["repair"],
+            &["cli"],
+        ],
         circles: Circles::WithParents,
     },
-    Layered { sources: "crates/sfs-lab/src", layers: &[], circles: Circles::WithParents },
-    Layered { sources: "crates/sfs-fuse/src", layers: &[], circles: Circles::WithParents },
-    Layered { sources: "src", layers: &[], circles: Circles::WithParents },
+    Layered {
+        sources: "crates/sfs-lab/src",
+        layers: &[
+            &["block_trace", "closed_form", "random", "report"],
+            &["exported", "workload"],
+            &["host", "simulation"],
+            &["flash"],
+        ],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "crates/sfs-fuse/src",
+        layers: &[&["protocol"], &["channels"], &["fuse_session"]],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "src",
+        layers: &[
+            &["exit_error", "file_clock", "logging", "panic_hook", "unsafe_calls"],
+            &["program", "ready_pipe"],
+            &["background", "bdi", "mount", "mount_options", "waiting_requests"],
+            &["fuse"],
+            &["transport"],
+            &["stat_report"],
+            &["control"],
+            &["mount_session", "remount", "stat", "unmount"],
+        ],
+        circles: Circles::WithParents,
+    },
 ];
