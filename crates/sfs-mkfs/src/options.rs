@@ -23,15 +23,15 @@ pub struct MkfsOptions {
     #[arg(short = 'U', long)]
     pub uuid: Option<Uuid>,
 
-    /// Overwrite whatever is on the device
+    /// Overwrite the content of the device
     #[arg(short, long)]
     pub force: bool,
 
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Check everything, say what would be made, and write nothing
+    /// Check everything, print what would be made, and write nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
@@ -43,16 +43,16 @@ pub struct MkfsOptions {
     #[arg(short = 'K', long)]
     pub keep_blocks: bool,
 
-    /// Size of a segment, a power of two from 128K to 1G; auto: what the device says, and if it
-    /// says nothing and is flash, what is measured; measure: measure anything, for a minute or so
-    /// [default: auto]
+    /// Size of a segment, a power of two from 128K to 1G; auto: the size that the device reports, or on
+    /// flash that reports none a measured size; measure: a measured size on any device, which takes
+    /// about a minute [default: auto]
     #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
     pub segment_size: SegmentSize,
 
-    /// Where file data goes, for good. log: appended, never overwritten; the others overwrite it in place,
-    /// without checksums, and put new blocks into the emptiest segment (greedy-space), the next under a
-    /// threshold by the FAST 2009 table or by its relation (clock-space, clock-space-exact), or near their
-    /// inode (block-group) [default: log]
+    /// Data layout, fixed for the life of the volume. log: data is appended, never overwritten; the
+    /// others overwrite data in place, without checksums, and put new blocks into the emptiest segment
+    /// (greedy-space), the next under a threshold by the FAST 2009 table or by its relation
+    /// (clock-space, clock-space-exact), or near their inode (block-group) [default: log]
     #[arg(long = "layout", alias = "placement", value_name = "LAYOUT", default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataLayout::ALL.map(DataLayout::name)).map(|name| data_layout(&name)))]
     pub data_layout: DataLayout,
 

@@ -1,4 +1,4 @@
-//! One source file as the check of imports sees it: the names that it declares, and the paths that it names.
+//! Reader of one source file: the names that the file declares, and the paths that it names.
 //!
 //! The file is read as a stream of tokens, so comments and strings are out of the way, and paths inside macro
 //! calls are found. Code under `#[cfg(test)]` is left out.
@@ -75,7 +75,7 @@ impl Source {
         Ok(())
     }
 
-    /// Reads what begins with `word`, the identifier at `at`, and returns where reading goes on.
+    /// Reads the construct that begins with `word`, the identifier at `at`; returns the index behind it.
     fn scan_word(
         &mut self,
         word: &str,
@@ -194,7 +194,7 @@ fn use_tree(
     Ok(())
 }
 
-/// Returns where reading goes on after the attribute at `at`: behind the item too if the item is for tests.
+/// Returns the index behind the attribute at `at`, and behind its item if the item is for tests.
 fn skip_attribute(tokens: &[TokenTree], at: usize) -> usize {
     let Some(TokenTree::Group(group)) = tokens.get(at + 1) else { return at + 1 };
     let text: String = group.stream().into_iter().map(|token| token.to_string()).collect();
