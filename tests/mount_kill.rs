@@ -291,9 +291,13 @@ fn run_and_kill(
         for thread in threads {
             let error = thread.join().expect("a worker");
             // The last worker uses io_uring.
-            let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ECANCELED].map(Some);
+            let errors_of_a_dead_daemon =
+                [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ECANCELED].map(Some);
             let after = acknowledged.load(Ordering::Relaxed);
-            assert!(gone.contains(&error.raw_os_error()), "after {after} of {goal}: {error}");
+            assert!(
+                errors_of_a_dead_daemon.contains(&error.raw_os_error()),
+                "after {after} of {goal}: {error}"
+            );
         }
     });
     mount.detach();

@@ -101,8 +101,10 @@ fn run(
         }
         let _stop = Stop(&loads);
         for number in 0..cuts {
-            let goal = loads.ledger().acknowledged + random.below(SYNCS_MAX);
-            wait_until("the loads", || loads.is_over() || loads.ledger().acknowledged >= goal);
+            let syncs_wanted = loads.ledger().acknowledged + random.below(SYNCS_MAX);
+            wait_until("the loads", || {
+                loads.is_over() || loads.ledger().acknowledged >= syncs_wanted
+            });
             thread::sleep(Duration::from_micros(random.below(20_000)));
             assert!(!loads.is_over(), "a load has failed");
             let before = loads.ledger();

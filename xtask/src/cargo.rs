@@ -33,8 +33,8 @@ pub(crate) fn tool(workspace: &Workspace, name: &str, version: &str) -> Result<P
 /// Runs `cargo test` with `args`, and sums its counts.
 pub(crate) fn test(cmd: Cmd) -> Result<StepOutcome> {
     let mut outcome = StepOutcome::default();
-    let good = cmd.lines(|line| add_counts(line, &mut outcome))?;
-    if !good && outcome.failed == 0 {
+    let succeeded = cmd.lines(|line| add_counts(line, &mut outcome))?;
+    if !succeeded && outcome.failed == 0 {
         outcome.failed = 1;
         outcome.notes.push("cargo test did not get as far as the tests".into());
     }

@@ -132,7 +132,7 @@ impl Cases<'_> {
         }
         let mut outcome = StepOutcome::default();
         let mut summed = false;
-        let good = cmd.lines(|line| {
+        let succeeded = cmd.lines(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 [name, "FAILED"] => outcome.notes.push(format!("failed: {name}")),
@@ -146,7 +146,7 @@ impl Cases<'_> {
                 _ => {}
             }
         })?;
-        if !summed || good != (outcome.failed == 0) {
+        if !summed || succeeded != (outcome.failed == 0) {
             bail!("pjdfstest ended without its summary");
         }
         if outcome.skipped > 0 {
