@@ -290,7 +290,7 @@ fn run_and_kill(
         mount.kill();
         for thread in threads {
             let error = thread.join().expect("a worker");
-            // The last worker uses io_uring.
+            // ECANCELED comes from the io_uring transport.
             let errors_of_a_dead_daemon =
                 [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ECANCELED].map(Some);
             let after = acknowledged.load(Ordering::Relaxed);
