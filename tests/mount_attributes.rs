@@ -1,4 +1,4 @@
-//! What stat(2) shows of directories that others change.
+//! Attributes of directories, as stat(2) shows them while other processes change the directories.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -10,26 +10,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Random, Volume, can_mount};
+use harness::{TestVolume, can_mount};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use sfs_testkit::SeededRng;
 
 const DIRECTORIES: usize = 8;
 
-/// Processes that change them, and processes that look at them.
+/// Processes that change directories, and processes that stat them.
 const CHANGERS: usize = 3;
 const LOOKERS: usize = 2;
 
-/// Changes of each in a round.
+/// Changes by each process in one round.
 const CHANGES: usize = 3;
 
 const TIME: Duration = Duration::from_millis(1500);
 
 #[test]
-fn mounted_directories_show_what_others_have_changed() {
+fn mounted_directories_show_the_changes_of_other_processes() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let mount = volume.mount("");
     let storm = Storm::new(&mount.dir);
     let end = Instant::now() + TIME;
@@ -45,11 +46,11 @@ fn mounted_directories_show_what_others_have_changed() {
     volume.check();
 }
 
-/// Links, size, and times of modification and change.
+/// Link count, size, and times of modification and change.
 type Shown = (u32, u64, [(i64, u32); 2]);
 
 fn look(path: &Path, flags: AtFlags) -> Shown {
-    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).expect("it is there");
+    let stat = statx(CWD, path, flags, StatxFlags::BASIC_STATS).expect("the entry exists");
     let times = [stat.stx_mtime, stat.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
     (stat.stx_nlink, stat.stx_size, times)
 }
@@ -63,7 +64,7 @@ impl Storm {
         Self(dirs)
     }
 
-    /// All at once, until everything is changed.
+    /// Runs all processes at once until every change is made.
     fn round(&self, seed: usize) {
         let begin = Barrier::new(CHANGERS + LOOKERS);
         let changing = AtomicUsize::new(CHANGERS);
@@ -72,7 +73,7 @@ impl Storm {
                 let (begin, changing) = (&begin, &changing);
                 scope.spawn(move || {
                     begin.wait();
-                    self.change(no, Random((seed * CHANGERS + no) as u64));
+                    self.change(no, SeededRng::new((seed * CHANGERS + no) as u64));
                     changing.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -88,11 +89,11 @@ impl Storm {
         });
     }
 
-    /// Makes, moves and removes directories with names of its own.
-    fn change(&self, no: usize, mut random: Random) {
+    /// Makes, moves and removes directories whose names only this process uses.
+    fn change(&self, no: usize, mut random: SeededRng) {
         for step in 0..CHANGES {
             let name = format!("{no}-{step}");
-            let place = |random: &mut Random| &self.0[random.below(DIRECTORIES as u64) as usize];
+            let place = |random: &mut SeededRng| &self.0[random.below(DIRECTORIES as u64) as usize];
             let (from, to) = (place(&mut random).join(&name), place(&mut random).join(&name));
             fs::create_dir(&from).expect("making");
             fs::rename(&from, &to).expect("renaming");
@@ -100,7 +101,7 @@ impl Storm {
         }
     }
 
-    /// Directories that are shown as they were, with what they are.
+    /// Directories whose attributes in a listing differ from the actual ones, with both.
     fn stale(&self) -> Vec<(Shown, Shown)> {
         let look =
             |dir: &PathBuf| (look(dir, AtFlags::empty()), look(dir, AtFlags::STATX_FORCE_SYNC));

@@ -1,5 +1,5 @@
-//! What cannot be mounted or unmounted: one line that names it, the exit status of mount(8), and
-//! not a byte of the device changed.
+//! Input that cannot be mounted or unmounted. Each failure prints one line that names the input,
+//! has the exit status of mount(8), and leaves every byte of the device unchanged.
 //!
 //! `sfs-mkfs` and `sfs-fsck` have the same tests in their own crates.
 
@@ -13,16 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use harness::{
-    Random, Volume, can_mount, is_mounted, sfs_mount, sfs_mount_unused, sfs_umount,
-    sfs_umount_unused, stderr, transport, wait_until,
+    TestVolume, can_mount, sfs_mount, sfs_mount_unused, sfs_umount, sfs_umount_unused, stderr,
+    transport,
 };
 use rustix::mount::{UnmountFlags, unmount};
+use sfs_testkit::{SeededRng, mount_table::is_mounted, scratch_directory, wait_until};
 
 const SIZE: &str = "16M";
 const LEN: usize = 16 << 20;
 const BLOCK: usize = 4096;
 
-/// From docs/FORMAT.md: where the superblock is, and its checksum and version in it.
+/// Positions from docs/FORMAT.md: the superblock, and its checksum and version inside it.
 const SUPERBLOCK_AT: usize = 16 << 10;
 const CHECKSUM_AT: usize = 8;
 const VERSION_AT: usize = 12;
@@ -30,7 +31,7 @@ const VERSION_AT: usize = 12;
 const USAGE: i32 = 1;
 const MOUNT: i32 = 32;
 
-/// A failure with `status`, and one line that names `thing` and says `reason`.
+/// Asserts a failure with `status`, and one line that names `thing` and gives `reason`.
 fn expect_failure(output: &Output, status: i32, thing: &Path, reason: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{said}");
@@ -41,15 +42,16 @@ fn expect_failure(output: &Output, status: i32, thing: &Path, reason: &str) {
     assert!(output.stdout.is_empty());
 }
 
-/// An image with `bytes`, where a volume is made for the rest of the test's needs.
-fn image(volume: &Volume, bytes: &[u8]) -> PathBuf {
+/// Returns an image that consists of `bytes`, in the scratch directory of a test volume.
+fn image(volume: &TestVolume, bytes: &[u8]) -> PathBuf {
     let path = volume.scratch.path().join("bad");
     fs::write(&path, bytes).expect("an image");
     path
 }
 
-/// Mounting `bytes` fails with status 32 and `reason`, read-only too, and leaves them as they are.
-fn expect_refusal(volume: &Volume, bytes: &[u8], reason: &str) {
+/// Asserts that mounting `bytes` fails with status 32 and `reason`, read-only too, and leaves
+/// `bytes` unchanged.
+fn expect_refusal(volume: &TestVolume, bytes: &[u8], reason: &str) {
     let path = image(volume, bytes);
     for options in ["rw", "ro", "nowriteback"] {
         expect_failure(&sfs_mount(&path, &volume.dir, options), MOUNT, &path, reason);
@@ -58,14 +60,14 @@ fn expect_refusal(volume: &Volume, bytes: &[u8], reason: &str) {
     }
 }
 
-fn volume() -> (Volume, Vec<u8>) {
-    let volume = Volume::new(SIZE);
+fn volume() -> (TestVolume, Vec<u8>) {
+    let volume = TestVolume::new(SIZE);
     let bytes = fs::read(&volume.device).expect("the image");
     assert_eq!(bytes.len(), LEN);
     (volume, bytes)
 }
 
-/// Changes both superblocks, and makes their checksums hold again.
+/// Changes both superblocks and recomputes their checksums.
 fn reseal(bytes: &mut [u8], change: impl Fn(&mut [u8])) {
     let backup_at = bytes.len() - BLOCK;
     for at in [SUPERBLOCK_AT, backup_at] {
@@ -77,7 +79,7 @@ fn reseal(bytes: &mut [u8], change: impl Fn(&mut [u8])) {
 }
 
 #[test]
-fn mounted_images_have_to_be_volumes() {
+fn mounted_images_without_a_volume_are_refused() {
     if !can_mount() {
         return;
     }
@@ -86,7 +88,7 @@ fn mounted_images_have_to_be_volumes() {
     expect_refusal(&volume, &[0; BLOCK], "too small for");
     expect_refusal(&volume, &[7; 100], "too small for");
     expect_refusal(&volume, &vec![0; LEN], "not an SFS volume; 'sfs-mkfs ");
-    expect_refusal(&volume, &Random(1).bytes(LEN), "not an SFS volume; 'sfs-mkfs ");
+    expect_refusal(&volume, &SeededRng::new(1).bytes(LEN), "not an SFS volume; 'sfs-mkfs ");
     expect_refusal(&volume, &bytes[..LEN / 2], "truncated");
     expect_refusal(&volume, &bytes[..LEN - BLOCK], "truncated");
     let mut newer = bytes.clone();
@@ -96,7 +98,7 @@ fn mounted_images_have_to_be_volumes() {
     // The label has a control character.
     reseal(&mut wrong, |block| block[40] = 7);
     expect_refusal(&volume, &wrong, "superblock");
-    // A new one would be the end of it.
+    // A newer format version.
     let mut headless = bytes.clone();
     for at in [SUPERBLOCK_AT, LEN - BLOCK] {
         headless[at..at + BLOCK].fill(0);
@@ -105,25 +107,25 @@ fn mounted_images_have_to_be_volumes() {
 }
 
 #[test]
-fn mounted_volumes_need_a_checkpoint() {
+fn mounted_volumes_without_a_checkpoint_are_refused() {
     if !can_mount() {
         return;
     }
     let (volume, mut bytes) = volume();
-    // Everything between the superblocks is gone.
+    // Everything between the two superblocks is zeroed.
     bytes[SUPERBLOCK_AT + BLOCK..LEN - BLOCK].fill(0);
     expect_refusal(&volume, &bytes, "sfs-fsck -n");
-    let noise = Random(2).bytes(LEN - 2 * BLOCK - SUPERBLOCK_AT);
+    let noise = SeededRng::new(2).bytes(LEN - 2 * BLOCK - SUPERBLOCK_AT);
     bytes[SUPERBLOCK_AT + BLOCK..LEN - BLOCK].copy_from_slice(&noise);
     expect_refusal(&volume, &bytes, "sfs-fsck -n");
 }
 
 #[test]
-fn mounted_ext4_is_named() {
+fn mounted_ext4_images_are_refused_by_name() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let path = volume.scratch.path().join("ext4");
     File::create(&path).and_then(|file| file.set_len(LEN as u64)).expect("an image");
     let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&path).status();
@@ -135,7 +137,7 @@ fn mounted_ext4_is_named() {
 }
 
 #[test]
-fn devices_have_to_be_devices() {
+fn a_path_that_is_no_device_is_refused() {
     let (volume, bytes) = volume();
     let scratch = volume.scratch.path();
     let missing = scratch.join("missing");
@@ -148,7 +150,7 @@ fn devices_have_to_be_devices() {
 }
 
 #[test]
-fn mount_points_have_to_be_directories() {
+fn a_mount_point_that_is_no_directory_is_refused() {
     let (volume, bytes) = volume();
     let missing = volume.scratch.path().join("missing");
     let reason = "mount point: No such file or directory";
@@ -161,7 +163,7 @@ fn mount_points_have_to_be_directories() {
 }
 
 #[test]
-fn options_have_to_make_sense() {
+fn invalid_options_are_refused() {
     let (volume, bytes) = volume();
     for options in [
         "frobnicate",
@@ -189,7 +191,7 @@ fn options_have_to_make_sense() {
 }
 
 #[test]
-fn command_lines_have_to_make_sense() {
+fn invalid_command_lines_are_refused() {
     let mount = env!("CARGO_BIN_EXE_sfs-mount");
     let unmount = env!("CARGO_BIN_EXE_sfs-umount");
     for (program, arguments, named) in [
@@ -210,13 +212,14 @@ fn command_lines_have_to_make_sense() {
     }
 }
 
-/// As mount(8) does it: a card with its lock on, in /etc/fstab, is no reason not to boot.
+/// A write-protected card in /etc/fstab does not stop the boot: the mount becomes read-only, as
+/// with mount(8).
 #[test]
-fn mounted_read_only_when_write_protected() {
+fn mounted_write_protected_devices_become_read_only() {
     if !can_mount() {
         return;
     }
-    let Some(volume) = Volume::on_loop(SIZE) else { return };
+    let Some(volume) = TestVolume::on_loop(SIZE) else { return };
     let mount = volume.mount("rw");
     fs::write(mount.dir.join("file"), b"content").expect("writing");
     mount.unmount();
@@ -246,7 +249,7 @@ fn mounted_volumes_are_not_mounted_twice() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(Volume::new(SIZE)), Volume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
         let mount = volume.mount("");
         fs::write(mount.dir.join("file"), b"content").expect("writing");
         let other = volume.scratch.path().join("other");
@@ -256,7 +259,7 @@ fn mounted_volumes_are_not_mounted_twice() {
             expect_failure(&again, MOUNT, &volume.device, "in use");
             assert!(!is_mounted(&other));
         }
-        let second = Volume::new(SIZE);
+        let second = TestVolume::new(SIZE);
         let above = sfs_mount(&second.device, &volume.dir, "rw");
         expect_failure(&above, MOUNT, &volume.dir, "is mounted there already");
         assert_eq!(fs::read(mount.dir.join("file")).expect("it goes on"), b"content");
@@ -285,9 +288,9 @@ fn mounted_volumes_in_use_are_not_unmounted() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
-    // A process with its working directory there; it ends with its input.
+    // A process whose working directory is in the mount. The process ends with its input.
     let mut command = Command::new("cat");
     command.current_dir(&mount.dir).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut user = command.spawn().expect("cat runs");
@@ -299,13 +302,14 @@ fn mounted_volumes_in_use_are_not_unmounted() {
     volume.check();
 }
 
-/// With too few of them there is no mount; with enough there is one, and it answers.
+/// A mount with too few file descriptors fails; a mount with enough of them succeeds and serves
+/// requests.
 #[test]
-fn mounted_with_few_descriptors() {
+fn mounted_volumes_need_enough_descriptors() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mut mounts = 0;
     for limit in (8..40).step_by(2) {
         let mut command = Command::new("prlimit");
@@ -327,8 +331,8 @@ fn mounted_with_few_descriptors() {
 }
 
 #[test]
-fn only_volumes_are_unmounted() {
-    let scratch = harness::scratch();
+fn a_directory_without_a_volume_is_not_unmounted() {
+    let scratch = scratch_directory();
     let dir = scratch.path();
     let missing = dir.join("missing");
     expect_failure(&sfs_umount(&missing), USAGE, &missing, "No such file or directory");
@@ -338,14 +342,15 @@ fn only_volumes_are_unmounted() {
     assert!(proc.join("self").exists());
 }
 
-/// The lock on an image and the claim on a loop device over it know nothing of each other.
+/// The lock on an image and the exclusive open of a loop device over the image do not exclude each
+/// other.
 #[test]
-fn mounted_volumes_are_not_mounted_by_another_way() {
+fn mounted_images_are_not_mounted_through_a_loop_device() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
-    let looped = || Volume::existing(volume.device.clone()).looped();
+    let volume = TestVolume::new(SIZE);
+    let looped = || TestVolume::existing(volume.device.clone()).looped();
     let Some(first) = looped() else { return };
     let mount = first.mount("");
     for options in ["rw", "ro"] {
@@ -364,7 +369,7 @@ fn mounted_volumes_are_not_mounted_by_another_way() {
     let late = looped().expect("a loop device");
     let failure = sfs_mount(&late.device, &late.dir, "rw");
     expect_failure(&failure, MOUNT, &late.device, "is mounted at");
-    // As sfs-mkfs and sfs-fsck ask.
+    // The same question as sfs-mkfs and sfs-fsck ask.
     let refusal = sfs_mkfs::refuse_in_use(&late.device).expect_err("it is mounted").to_string();
     assert!(refusal.contains("is mounted at"), "{refusal}");
     drop(late);

@@ -1,4 +1,5 @@
-//! The control socket of a mount: its numbers, who may ask for them, and who cannot disturb it.
+//! The control socket of a mount: its numbers, which users may read them, and clients that
+//! misbehave.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -13,16 +14,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use harness::{Mount, Random, Volume, can_mount, copy_program, sfs_ctl_stat, stderr, wait_until};
+use harness::{Mount, TestVolume, can_mount, copy_program, sfs_ctl_stat, stderr};
 use serde_json::Value;
+use sfs_testkit::{SeededRng, wait_until};
 
 const SIZE: &str = "64M";
 const SECTOR: u64 = 512;
 
-/// The user "nobody".
+/// User ID of "nobody".
 const NOBODY: u32 = 65_534;
 
-/// The numbers of the volume at `path`.
+/// Returns the numbers that `sfs-ctl stat` prints for the volume at `path`.
 fn numbers(path: &Path) -> Value {
     let output = sfs_ctl_stat(path, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -41,7 +43,7 @@ fn bytes_written(device: &Path) -> u64 {
     sectors.expect("its seventh number") * SECTOR
 }
 
-/// A failure with `status`, and one line that says `reason`.
+/// Asserts a failure with `status`, and one line that gives `reason`.
 fn expect_failure(output: &Output, status: i32, reason: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{said}");
@@ -50,7 +52,7 @@ fn expect_failure(output: &Output, status: i32, reason: &str) {
     assert!(output.stdout.is_empty());
 }
 
-/// Where the socket of `mount` is.
+/// Returns the path of the control socket of `mount`.
 fn socket_of(mount: &Mount) -> PathBuf {
     let number = fs::metadata(&mount.dir).expect("it answers").dev();
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
@@ -62,16 +64,16 @@ fn mounted_numbers_agree_with_the_kernels() {
     if !can_mount() {
         return;
     }
-    let Some(volume) = Volume::on_loop(SIZE) else { return };
+    let Some(volume) = TestVolume::on_loop(SIZE) else { return };
     let before = bytes_written(&volume.device);
     let mount = volume.mount("");
-    let mut random = Random(3);
+    let mut random = SeededRng::new(3);
     for round in 0..4_u64 {
         fs::write(mount.dir.join(format!("{}", round % 2)), random.bytes(6 << 20))
             .expect("writing");
         let file = fs::File::open(mount.dir.join("0")).expect("it was written");
         file.sync_all().expect("a sync");
-        // Between two looks at which the kernel's number is the same, ours has to be it.
+        // The numbers are compared only if the kernel's number was the same before and after.
         wait_until("nothing is written for a moment", || {
             let kernels = bytes_written(&volume.device) - before;
             let ours = counter(&numbers(&volume.dir), "device_bytes_written");
@@ -98,9 +100,9 @@ fn mounted_and_unmounted_volumes_have_the_same_numbers() {
     if !can_mount() {
         return;
     }
-    let (one, two) = (Volume::new(SIZE), Volume::new("16M"));
+    let (one, two) = (TestVolume::new(SIZE), TestVolume::new("16M"));
     let (mount, other) = (one.mount("rw"), two.mount("ro"));
-    fs::write(mount.dir.join("file"), Random(1).bytes(3 << 20)).expect("writing");
+    fs::write(mount.dir.join("file"), SeededRng::new(1).bytes(3 << 20)).expect("writing");
     fs::File::open(mount.dir.join("file")).and_then(|file| file.sync_all()).expect("a sync");
     let seen = numbers(&one.dir);
     assert_eq!(seen["version"], 1);
@@ -132,7 +134,7 @@ fn mounted_and_unmounted_volumes_have_the_same_numbers() {
 
 #[test]
 fn numbers_are_of_volumes() {
-    let volume = Volume::new("16M");
+    let volume = TestVolume::new("16M");
     let before = fs::read(&volume.device).expect("the image");
     let scratch = volume.scratch.path();
     assert!(sfs_ctl_stat(&volume.device, &[]).status.success());
@@ -142,7 +144,7 @@ fn numbers_are_of_volumes() {
     expect_failure(&sfs_ctl_stat(Path::new("/proc"), &[]), 32, "not an SFS volume");
     expect_failure(&sfs_ctl_stat(Path::new("/dev/null"), &[]), 32, "neither a file nor");
     let noise = scratch.join("noise");
-    fs::write(&noise, Random(4).bytes(16 << 20)).expect("a file");
+    fs::write(&noise, SeededRng::new(4).bytes(16 << 20)).expect("a file");
     expect_failure(&sfs_ctl_stat(&noise, &[]), 32, "not an SFS volume");
     for arguments in [&["--frobnicate"][..], &["a", "b"]] {
         let named = arguments[arguments.len() - 1];
@@ -151,18 +153,18 @@ fn numbers_are_of_volumes() {
 }
 
 #[test]
-fn mounted_numbers_are_not_for_everybody() {
+fn mounted_numbers_are_hidden_from_other_users() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("16M");
+    let volume = TestVolume::new("16M");
     let mount = volume.mount("");
     let socket = socket_of(&mount);
     let directory = fs::metadata("/run/sfs").expect("a directory");
     assert_eq!((directory.mode() & 0o777, directory.uid()), (0o700, 0));
     let own = fs::metadata(&socket).expect("a socket");
     assert_eq!(own.mode() & 0o777, 0o600);
-    // Where anybody can run it, and may read the device.
+    // A directory in which every user may run the program and read the device.
     let program = volume.scratch.path().join("sfs-ctl");
     copy_program(env!("CARGO_BIN_EXE_sfs-ctl").as_ref(), &program);
     fs::set_permissions(&volume.device, Permissions::from_mode(0o644)).expect("its mode");
@@ -174,17 +176,18 @@ fn mounted_numbers_are_not_for_everybody() {
         expect_failure(&ask(path), 32, "only root and who mounted it may ask");
     }
     mount.unmount();
-    // Another test's mount may have been given the number since, and its socket even the same inode.
+    // Another test's mount may have received the device number since, and its socket even the same
+    // inode.
     let identity = |file: fs::Metadata| (file.ino(), file.ctime(), file.ctime_nsec());
     let now = fs::metadata(&socket).map(identity).ok();
     assert_ne!(now, Some(identity(own)));
 }
 
-/// What the daemon says to `bytes`, all that it says.
+/// Sends `bytes` to the daemon and returns everything that the daemon answers.
 fn say(socket: &Path, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(socket).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-    // It may hang up before it has heard everything.
+    // The daemon may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -193,30 +196,30 @@ fn say(socket: &Path, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn mounted_volumes_do_not_mind_bad_clients() {
+fn mounted_volumes_survive_bad_control_clients() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let socket = socket_of(&mount);
     for nonsense in [&b"\n"[..], b"hello\n", b"\xff\x00\n", b"{\"rest\":1}\n", b"[[[[[[\n"] {
         assert!(say(&socket, nonsense).contains("makes no sense"));
     }
-    // It hangs up in the middle, which may cost the client the answer.
+    // The daemon closes the connection in the middle, which may cost the client the answer.
     let too_much = say(&socket, &vec![b'['; 1 << 20]);
     assert!(too_much.is_empty() || too_much.contains("makes no sense"), "{too_much}");
     assert_eq!(say(&socket, b""), "");
-    // No remount that mount(8) has not done before.
+    // A remount request is refused unless mount(8) has remounted before.
     assert!(say(&socket, b"\"rest\"\n").contains("is mounted for writing"));
     assert!(say(&socket, b"{\"allow\":\"cache=1G\"}\n").contains("cannot be changed"));
-    // One that asks often and never reads, and many that never speak, take the few places that
-    // there are for a while, and the volume goes on.
+    // One client asks often and never reads, and many clients never send. They occupy the few slots
+    // for a while; the volume stays usable.
     let deaf = UnixStream::connect(&socket).expect("it listens");
     let _ = (&deaf).write_all(&b"\"status\"\n".repeat(1000));
     let silent: Vec<_> = (0..30).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
     let begun = Instant::now();
-    fs::write(mount.dir.join("file"), Random(2).bytes(1 << 20)).expect("writing");
+    fs::write(mount.dir.join("file"), SeededRng::new(2).bytes(1 << 20)).expect("writing");
     fs::File::open(mount.dir.join("file")).and_then(|file| file.sync_all()).expect("a sync");
     assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
     wait_until("the silent are sent away", || sfs_ctl_stat(&volume.dir, &[]).status.success());
@@ -225,8 +228,8 @@ fn mounted_volumes_do_not_mind_bad_clients() {
     volume.check();
 }
 
-/// An ordinary user mounts, asks and unmounts; root asks, too. The door to FUSE is open to users
-/// here, in a namespace of its own.
+/// An ordinary user mounts, asks for numbers and unmounts; root asks for numbers, too. `/dev/fuse`
+/// is open to users in a namespace of this test.
 const AS_USER: &str = r#"
     set -e
     mount -t tmpfs tmpfs /mnt; mknod -m 666 /mnt/fuse c 10 229; mount --bind /mnt/fuse /dev/fuse
@@ -241,11 +244,11 @@ const AS_USER: &str = r#"
 "#;
 
 #[test]
-fn mounted_numbers_are_for_the_user_who_mounted() {
+fn mounted_numbers_are_shown_to_the_mounting_user_and_root() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("16M");
+    let volume = TestVolume::new("16M");
     for (program, name) in [
         (env!("CARGO_BIN_EXE_sfs-mount"), "sfs-mount"),
         (env!("CARGO_BIN_EXE_sfs-umount"), "sfs-umount"),

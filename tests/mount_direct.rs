@@ -1,5 +1,5 @@
-//! Direct writes beside readers of the page cache: nobody reads what was there before, and nobody writes
-//! it back.
+//! Direct writes beside readers of the page cache: the writes are visible to later reads, and stale
+//! pages are not written back.
 
 #[path = "mount_direct/aio.rs"]
 mod aio;
@@ -15,25 +15,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aio::Context;
-use harness::{CACHES, Random, Volume, can_mount};
+use harness::{CACHES, TestVolume, can_mount};
 use sfs_device::{BLOCK_SIZE, Block};
+use sfs_testkit::SeededRng;
 
 /// Pages of a write.
 const PAGES: usize = 160;
 
-/// Processes that read all the time.
+/// Processes that read during all writes.
 const READERS: usize = 2;
 
-/// Where asynchronous writes leave old pages, some are met within fifty writes, most often.
+/// Time of each run. Stale pages of asynchronous I/O appear within fifty writes, most often.
 const TIME: Duration = Duration::from_secs(1);
 
 #[test]
-fn mounted_direct_writes_are_not_undone_by_pages_that_were_read_meanwhile() {
+fn mounted_direct_writes_are_not_undone_by_stale_pages() {
     if !can_mount() {
         return;
     }
     for options in CACHES {
-        let volume = Volume::new("64M");
+        let volume = TestVolume::new("64M");
         let mount = volume.mount(options);
         let path = mount.dir.join("file");
         fs::write(&path, vec![0; PAGES * BLOCK_SIZE]).expect("writing");
@@ -50,7 +51,7 @@ fn mounted_direct_writes_are_not_undone_by_pages_that_were_read_meanwhile() {
             is_over.store(true, Ordering::Relaxed);
             outcome
         });
-        let Outcome { cycles, stale, lost } = outcome.expect("writing and reading");
+        let StalePages { cycles, stale, lost } = outcome.expect("writing and reading");
         assert!(
             stale + lost == 0,
             "-o {options}: in {cycles} writes {stale} pages read as they were before, and {lost} of \
@@ -61,28 +62,28 @@ fn mounted_direct_writes_are_not_undone_by_pages_that_were_read_meanwhile() {
     }
 }
 
-/// What became of some writes.
+/// Counts of stale pages after some writes.
 #[derive(Debug, Default)]
-struct Outcome {
+struct StalePages {
     cycles: u64,
-    /// Pages that a buffered reader found as they had been before the write.
+    /// Pages that a buffered reader still found with their old content after the write.
     stale: usize,
-    /// Pages of them that were so on the volume after a byte in them had been written.
+    /// Pages among them that were old on the volume, too, after one byte of each had been written.
     lost: usize,
 }
 
-/// Writes again and again, until `time` is over or something is lost.
-fn write_for(time: Duration, path: &Path) -> io::Result<Outcome> {
+/// Writes again and again, until `time` is over or a write is lost.
+fn write_for(time: Duration, path: &Path) -> io::Result<StalePages> {
     let mut open = OpenOptions::new();
     let direct = open.read(true).write(true).custom_flags(libc::O_DIRECT).open(path)?;
     let buffered = File::options().read(true).write(true).open(path)?;
     let context = Context::new()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = StalePages::default();
     let end = Instant::now() + time;
     let mut pages = Block::zeroed(PAGES);
     while Instant::now() < end && outcome.lost == 0 {
         outcome.cycles += 1;
-        let bytes = Random(outcome.cycles).bytes(PAGES * BLOCK_SIZE);
+        let bytes = SeededRng::new(outcome.cycles).bytes(PAGES * BLOCK_SIZE);
         Block::bytes_of_mut(&mut pages).copy_from_slice(&bytes);
         context.write_all_at(&direct, Block::bytes_of(&pages), 0)?;
         direct.sync_all()?;
@@ -99,7 +100,7 @@ fn write_for(time: Duration, path: &Path) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// The pages of `found` that are not as in `expected`.
+/// Returns the indices of the pages of `found` that differ from `expected`.
 fn differing(found: &[u8], expected: &[u8]) -> Vec<usize> {
     let pages = found.chunks(BLOCK_SIZE).zip(expected.chunks(BLOCK_SIZE)).enumerate();
     pages.filter(|(_, (found, expected))| found != expected).map(|(page, _)| page).collect()

@@ -1,4 +1,4 @@
-//! How a mount ends, and whether everything is on the device then.
+//! Unmounts of all kinds, and the data on the device after them.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -11,17 +11,16 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use harness::{
-    CACHES, Random, Volume, can_mount, is_mounted, sfs_ctl_stat, sfs_umount_unused, stderr,
-};
+use harness::{CACHES, TestVolume, can_mount, sfs_ctl_stat, sfs_umount_unused, stderr};
 use rustix::fs::minor;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
+use sfs_testkit::{SeededRng, mount_table::is_mounted};
 
 const SIZE: &str = "64M";
 const MOUNT: i32 = 32;
 
-/// A failure of the unmount itself: one line that says `reason`.
+/// Asserts that the unmount itself failed, with one line that gives `reason`.
 fn expect_failure(output: &Output, reason: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(MOUNT), "{said}");
@@ -29,7 +28,7 @@ fn expect_failure(output: &Output, reason: &str) {
     assert!(said.starts_with("sfs-umount: ") && said.contains(reason), "'{reason}': {said}");
 }
 
-/// A filesystem in memory that is soon full.
+/// A filesystem in memory that fills up soon.
 struct Small(PathBuf);
 
 impl Small {
@@ -42,8 +41,8 @@ impl Small {
         Self(dir)
     }
 
-    /// The image of `volume` is there from now on.
-    fn take(&self, volume: &mut Volume) {
+    /// Moves the image of `volume` to this filesystem.
+    fn take(&self, volume: &mut TestVolume) {
         let image = self.0.join("image");
         let mut copy = Command::new("cp");
         copy.arg("--sparse=always").args([&volume.device, &image]);
@@ -51,7 +50,7 @@ impl Small {
         volume.device = image;
     }
 
-    /// Nothing new fits from now on.
+    /// Fills this filesystem, so that no new data fits.
     fn fill(&self) {
         let _ = fs::write(self.0.join("rest"), vec![1; 8 << 20]);
     }
@@ -64,16 +63,16 @@ impl Drop for Small {
 }
 
 #[test]
-fn mounted_volumes_that_cannot_be_written_out_are_named() {
+fn mounted_volumes_whose_device_is_full_are_named_at_unmount() {
     if !can_mount() {
         return;
     }
-    let mut volume = Volume::new(SIZE);
+    let mut volume = TestVolume::new(SIZE);
     let small = Small::new(volume.scratch.path());
     small.take(&mut volume);
     let mount = volume.mount("");
-    fs::write(mount.dir.join("file"), Random(5).bytes(1 << 20)).expect("it is in memory");
-    // The device is full before the data is on it.
+    fs::write(mount.dir.join("file"), SeededRng::new(5).bytes(1 << 20)).expect("it is in memory");
+    // The device is full before the data is written out.
     small.fill();
     let said = format!("unmounted, but {}: the last checkpoint failed", volume.device.display());
     expect_failure(&sfs_umount_unused(&volume.dir), &said);
@@ -81,19 +80,19 @@ fn mounted_volumes_that_cannot_be_written_out_are_named() {
     mount.wait_for_end();
 }
 
-/// The error number of what should have failed.
+/// Returns the error number of an operation that has to fail.
 fn refusal<T>(outcome: io::Result<T>) -> Option<i32> {
     outcome.err().and_then(|error| error.raw_os_error())
 }
 
-/// Who syncs does not take lost data for a change that was refused.
+/// A sync after a loss fails with EIO, not with the error of a refused change.
 #[test]
 fn mounted_files_whose_data_is_lost_sync_with_eio() {
     if !can_mount() {
         return;
     }
     for options in CACHES {
-        let mut volume = Volume::new(SIZE);
+        let mut volume = TestVolume::new(SIZE);
         let small = Small::new(volume.scratch.path());
         small.take(&mut volume);
         let mount = volume.mount(options);
@@ -103,7 +102,7 @@ fn mounted_files_whose_data_is_lost_sync_with_eio() {
             file
         });
         synced.sync_all().expect("there is room");
-        let more = Random(5).bytes(1 << 20);
+        let more = SeededRng::new(5).bytes(1 << 20);
         waiting.write_all_at(&more, 0).expect("it is in memory");
         small.fill();
         let dir = File::open(&mount.dir).expect("opening");
@@ -114,7 +113,7 @@ fn mounted_files_whose_data_is_lost_sync_with_eio() {
         assert_eq!(refusal(File::create(mount.dir.join("new"))), Some(libc::EROFS));
         let mode = fs::Permissions::from_mode(0o600);
         assert_eq!(refusal(synced.set_permissions(mode)), Some(libc::EROFS));
-        // The kernel's cache may take what SFS refuses: it is lost as well.
+        // The kernel's cache may accept what SFS refuses; that data is lost as well.
         let written = synced.write_all_at(b"late", 0);
         assert!(matches!(refusal(written), None | Some(libc::EROFS)), "{options}");
         assert_eq!(refusal(synced.sync_all()), Some(libc::EIO), "{options}");
@@ -129,7 +128,7 @@ fn mounted_volumes_whose_daemon_died_are_named() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     for (options, is_loss) in [("rw", true), ("ro", false)] {
         let mount = volume.mount(options);
         mount.kill();
@@ -145,22 +144,22 @@ fn mounted_volumes_whose_daemon_died_are_named() {
         mount.wait_for_end();
         volume.check();
     }
-    // What the dead have left is in nobody's way.
+    // The remains of the dead mount do not hinder the next one.
     volume.mount("").unmount();
 }
 
 #[test]
-fn mounted_volumes_are_waited_for_with_a_word() {
+fn mounted_volumes_report_that_the_unmount_waits() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     mount.signal(Signal::STOP);
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-umount"));
     command.arg("-v").arg(&volume.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut waiting = command.spawn().expect("sfs-umount runs");
-    // Its first word is that it waits.
+    // The first line reports that the unmount waits.
     let mut line = String::new();
     let said = waiting.stderr.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
@@ -181,7 +180,7 @@ fn mounted_volumes_in_use_are_detached_when_asked() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let file = fs::File::create(mount.dir.join("file")).expect("a file");
     let lazily = Command::new(env!("CARGO_BIN_EXE_sfs-umount"));
@@ -198,8 +197,8 @@ fn mounted_volumes_work_without_a_control_socket() {
     if !can_mount() {
         return;
     }
-    // In a namespace where nothing can be made in /run.
-    let volume = Volume::new(SIZE);
+    // A namespace in which no file can be created in /run.
+    let volume = TestVolume::new(SIZE);
     let (mount, unmount) = (env!("CARGO_BIN_EXE_sfs-mount"), env!("CARGO_BIN_EXE_sfs-umount"));
     let script = r#"
         mount -t tmpfs -o ro tmpfs /run || { echo "skipped: no tmpfs"; exit 0; }
@@ -220,13 +219,13 @@ fn mounted_volumes_work_without_a_control_socket() {
     volume.check();
 }
 
-/// SIGTERM takes the daemon's own mount away, not what is at its path by then.
+/// SIGTERM unmounts the daemon's own mount, not a later mount at the same path.
 #[test]
-fn mounted_volumes_leave_alone_what_came_after_them() {
+fn mounted_volumes_do_not_unmount_a_later_mount_on_sigterm() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let file = File::create(mount.dir.join("held")).expect("a file");
     unmount(&mount.dir, UnmountFlags::DETACH).expect("it is mounted");
@@ -235,7 +234,7 @@ fn mounted_volumes_leave_alone_what_came_after_them() {
     assert!(command.status().expect("mount runs").success());
     fs::write(mount.dir.join("other"), "content").expect("writing");
     mount.signal(Signal::TERM);
-    // The file keeps the daemon, which has had the time to handle the signal.
+    // The open file keeps the daemon alive; the daemon has had time to handle the signal.
     for _ in 0..20 {
         assert_eq!(fs::read(mount.dir.join("other")).expect("it stays"), b"content");
         thread::sleep(Duration::from_millis(5));
@@ -246,13 +245,13 @@ fn mounted_volumes_leave_alone_what_came_after_them() {
     volume.check();
 }
 
-/// Nobody answers where the connection was cut off: the mount goes.
+/// A mount whose FUSE connection was aborted has no server any more, and can be unmounted.
 #[test]
-fn mounted_volumes_whose_connection_is_cut_are_gone() {
+fn mounted_volumes_with_an_aborted_connection_are_unmounted() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let connections = volume.scratch.path().join("connections");
     fs::create_dir(&connections).expect("a directory");
     let mut command = Command::new("mount");
@@ -270,13 +269,14 @@ fn mounted_volumes_whose_connection_is_cut_are_gone() {
     volume.check();
 }
 
-/// A card that was pulled has no name any more, and an image may have got another.
+/// A card that was pulled out has no device node any more, and another image may have got the old
+/// name.
 #[test]
-fn mounted_volumes_whose_device_has_no_name_are_unmounted() {
+fn mounted_volumes_whose_device_node_is_gone_are_unmounted() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     fs::write(mount.dir.join("file"), "content").expect("writing");
     let renamed = volume.scratch.path().join("renamed");
@@ -286,7 +286,7 @@ fn mounted_volumes_whose_device_has_no_name_are_unmounted() {
     let output = sfs_umount_unused(&volume.dir);
     assert!(output.status.success(), "{}", stderr(&output));
     mount.wait_for_end();
-    Volume::existing(renamed).check();
+    TestVolume::existing(renamed).check();
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn mounted_volumes_are_unmounted_by_their_device() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let output = sfs_umount_unused(&volume.device);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,4 +1,5 @@
-//! Damage that a mount has met: who is told, what is remembered, and what `errors=` does about it.
+//! Damage that a mount meets: the error of the request, the record of the damage, and the effect of
+//! `errors=`.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -10,13 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use harness::{
-    Volume, can_mount, content, sfs_ctl_stat, sfs_mount, sfs_umount_unused, stderr, wait_until,
-};
+use harness::{TestVolume, can_mount, content, sfs_ctl_stat, sfs_mount, sfs_umount_unused, stderr};
 use serde_json::Value;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice};
 use sfs_fsck::{DumpSubject, RepairOptions, RepairOutcome, dump, is_unmounted, repair};
+use sfs_testkit::wait_until;
 
 const SIZE: &str = "64M";
 const BLOCK: usize = 4096;
@@ -33,9 +33,9 @@ fn text(path: &Path) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A volume with a file of which a block has rotted, and the block's address.
-fn rotten() -> (Volume, u64) {
-    let volume = Volume::new(SIZE);
+/// Returns a volume with a file that has one corrupted block, and the address of the block.
+fn corrupted() -> (TestVolume, u64) {
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let bytes = content("file", 1, LEN);
     fs::write(mount.dir.join("file"), &bytes).expect("writing");
@@ -48,10 +48,10 @@ fn rotten() -> (Volume, u64) {
     (volume, at)
 }
 
-/// The device of a volume whose daemon has ended.
-fn device(volume: &Volume) -> Arc<FileDevice> {
+/// Opens the device of a volume whose daemon has ended.
+fn device(volume: &TestVolume) -> Arc<FileDevice> {
     let mut device = None;
-    wait_until("the daemon lets go of its device", || {
+    wait_until("the daemon releases its device", || {
         device = FileDevice::open(&volume.device, Access::ReadWrite).ok();
         device.is_some()
     });
@@ -64,11 +64,11 @@ fn preen(device: Arc<dyn Device>) -> RepairOutcome {
 }
 
 #[test]
-fn what_was_met_is_shown_and_makes_fsck_check() {
+fn damage_that_a_mount_met_is_shown_and_makes_fsck_check() {
     if !can_mount() {
         return;
     }
-    let (volume, at) = rotten();
+    let (volume, at) = corrupted();
     let mount = volume.mount("errors=continue");
     assert_eq!(numbers(&volume.dir)["errors"], Value::Array(Vec::new()));
     let error = fs::read(mount.dir.join("file")).expect_err("a block has rotted");
@@ -102,11 +102,11 @@ fn what_was_met_is_shown_and_makes_fsck_check() {
 }
 
 #[test]
-fn with_errors_remount_ro_nothing_is_written_after_damage() {
+fn errors_remount_ro_stops_all_writes_after_damage() {
     if !can_mount() {
         return;
     }
-    let (volume, at) = rotten();
+    let (volume, at) = corrupted();
     let mount = volume.mount("errors=remount-ro");
     fs::write(mount.dir.join("before"), b"written").expect("writing");
     File::open(mount.dir.join("before")).and_then(|file| file.sync_all()).expect("a sync");
@@ -128,8 +128,8 @@ fn with_errors_remount_ro_nothing_is_written_after_damage() {
 }
 
 #[test]
-fn panic_is_refused_with_a_sentence() {
-    let volume = Volume::new("16M");
+fn errors_panic_is_refused_with_a_reason() {
+    let volume = TestVolume::new("16M");
     let output = sfs_mount(&volume.device, &volume.dir, "errors=panic");
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -1,4 +1,5 @@
-//! A volume that runs full: `ENOSPC` and nothing else, nothing lost, and space that comes back.
+//! A volume that runs full: every refusal is `ENOSPC`, no data is lost, and deleted space can be
+//! used again.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -8,31 +9,33 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use harness::{CACHES, Mount, Random, Volume, can_mount, sfs_umount_unused, stderr, wait_until};
+use harness::{CACHES, Mount, TestVolume, can_mount, sfs_umount_unused, stderr};
 use rustix::process::Signal;
+use sfs_testkit::{SeededRng, mount_table::is_mounted, wait_until};
 
 const SIZE: &str = "64M";
 const MIB: usize = 1 << 20;
 
-/// Times that everything is overwritten in place: more than the volume has free segments for.
+/// Rounds in which everything is overwritten in place: more writes than the volume has free
+/// segments for.
 const ROUNDS: u64 = 3;
 
 fn content(index: u64, round: u64, len: usize) -> Vec<u8> {
-    Random(index << 32 | round).bytes(len)
+    SeededRng::new(index << 32 | round).bytes(len)
 }
 
 fn file(dir: &Path, index: u64) -> PathBuf {
     dir.join(format!("file-{index}"))
 }
 
-/// Writes a file through to the device.
+/// Writes a file and syncs it.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Writes files of `len` bytes until there is no space; gives how many are whole.
+/// Writes files of `len` bytes until there is no space; returns the number of complete files.
 fn fill(dir: &Path, first: u64, len: usize) -> u64 {
     for index in first.. {
         if let Err(error) = write(&file(dir, index), &content(index, 0, len)) {
@@ -54,12 +57,12 @@ fn free_bytes(dir: &Path) -> u64 {
 }
 
 #[test]
-fn mounted_full_volumes_answer_enospc_and_stay_whole() {
+fn mounted_full_volumes_return_enospc_and_lose_nothing() {
     if !can_mount() {
         return;
     }
     for options in CACHES {
-        let volume = Volume::new(SIZE);
+        let volume = TestVolume::new(SIZE);
         let mount = volume.mount(options);
         let dir = &mount.dir;
         let count = fill(dir, 0, MIB);
@@ -87,7 +90,7 @@ fn mounted_full_volumes_answer_enospc_and_stay_whole() {
 
 fn overwrite_in_place(dir: &Path, count: u64, round: u64, options: &str) {
     for index in 0..count {
-        let opened = File::options().write(true).open(file(dir, index)).expect("it is there");
+        let opened = File::options().write(true).open(file(dir, index)).expect("the entry exists");
         let written = opened.write_all_at(&content(index, round, MIB), 0);
         written.and_then(|()| opened.sync_all()).unwrap_or_else(|error| {
             panic!("overwriting file {index} on a full volume, round {round}, {options}: {error}")
@@ -96,14 +99,14 @@ fn overwrite_in_place(dir: &Path, count: u64, round: u64, options: &str) {
     (0..count).for_each(|index| expect_content(dir, index, round, MIB));
 }
 
-/// Deletes every other file, and uses the space.
+/// Deletes every other file, and writes into the freed space.
 fn give_back(dir: &Path, count: u64, options: &str) {
     let before = free_bytes(dir);
     let even = (0..count).step_by(2);
     let freed = even.clone().count() as u64 * MIB as u64;
     even.clone().for_each(|index| fs::remove_file(file(dir, index)).expect("deleting"));
     wait_until("deleted space is there again", || free_bytes(dir) >= before + freed * 9 / 10);
-    // The last is left out: names and mappings want their share.
+    // One file fewer fits: names and mappings need space, too.
     for index in even.take((count as usize / 2).saturating_sub(2)) {
         write(&file(dir, index), &content(index, 0, MIB))
             .unwrap_or_else(|error| panic!("file {index} after deleting, {options}: {error}"));
@@ -115,7 +118,7 @@ fn mounted_volumes_unmount_on_sigterm() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let bytes = content(1, 0, 5 * MIB);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mount = volume.mount("");
@@ -129,20 +132,20 @@ fn mounted_volumes_unmount_on_sigterm() {
     }
 }
 
-/// The status of `sfs-umount` after a loss of which some program has been told by write(2), as far as SFS knows,
-/// and after another.
+/// Exit status of `sfs-umount` after a loss that write(2) has reported to some program, as far as
+/// SFS knows, and after a loss that was not reported.
 const TOLD: i32 = 0;
 const UNTOLD: i32 = 64;
 
-/// What `sfs-umount` says of a loss.
+/// Unmounts with the exit status `status`, and returns the message of `sfs-umount` about a loss.
 fn said_lost(mount: &Mount, status: i32) -> Option<String> {
     let output = sfs_umount_unused(&mount.dir);
     assert_eq!(output.status.code(), Some(status), "{}", stderr(&output));
     stderr(&output).lines().find(|line| line.contains("is lost")).map(str::to_owned)
 }
 
-/// Writes more than fits until write(2) is told; nobody looks at what close(2) says. Gives the bytes that
-/// write(2) took.
+/// Writes more than fits until write(2) fails; the result of close(2) is ignored. Returns the bytes
+/// that write(2) accepted.
 fn overfill(path: &Path, bytes: &[u8]) -> usize {
     let mut file = File::create(path).expect("creating");
     let written = (0..100).take_while(|_| file.write_all(bytes).is_ok()).count();
@@ -151,13 +154,13 @@ fn overfill(path: &Path, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn mounted_full_volumes_say_what_did_not_fit_though_nobody_asked() {
+fn mounted_full_volumes_report_unsynced_losses_at_unmount() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("writeback=on");
-    let bytes = Random(5).bytes(MIB);
+    let bytes = SeededRng::new(5).bytes(MIB);
     let written = overfill(&mount.dir.join("file"), &bytes);
     let said = said_lost(&mount, TOLD).expect("something was lost");
     mount.wait_for_end();
@@ -171,7 +174,7 @@ fn mounted_full_volumes_say_what_did_not_fit_though_nobody_asked() {
     assert_eq!(said_lost(&mount, TOLD), None, "nothing was lost this time");
     mount.wait_for_end();
 
-    // What is gone is not missed, and what was written later is not lost.
+    // The lost data is not counted again, and data that was written later is intact.
     let mount = volume.mount("");
     let path = mount.dir.join("file");
     overfill(&path, &bytes);
@@ -182,13 +185,14 @@ fn mounted_full_volumes_say_what_did_not_fit_though_nobody_asked() {
     mount.wait_for_end();
 }
 
-/// The kernel writes back what is new together with what is not.
+/// The kernel writes back new blocks together with overwritten ones; the overwritten ones must
+/// succeed.
 #[test]
-fn mounted_full_volumes_are_overwritten_where_new_data_does_not_fit() {
+fn mounted_full_volumes_accept_overwrites_but_no_new_blocks() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("writeback=on");
     let path = mount.dir.join("overwritten");
     write(&path, &[b'o'; MIB / 2]).expect("it is empty yet");
@@ -199,7 +203,7 @@ fn mounted_full_volumes_are_overwritten_where_new_data_does_not_fit() {
     let error = file.sync_all().expect_err("half of it does not fit");
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     drop(file);
-    // By fsync(2), of which the kernel says nothing to SFS.
+    // By fsync(2), whose result the kernel does not report to SFS.
     said_lost(&mount, UNTOLD).expect("what was new");
     mount.wait_for_end();
     volume.check();
@@ -210,16 +214,16 @@ fn mounted_full_volumes_are_overwritten_where_new_data_does_not_fit() {
 }
 
 #[test]
-fn mounted_files_in_use_delay_sigterm_and_lose_nothing() {
+fn mounted_files_in_use_delay_sigterm_without_loss() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let mut opened = File::create(mount.dir.join("file")).expect("creating");
     opened.write_all(b"before, ").expect("writing");
     mount.signal(Signal::TERM);
-    wait_until("the mount is gone from the tree", || !harness::is_mounted(&mount.dir));
+    wait_until("the mount is gone from the tree", || !is_mounted(&mount.dir));
     opened.write_all(b"after").expect("the daemon serves what is open");
     drop(opened);
     mount.wait_for_end();

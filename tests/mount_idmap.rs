@@ -1,4 +1,4 @@
-//! Volumes that are mounted a second time, with other owners than the volume keeps.
+//! Volumes that are mounted a second time with an ID mapping.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -11,15 +11,16 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use harness::{Volume, can_mount, transport, unmount_unused, wait_until};
+use harness::{TestVolume, can_mount, transport, unmount_unused};
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use sfs_testkit::wait_until;
 
-/// On the volume, and as others see it.
+/// Owner on the volume, and owner in the mapped mount.
 const KEPT: u32 = 1000;
 const SEEN: u32 = 2000;
 
-/// A namespace in which [`KEPT`] stands for [`SEEN`], and root for himself.
+/// A user namespace that maps [`KEPT`] to [`SEEN`], and root to root.
 struct Namespace(Child);
 
 impl Namespace {
@@ -48,11 +49,11 @@ impl Drop for Namespace {
     }
 }
 
-/// mount_setattr(2): gives a detached mount the owners of `namespace`.
+/// Calls mount_setattr(2): maps the owners of a detached mount by `namespace`.
 fn map_owners(tree: &OwnedFd, namespace: &File) -> io::Result<()> {
     // MOUNT_ATTR_IDMAP is set, nothing is cleared, no propagation, the namespace.
     let attributes = [0x10_0000u64, 0, 0, namespace.as_raw_fd() as u64];
-    // SAFETY: both descriptors are open, and the memory has the size that is said.
+    // SAFETY: both descriptors are open, and the structure has the size that the call is given.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -67,11 +68,11 @@ fn map_owners(tree: &OwnedFd, namespace: &File) -> io::Result<()> {
 }
 
 fn owners(path: &Path) -> (u32, u32) {
-    let metadata = fs::metadata(path).expect("it is there");
+    let metadata = fs::metadata(path).expect("the entry exists");
     (metadata.uid(), metadata.gid())
 }
 
-/// `program` in `dir`, as a user; says whether it did what it should.
+/// Runs `program` in `dir` as a user; returns whether it succeeded.
 fn run_as(id: u32, program: &str, dir: &Path, argument: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(dir.join(argument)).uid(id).gid(id);
@@ -86,7 +87,7 @@ fn mounted_volumes_map_owners() {
     if transport() == "fuser" {
         return eprintln!("skipped: fuser cannot agree on ALLOW_IDMAP");
     }
-    let volumes = [Some(Volume::new("64M")), Volume::on_loop("64M")];
+    let volumes = [Some(TestVolume::new("64M")), TestVolume::on_loop("64M")];
     for volume in volumes.iter().flatten() {
         let mount = volume.mount("");
         let kept = mount.dir.join("dir");
@@ -97,7 +98,7 @@ fn mounted_volumes_map_owners() {
         }
 
         let namespace = Namespace::new();
-        let of = File::open(namespace.path("ns/user")).expect("it is there");
+        let of = File::open(namespace.path("ns/user")).expect("the entry exists");
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let tree = open_tree(CWD, &mount.dir, flags).expect("a mount");
         if let Err(error) = map_owners(&tree, &of) {
@@ -117,14 +118,15 @@ fn mounted_volumes_map_owners() {
             assert!(run_as(SEEN, program, &seen, program));
             assert_eq!(owners(&seen.join(program)), (SEEN, SEEN));
             assert_eq!(owners(&kept.join(program)), (KEPT, KEPT));
-            // Who the owner is on the volume counts for nothing here.
+            // The owner on the volume has no rights in the mapped mount.
             assert!(!run_as(KEPT, program, &seen, "refused"));
         }
         assert!(run_as(SEEN, "rm", &seen, "touch"));
         fs::write(seen.join("of-root"), b"content").expect("root is himself");
         chown(seen.join("of-root"), Some(SEEN), None).expect("we are root");
         assert_eq!(owners(&kept.join("of-root")), (KEPT, 0));
-        let unmapped = chown(seen.join("of-root"), Some(3000), None).expect_err("nobody's");
+        let unmapped = chown(seen.join("of-root"), Some(3000), None)
+            .expect_err("an unmapped owner is refused");
         assert_eq!(unmapped.raw_os_error(), Some(libc::EOVERFLOW));
 
         drop(tree);

@@ -1,6 +1,6 @@
-//! `kill -9` of the daemon under load: what fsync has acknowledged is there afterwards.
+//! `kill -9` of the daemon under load: data that fsync(2) has acknowledged is readable afterwards.
 //!
-//! `SFS_KILLS` is how often (5), `SFS_SEED` repeats a run's choices.
+//! `SFS_KILLS` is the number of kills (default 5); `SFS_SEED` repeats the choices of a run.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -14,52 +14,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use harness::{CACHES, Random, Volume, can_mount, content, wait_until};
+use harness::{CACHES, TestVolume, can_mount, content};
+use sfs_testkit::{SeededRng, wait_until};
 
 const KILLS: u64 = 5;
 const THREADS: u64 = 3;
 const BLOCK: usize = 4096;
 
-/// Small, so that the cleaner runs.
+/// Size of the volume: small, so that the cleaner runs.
 const SIZE: &str = "64M";
 
-/// Files of each sort that a thread has.
+/// Files of each kind that one thread has.
 const FILES: usize = 4;
 const OVERWRITTEN_BLOCKS: u64 = 16;
 const RECORD_LEN: usize = 100;
 
-/// The log never holds more.
+/// Largest number of records at the end of one file.
 const RECORDS_MAX: u64 = 10_000;
 
-/// What one file must be: at least what was synced, at most what was begun.
+/// Allowed versions of one file: at least the synced one, at most the last one begun.
 #[derive(Clone, Copy, Debug, Default)]
 struct Range {
     synced: u64,
     begun: u64,
 }
 
-/// One thread's files, and what it knows of them.
+/// Files of one thread, and the versions that the thread knows of.
 struct Worker {
     name: String,
-    random: Random,
-    /// Each version is written aside and renamed over the last.
+    random: SeededRng,
+    /// Files whose versions are each written to a temporary file and renamed over the last.
     replaced: [Range; FILES],
-    /// Versions of each block, written in place.
+    /// Versions of each block that is written in place.
     overwritten: [[Range; OVERWRITTEN_BLOCKS as usize]; FILES],
     /// Records at the end of one file.
     appended: Range,
 }
 
-/// Length of a version of a replaced file: 8 bytes to 100 KB.
+/// Returns the length of a version of a replaced file: 8 bytes to 100 KB.
 fn replaced_len(version: u64) -> usize {
-    8 + Random(version).below(100_000) as usize
+    8 + SeededRng::new(version).below(100_000) as usize
 }
 
 impl Worker {
     fn new(thread: u64, seed: u64) -> Self {
         Self {
             name: format!("worker-{thread}"),
-            random: Random(seed ^ thread << 48),
+            random: SeededRng::new(seed ^ thread << 48),
             replaced: [Range::default(); FILES],
             overwritten: [[Range::default(); OVERWRITTEN_BLOCKS as usize]; FILES],
             appended: Range::default(),
@@ -70,7 +71,7 @@ impl Worker {
         root.join(&self.name).join(format!("{sort}-{index}"))
     }
 
-    /// Changes files until the daemon is gone; counts what was acknowledged.
+    /// Changes files until the daemon is gone; records each acknowledged version.
     fn work(&mut self, root: &Path, acknowledged: &AtomicU64) -> io::Error {
         loop {
             let index = self.random.below(FILES as u64) as usize;
@@ -136,7 +137,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Compares what is there with what must be; goes on from it.
+    /// Compares the files with the allowed versions; continues from the versions found.
     fn verify(&mut self, root: &Path) {
         for index in 0..FILES {
             self.verify_replaced(root, index);
@@ -198,8 +199,8 @@ impl Worker {
             let found = &bytes[start..start + RECORD_LEN];
             assert!(found == content(&self.name, version, RECORD_LEN), "{shown}: record {version}");
         }
-        // What was not synced may be cut anywhere: cut it at a record.
-        let file = File::options().write(true).open(&path).expect("it is there");
+        // Records that were not synced may be cut anywhere: the file is truncated to whole records.
+        let file = File::options().write(true).open(&path).expect("the entry exists");
         file.set_len(range.synced * RECORD_LEN as u64).expect("truncating");
         file.sync_all().expect("syncing");
         self.appended.begun = range.synced;
@@ -214,7 +215,7 @@ fn read(path: &Path, must_be: bool) -> Option<Vec<u8>> {
     }
 }
 
-/// The version that `bytes` begin with; 0 for a hole.
+/// Returns the version that `bytes` begin with; 0 for a hole.
 fn version_of(bytes: &[u8]) -> u64 {
     bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
 }
@@ -225,7 +226,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn mounted_files_outlive_kills() {
+fn mounted_synced_files_survive_kills() {
     if !can_mount() {
         return;
     }
@@ -233,8 +234,8 @@ fn mounted_files_outlive_kills() {
     let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
     let seed = number("SFS_SEED").unwrap_or_else(clock);
     println!("replay: SFS_SEED={seed} SFS_KILLS={kills} cargo test --test mount_kill");
-    let mut random = Random(seed);
-    let volume = Volume::new(SIZE);
+    let mut random = SeededRng::new(seed);
+    let volume = TestVolume::new(SIZE);
     let mut workers: Vec<_> = (0..THREADS).map(|thread| Worker::new(thread, seed)).collect();
     let mount = volume.mount("");
     for worker in &workers {
@@ -250,7 +251,7 @@ fn mounted_files_outlive_kills() {
         let mount = volume.mount(&options);
         workers.iter_mut().for_each(|worker| worker.verify(&mount.dir));
         expect_space(&mount.dir);
-        // Every other time the next daemon starts from a log, not from an unmounted volume.
+        // Every other time the next daemon starts from a log, not from a clean unmount.
         if random.below(2) == 0 {
             mount.unmount();
         } else {
@@ -261,15 +262,20 @@ fn mounted_files_outlive_kills() {
     }
 }
 
-/// All files together take less than a quarter of the volume, however often it was killed.
+/// Asserts that all files together take less than a quarter of the volume, whatever the number of kills.
 fn expect_space(root: &Path) {
     let space = rustix::fs::statvfs(root).expect("statvfs");
     let (free, all) = (space.f_bavail, space.f_blocks);
     assert!(free >= all / 4 * 3, "{free} of {all} blocks are free: the kills leak space");
 }
 
-/// Works until a number of changes have been acknowledged, and a moment more.
-fn run_and_kill(volume: &Volume, options: &str, workers: &mut [Worker], random: &mut Random) {
+/// Works until a number of changes have been acknowledged, and for a moment longer.
+fn run_and_kill(
+    volume: &TestVolume,
+    options: &str,
+    workers: &mut [Worker],
+    random: &mut SeededRng,
+) {
     let mount = volume.mount(options);
     let acknowledged = AtomicU64::new(0);
     let (goal, moment) = (random.below(3000), Duration::from_micros(random.below(20_000)));
@@ -284,10 +290,14 @@ fn run_and_kill(volume: &Volume, options: &str, workers: &mut [Worker], random: 
         mount.kill();
         for thread in threads {
             let error = thread.join().expect("a worker");
-            // The last by io_uring.
-            let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ECANCELED].map(Some);
+            // ECANCELED comes from the io_uring transport.
+            let errors_of_a_dead_daemon =
+                [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ECANCELED].map(Some);
             let after = acknowledged.load(Ordering::Relaxed);
-            assert!(gone.contains(&error.raw_os_error()), "after {after} of {goal}: {error}");
+            assert!(
+                errors_of_a_dead_daemon.contains(&error.raw_os_error()),
+                "after {after} of {goal}: {error}"
+            );
         }
     });
     mount.detach();

@@ -1,4 +1,4 @@
-//! The memory of the daemon: what the options allow, and little more, whatever is done.
+//! Memory of the daemon: the budgets of the options, and a fixed amount more, under every load.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -8,20 +8,21 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use harness::{Mount, Random, Volume, can_mount};
+use harness::{Mount, TestVolume, can_mount};
 use rustix::fs::{Advice, fadvise};
+use sfs_testkit::SeededRng;
 
 const SIZE: &str = "2G";
 const MIB: u64 = 1 << 20;
 
-/// What `write_buffer=` and `cache=` allow, each.
+/// Budget of `write_buffer=` and of `cache=`, each.
 const BUDGET: u64 = 16 * MIB;
 
-/// For everything else: threads and their requests, batches under way, what the kernel has looked
-/// up.
+/// Allowance for threads and their requests, batches in flight, and inodes that the kernel has
+/// looked up.
 const OVERHEAD: u64 = 64 * MIB;
 
-/// For what the threads of the rings keep: there are more of them.
+/// Allowance for the buffers of the io_uring threads, of which there are more.
 const RINGS: u64 = 16 * MIB;
 
 const LARGE_LEN: u64 = 256 * MIB;
@@ -29,13 +30,13 @@ const SMALL_FILES: u64 = 50_000;
 const FILES_PER_DIRECTORY: u64 = 1000;
 
 #[test]
-fn mounted_volumes_take_the_memory_that_they_may() {
+fn mounted_volumes_stay_within_their_memory_budget() {
     if !can_mount() {
         return;
     }
     let options = format!("write_buffer={BUDGET},cache={BUDGET}");
     for cache in harness::CACHES {
-        let volume = Volume::on_disk(SIZE);
+        let volume = TestVolume::on_disk(SIZE);
         let mount = volume.mount(&format!("{options},{cache}"));
         let mut most = 0;
         for (what, work) in WORK {
@@ -49,7 +50,7 @@ fn mounted_volumes_take_the_memory_that_they_may() {
     }
 }
 
-/// The most memory that the daemon has had, in bytes.
+/// Returns the peak memory of the daemon, in bytes.
 fn peak(mount: &Mount) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", mount.daemon.as_raw_nonzero()));
     let status = status.expect("the daemon runs");
@@ -58,7 +59,7 @@ fn peak(mount: &Mount) -> u64 {
     kib.expect("Linux says it").expect("a number") << 10
 }
 
-/// What is done, and its name.
+/// A load and its name.
 type Work = (&'static str, fn(&Path));
 
 const WORK: [Work; 4] = [
@@ -78,7 +79,7 @@ fn small(dir: &Path, index: u64) -> PathBuf {
 
 fn write_large(dir: &Path) {
     let file = File::create(large(dir)).expect("a new file");
-    let piece = Random(1).bytes(MIB as usize);
+    let piece = SeededRng::new(1).bytes(MIB as usize);
     for start in (0..LARGE_LEN).step_by(MIB as usize) {
         file.write_all_at(&piece, start).expect("writing");
     }
@@ -86,8 +87,8 @@ fn write_large(dir: &Path) {
 }
 
 fn change_large(dir: &Path) {
-    let file = File::options().read(true).write(true).open(large(dir)).expect("it is there");
-    let mut random = Random(2);
+    let file = File::options().read(true).write(true).open(large(dir)).expect("the entry exists");
+    let mut random = SeededRng::new(2);
     for _ in 0..4096 {
         let start = random.below(LARGE_LEN - MIB);
         let len = 1 << random.below(16);
@@ -99,7 +100,7 @@ fn change_large(dir: &Path) {
 }
 
 fn make_small(dir: &Path) {
-    let bytes = Random(3).bytes(10_000);
+    let bytes = SeededRng::new(3).bytes(10_000);
     for index in 0..SMALL_FILES {
         let path = small(dir, index);
         if index % FILES_PER_DIRECTORY == 0 {
@@ -115,12 +116,12 @@ fn small_len(index: u64) -> usize {
 
 fn read_small(dir: &Path) {
     for index in 0..SMALL_FILES {
-        let file = File::open(small(dir, index)).expect("it is there");
+        let file = File::open(small(dir, index)).expect("the entry exists");
         read_past_the_cache(file, small_len(index) as u64);
     }
 }
 
-/// Reads a file of `len` bytes, of which the kernel's cache has nothing that is not written back.
+/// Reads a file of `len` bytes of which the kernel's cache holds no clean page.
 fn read_past_the_cache(mut file: File, len: u64) {
     fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
     let (mut piece, mut seen) = (vec![0; MIB as usize], 0);

@@ -1,5 +1,5 @@
-//! The operations of a filesystem, through the kernel; what they leave behind is the same after
-//! an unmount, a check and another mount.
+//! Filesystem operations through the kernel. Their results are the same after an unmount, a check
+//! and another mount.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -22,25 +22,25 @@ mod transport;
 use std::io;
 use std::path::Path;
 
-use harness::{CACHES, Volume, can_mount};
+use harness::{CACHES, TestVolume, can_mount};
 use sfs_core::format::DataLayout;
 use snapshot::snapshot;
 
 const SIZE: &str = "256M";
 
-/// Runs `scenario` in the root of a new volume, with and without the kernel's cache writing back.
-/// Everything in it must be the same on the next mount, and the volume clean.
+/// Runs `scenario` in the root of a new volume, with and without write-back by the kernel's cache.
+/// All files must be the same on the next mount, and the check must find nothing.
 fn on_volumes(scenario: fn(&Path)) {
     if !can_mount() {
         return;
     }
     for options in CACHES {
         println!("-o {options}");
-        run(&Volume::new(SIZE), options, scenario);
+        run(&TestVolume::new(SIZE), options, scenario);
     }
 }
 
-fn run(volume: &Volume, options: &str, scenario: fn(&Path)) {
+fn run(volume: &TestVolume, options: &str, scenario: fn(&Path)) {
     let mount = volume.mount(options);
     scenario(&mount.dir);
     let before = snapshot(&mount.dir);
@@ -62,29 +62,29 @@ fn expect_errno<T: std::fmt::Debug>(outcome: Result<T, impl Into<io::Error>>, co
     assert_eq!(error.raw_os_error(), Some(code), "{error}");
 }
 
-/// Whatever places the data, nobody above can tell.
+/// The data layout does not change the result of any operation.
 #[test]
-fn mounted_volumes_do_everything_in_every_data_layout() {
+fn mounted_volumes_behave_alike_in_every_data_layout() {
     if !can_mount() {
         return;
     }
     for data_layout in &DataLayout::ALL[1..] {
-        println!("--data_layout {}", data_layout.name());
+        println!("--layout {}", data_layout.name());
         for scenario in [content::EVERYTHING, names::EVERYTHING].into_iter().flatten() {
-            run(&Volume::placed(SIZE, data_layout.name()), "writeback", *scenario);
+            run(&TestVolume::placed(SIZE, data_layout.name()), "writeback", *scenario);
         }
     }
 }
 
 #[test]
-fn mounted_block_devices_do_everything_too() {
+fn mounted_block_devices_behave_like_images() {
     if !can_mount() {
         return;
     }
     for scenario in
         [content::EVERYTHING, names::EVERYTHING, times::EVERYTHING].into_iter().flatten()
     {
-        let Some(volume) = Volume::on_loop(SIZE) else { return };
+        let Some(volume) = TestVolume::on_loop(SIZE) else { return };
         run(&volume, "writeback", *scenario);
     }
 }

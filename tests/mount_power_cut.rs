@@ -1,8 +1,8 @@
-//! The power goes under load: what is on the device at any moment mounts, is clean, and holds what had
-//! been synced before.
+//! Power cuts under load: the device content of any moment mounts, passes the check, and holds the
+//! data that had been synced before.
 //!
-//! `SFS_CUTS` is how often for each device and cache (2), `SFS_SEED` repeats a run's choices; when the
-//! threads of a load come round is not among them.
+//! `SFS_CUTS` is the number of cuts for each device and cache (default 2). `SFS_SEED` repeats the
+//! choices of a run, but not the scheduling of the load's threads.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 #[path = "mount_power_cut/cut.rs"]
@@ -18,15 +18,16 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use cut::{Recorded, Reflinks};
-use harness::{CACHES, Random, Volume, can_mount, wait_until};
+use harness::{CACHES, TestVolume, can_mount};
 use load::{Ledger, Loads, verify};
+use sfs_testkit::{SeededRng, wait_until};
 
 const CUTS: u64 = 2;
 
-/// Small, so that the cleaner runs.
+/// Size of the volume: small, so that the cleaner runs.
 const SIZE: &str = "96M";
 
-/// Syncs between two cuts, at most.
+/// Largest number of syncs between two cuts.
 const SYNCS_MAX: u64 = 150;
 
 fn number(name: &str) -> Option<u64> {
@@ -34,17 +35,17 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Cuts and seed, from the environment.
-fn choices() -> (u64, Random) {
+/// Returns the number of cuts and the generator of the choices, from the environment.
+fn choices() -> (u64, SeededRng) {
     let cuts = number("SFS_CUTS").unwrap_or(CUTS);
     let clock = || SystemTime::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
     let seed = number("SFS_SEED").unwrap_or_else(clock);
     println!("replay: SFS_SEED={seed} SFS_CUTS={cuts} cargo test --test mount_power_cut");
-    (cuts, Random(seed))
+    (cuts, SeededRng::new(seed))
 }
 
 #[test]
-fn mounted_files_outlive_power_cuts_at_any_moment() {
+fn mounted_synced_files_survive_power_cuts_at_any_moment() {
     if !can_mount() {
         return;
     }
@@ -54,7 +55,7 @@ fn mounted_files_outlive_power_cuts_at_any_moment() {
     };
     let (cuts, mut random) = choices();
     for cache in CACHES {
-        let below = Volume::below(&reflinks.dir, SIZE);
+        let below = TestVolume::below(&reflinks.dir, SIZE);
         let image = below.device.clone();
         let Some(volume) = below.looped() else { return };
         let to = reflinks.dir.join("cut");
@@ -63,32 +64,33 @@ fn mounted_files_outlive_power_cuts_at_any_moment() {
 }
 
 #[test]
-fn mounted_files_outlive_power_cuts_that_lose_requests() {
+fn mounted_synced_files_survive_power_cuts_that_lose_requests() {
     if !can_mount() {
         return;
     }
     let (cuts, mut random) = choices();
     for cache in CACHES {
-        let made = Volume::new(SIZE);
+        let made = TestVolume::new(SIZE);
         let mut recorded = Recorded::new(&made.device);
-        let volume = Volume::existing(recorded.path.clone());
+        let volume = TestVolume::existing(recorded.path.clone());
         let to = made.scratch.path().join("cut");
         run(&volume, cache, cuts, &mut random, &to, |random| recorded.cut(random, &to));
     }
 }
 
-/// Runs all loads on `volume`, and cuts it while they run; `to` is where `cut` puts what is left.
+/// Runs all loads on `volume` and cuts the power meanwhile; `cut` writes the remaining image to
+/// `to`.
 fn run(
-    volume: &Volume,
+    volume: &TestVolume,
     cache: &str,
     cuts: u64,
-    random: &mut Random,
+    random: &mut SeededRng,
     to: &Path,
-    mut cut: impl FnMut(&mut Random),
+    mut cut: impl FnMut(&mut SeededRng),
 ) {
     let mount = volume.mount(&format!("{cache},commit=1,checkpoint=1"));
     Loads::make_directories(&mount.dir);
-    let (loads, seed) = (Loads::default(), random.next());
+    let (loads, seed) = (Loads::default(), random.next_u64());
     thread::scope(|scope| {
         for load in Loads::ALL {
             let (loads, dir) = (&loads, &mount.dir);
@@ -99,8 +101,10 @@ fn run(
         }
         let _stop = Stop(&loads);
         for number in 0..cuts {
-            let goal = loads.ledger().acknowledged + random.below(SYNCS_MAX);
-            wait_until("the loads", || loads.is_over() || loads.ledger().acknowledged >= goal);
+            let syncs_wanted = loads.ledger().acknowledged + random.below(SYNCS_MAX);
+            wait_until("the loads", || {
+                loads.is_over() || loads.ledger().acknowledged >= syncs_wanted
+            });
             thread::sleep(Duration::from_micros(random.below(20_000)));
             assert!(!loads.is_over(), "a load has failed");
             let before = loads.ledger();
@@ -114,7 +118,7 @@ fn run(
     volume.check();
 }
 
-/// The loads end when this does, whatever the reason.
+/// Stops the loads when dropped, also on a panic.
 struct Stop<'a>(&'a Loads);
 
 impl Drop for Stop<'_> {
@@ -123,7 +127,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// All loads end when one of them panics.
+/// Stops all loads if one of them panics.
 struct Watch<'a>(&'a Loads);
 
 impl Drop for Watch<'_> {
@@ -134,10 +138,10 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// What a cut has left in the file `image` is clean before and after a mount has recovered it, and
-/// holds what it must.
+/// Asserts that the image in the file `image` passes the check before and after a mount has
+/// recovered it, and holds the synced data.
 fn examine(image: &Path, cache: &str, ledger: &Ledger) {
-    let left = Volume::existing(image.to_owned());
+    let left = TestVolume::existing(image.to_owned());
     left.check();
     let mount = left.mount(cache);
     verify(&mount.dir, ledger);

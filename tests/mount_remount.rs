@@ -1,4 +1,4 @@
-//! `-o remount`, by `sfs-mount` and by mount(8), which finds it by its name.
+//! `-o remount`, by `sfs-mount` and by mount(8), which finds `mount.sfs` by its name.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -11,18 +11,19 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use harness::{Mount, Random, Volume, can_mount, sfs_mount, stderr};
+use harness::{Mount, TestVolume, can_mount, sfs_mount, stderr};
+use sfs_testkit::{SeededRng, mount_table};
 
 const SIZE: &str = "64M";
 const USAGE: i32 = 1;
 const MOUNT: i32 = 32;
 
-fn remount(volume: &Volume, options: &str) {
+fn remount(volume: &TestVolume, options: &str) {
     let output = sfs_mount(&volume.device, &volume.dir, &format!("remount,{options}"));
     assert!(output.status.success(), "{options}: {}", stderr(&output));
 }
 
-/// A failure with `status`, and one line that says `reason`.
+/// Asserts a failure with `status`, and one line that gives `reason`.
 fn expect_failure(output: &Output, status: i32, reason: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{said}");
@@ -30,41 +31,41 @@ fn expect_failure(output: &Output, status: i32, reason: &str) {
     assert!(said.starts_with("sfs-mount: ") && said.contains(reason), "'{reason}': {said}");
 }
 
-/// The kernel's options of what is mounted on `dir`, of the place and of the filesystem.
-fn options_of(dir: &Path) -> (String, String) {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("Linux");
-    let line = mounts.lines().find(|line| line.split(' ').nth(4) == dir.to_str());
-    let words: Vec<&str> = line.expect("it is mounted").split(' ').collect();
-    (words[5].to_owned(), words[words.len() - 1].to_owned())
+/// Returns the kernel's options of `mount`: those of the mount itself, and those of its filesystem.
+fn options_of(mount: &Mount) -> (String, String) {
+    mount_table::options_of(&mount.dir).expect("it is mounted")
 }
 
 fn expect_read_only(mount: &Mount) {
     let refused = File::create(mount.dir.join("new")).expect_err("it is read-only");
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
-    let (place, filesystem) = options_of(&mount.dir);
-    assert!(place.starts_with("ro,") && filesystem.starts_with("ro,"), "{place} {filesystem}");
+    let (of_mount, filesystem) = options_of(mount);
+    assert!(
+        of_mount.starts_with("ro,") && filesystem.starts_with("ro,"),
+        "{of_mount} {filesystem}"
+    );
 }
 
 #[test]
-fn mounted_volumes_become_read_only_with_everything_written() {
+fn mounted_volumes_are_synced_before_they_become_read_only() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(Volume::new(SIZE)), Volume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
         let mount = volume.mount("nosuid");
-        let content = Random(8).bytes(20 << 20);
+        let content = SeededRng::new(8).bytes(20 << 20);
         fs::write(mount.dir.join("file"), &content).expect("writing");
         fs::write(mount.dir.join("small"), b"small").expect("writing");
         fs::remove_file(mount.dir.join("small")).expect("removing");
         remount(&volume, "ro");
         let bytes = fs::read(&volume.device).expect("the device");
         expect_read_only(&mount);
-        assert!(options_of(&mount.dir).0.contains("nosuid"), "what was not named stays");
+        assert!(options_of(&mount).0.contains("nosuid"), "what was not named stays");
         assert!(fs::read(mount.dir.join("file")).expect("reading") == content);
-        // Longer than any commit or checkpoint would wait.
+        // Longer than any commit or checkpoint interval.
         thread::sleep(Duration::from_millis(1500));
         assert!(fs::read(&volume.device).expect("the device") == bytes, "it was written to");
-        // Nothing that comes after the remount is needed.
+        // The remount has to write everything: the image is copied right after it.
         mount.kill();
         mount.detach();
         let mount = volume.mount("ro");
@@ -80,18 +81,18 @@ fn mounted_volumes_become_writable_again() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("noexec");
     for round in 0..3 {
         remount(&volume, "ro");
         expect_read_only(&mount);
         remount(&volume, "ro,exec");
-        assert!(!options_of(&mount.dir).0.contains("noexec"));
+        assert!(!options_of(&mount).0.contains("noexec"));
         remount(&volume, "rw,noexec");
-        assert!(options_of(&mount.dir).0.contains("noexec"));
+        assert!(options_of(&mount).0.contains("noexec"));
         fs::write(mount.dir.join(round.to_string()), [round; 9000]).expect("writing");
     }
-    // Background work goes on: what is not synced is durable soon.
+    // Background work runs again: unsynced data becomes durable soon.
     thread::sleep(Duration::from_secs(3));
     mount.kill();
     mount.detach();
@@ -104,11 +105,11 @@ fn mounted_volumes_become_writable_again() {
 }
 
 #[test]
-fn mounted_volumes_refuse_what_cannot_be_changed() {
+fn mounted_volumes_refuse_remounts_with_fixed_options() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("cache=16M");
     let try_to =
         |options: &str| sfs_mount(&volume.device, &volume.dir, &format!("remount,{options}"));
@@ -145,7 +146,7 @@ fn mounted_volumes_are_remounted_by_their_directory() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("nosymfollow");
     symlink("file", mount.dir.join("link")).expect("a symbolic link");
     fs::write(mount.dir.join("file"), b"content").expect("writing");
@@ -165,7 +166,7 @@ fn mounted_volumes_are_remounted_by_their_directory() {
     mount.unmount();
 }
 
-/// As a distribution would install them, in a namespace of its own.
+/// Installs the programs as a distribution would, in a mount namespace of this test.
 const HELPERS: &str = r#"
     set -e
     mkdir "$4/layer"; mount -t tmpfs tmpfs "$4/layer"; mkdir "$4/layer/upper" "$4/layer/work"
@@ -190,7 +191,7 @@ fn mounted_volumes_are_remounted_and_unmounted_by_the_system() {
     if !can_mount() {
         return;
     }
-    for volume in [Some(Volume::new(SIZE)), Volume::on_loop(SIZE)].into_iter().flatten() {
+    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
         let (mount, unmount) = (env!("CARGO_BIN_EXE_sfs-mount"), env!("CARGO_BIN_EXE_sfs-umount"));
         let output = Command::new("unshare")
             .args(["--mount", "sh", "-c", HELPERS, "sh", mount, unmount])

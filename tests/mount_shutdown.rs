@@ -1,4 +1,4 @@
-//! The ioctl(2) that shuts a volume down: what is left is what a crash leaves.
+//! The ioctl(2) that shuts a volume down: the image afterwards is as after a crash.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -14,23 +14,23 @@ use std::time::{Duration, Instant};
 use std::{env, ptr};
 
 use harness::{
-    CACHES, Random, Volume, can_mount, copy_program, sfs_ctl_stat, sfs_umount_unused, stderr,
-    transport,
+    CACHES, TestVolume, can_mount, copy_program, sfs_ctl_stat, sfs_umount_unused, stderr, transport,
 };
 use rustix::fs::syncfs;
+use sfs_testkit::SeededRng;
 
 const SHUTDOWN: libc::Ioctl = 0x8004_587d;
 
-/// Nothing becomes durable by itself but after a pause.
+/// Mount options with which data becomes durable by itself only after a pause.
 const LAZY: &str = "nowriteback,commit=3600,checkpoint=3600";
 
-/// Shorter than the pause after which what waits is written out.
+/// Time limit of a round, shorter than the pause after which dirty data is written out.
 const NO_PAUSE: Duration = Duration::from_millis(300);
 
-/// The file that a child process asks to be shut down.
+/// Environment variable with the path of the file on which a child process issues the shutdown.
 const CHILD: &str = "SFS_TEST_SHUTDOWN";
 
-/// Asks for it; `flags` is where the number is.
+/// Issues the shutdown; `flags` is the address of the argument.
 fn ask(path: &Path, flags: *const u32) -> io::Result<()> {
     let file = File::open(path)?;
     // SAFETY: the descriptor is open, and the address only goes to the kernel and the daemon, which
@@ -50,27 +50,28 @@ fn can_be_asked() -> bool {
 }
 
 #[test]
-fn mounted_volumes_are_shut_down() {
+fn mounted_volumes_after_a_shutdown_are_as_after_a_crash() {
     if !can_be_asked() {
         return;
     }
     for (flags, is_flushed) in [(0u32, true), (1, true), (2, false)] {
-        // A machine that pauses is asked again.
+        // A round in which the machine paused is repeated.
         assert!((0..20).any(|_| shuts_down_in_time(flags, is_flushed)), "the machine is too busy");
     }
 }
 
-/// Shuts a volume down, and looks at what is left; false if the machine paused, so that this says nothing.
+/// Shuts a volume down and checks the result; returns `false` if the machine paused, which makes
+/// the round meaningless.
 fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let mount = volume.mount(LAZY);
     let (first, second) = (mount.dir.join("first"), mount.dir.join("second"));
-    let content = Random(1).bytes(300_000);
+    let content = SeededRng::new(1).bytes(300_000);
     fs::write(&first, &content).expect("writing");
     File::open(&first).and_then(|file| file.sync_all()).expect("syncing");
     let writing = Instant::now();
     fs::write(&second, &content).expect("writing");
-    // Through a directory, as others do it, and through a file.
+    // Through a directory, as other tools do it, and through a file.
     let through = if flags == 0 { &mount.dir } else { &first };
     ask(through, &raw const flags).expect("it is shut down");
     let is_quick = writing.elapsed() < NO_PAUSE;
@@ -96,14 +97,15 @@ fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
     is_flushed || is_quick
 }
 
-/// What was not durable is lost; who syncs or writes does not take that for a change that was refused.
+/// Data that was not durable is lost; a later sync or write fails with EIO, not with the error of a
+/// refused change.
 #[test]
-fn mounted_files_that_a_shutdown_loses_sync_with_eio() {
+fn mounted_files_lost_by_a_shutdown_sync_with_eio() {
     if !can_be_asked() {
         return;
     }
     for options in CACHES {
-        let Some(volume) = Volume::on_loop("64M") else { return };
+        let Some(volume) = TestVolume::on_loop("64M") else { return };
         let mount = volume.mount(options);
         let [synced, waiting] = ["synced", "waiting"].map(|name| {
             let file = File::create(mount.dir.join(name)).expect("creating");
@@ -119,7 +121,7 @@ fn mounted_files_that_a_shutdown_loses_sync_with_eio() {
             assert_eq!(code(file.sync_data()), Some(libc::EIO), "{options}");
         }
         assert_eq!(code(syncfs(&dir).map_err(Into::into)), Some(libc::EIO), "{options}");
-        // The kernel's cache may take it.
+        // The kernel's cache may accept the write.
         let written = code(synced.write_all_at(b"late", 0));
         assert!(matches!(written, None | Some(libc::EIO)), "{options}: {written:?}");
         assert_eq!(code(synced.sync_all()), Some(libc::EIO), "{options}");
@@ -133,21 +135,21 @@ fn mounted_files_that_a_shutdown_loses_sync_with_eio() {
 #[test]
 fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
     if let Some(path) = env::var_os(CHILD) {
-        let refused = ask(path.as_ref(), &2u32).expect_err("not for everybody");
+        let refused = ask(path.as_ref(), &2u32).expect_err("a user must not shut down");
         assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{refused}");
         return;
     }
     if !can_be_asked() {
         return;
     }
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let mount = volume.mount("");
     let file = mount.dir.join("file");
     fs::write(&file, b"content").expect("writing");
     let code = |error: io::Error| error.raw_os_error();
     assert_eq!(code(ask(&file, &3u32).expect_err("no such flag")), Some(libc::EINVAL));
     assert_eq!(code(ask(&file, ptr::null()).expect_err("no address")), Some(libc::EFAULT));
-    // Nobody, and root of a namespace of his own.
+    // Neither an ordinary user nor root of another user namespace may shut down.
     let test = ["--exact", "mounted_volumes_go_on_when_a_shutdown_is_refused"];
     let own = env::current_exe().expect("this is one");
     let nobody = scratch_copy(&volume, &own);
@@ -165,8 +167,8 @@ fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
     volume.check();
 }
 
-/// This program where everybody can run it.
-fn scratch_copy(volume: &Volume, own: &Path) -> std::path::PathBuf {
+/// Copies this program to a place where every user can run it.
+fn scratch_copy(volume: &TestVolume, own: &Path) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let dir = volume.scratch.path();
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("it is ours");

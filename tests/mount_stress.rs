@@ -1,9 +1,8 @@
-//! Many threads, doing everything at once on a mount, for as long as `SFS_STRESS_SECS` says.
+//! Many threads run all operations at once on a mount, for `SFS_STRESS_SECS` seconds.
 //!
-//! Owns: the load, and processes that are killed in the middle of their requests.
-//! Promises: no request hangs, no thread reads what it has not written, and the daemon has neither
-//! more descriptors afterwards nor an inode that the kernel has forgotten.
-//! Never: shares a file between threads, but for names in one directory.
+//! Some processes are killed in the middle of their requests. Afterwards no request hangs, every
+//! thread has read what it wrote, and the daemon has as many descriptors as before and no inode
+//! that the kernel has forgotten. Threads share no file, only names in one directory.
 
 #[expect(dead_code, reason = "other tests need the rest")]
 mod harness;
@@ -21,27 +20,28 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use harness::{CACHES, Mount, Random, Volume, can_mount, sfs_ctl_stat, wait_until};
+use harness::{CACHES, Mount, TestVolume, can_mount, sfs_ctl_stat};
+use sfs_testkit::{SeededRng, wait_until};
 
 const SIZE: &str = "512M";
 const THREADS: u64 = 64;
 /// Files of a thread.
 const FILES: u64 = 8;
-/// Bytes of a file, at most.
+/// Largest size of a file, in bytes.
 const LEN_MAX: usize = 200_000;
-/// Without any.
+/// Seconds of the load if `SFS_STRESS_SECS` is not set.
 const SECS: u64 = 8;
-/// No request takes so long, on however slow a machine.
+/// Longest time that a request may take on a slow machine.
 const HANG: Duration = Duration::from_secs(120);
 
 #[test]
-fn mounted_volumes_stand_many_threads() {
+fn mounted_volumes_serve_many_threads_at_once() {
     if !can_mount() {
         return;
     }
     let secs = env::var("SFS_STRESS_SECS").map_or(SECS, |secs| secs.parse().expect("seconds"));
     let end = Instant::now() + Duration::from_secs(secs);
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let share = Duration::from_secs(secs.div_ceil(4).min(30));
     for round in 0.. {
         let options = CACHES[round as usize % CACHES.len()];
@@ -63,7 +63,7 @@ fn mounted_volumes_stand_many_threads() {
     }
 }
 
-/// All threads until `end`, and processes that are killed.
+/// Runs all threads until `end`, beside processes that are killed.
 fn load(mount: &Mount, round: u64, end: Instant) {
     let shared = mount.dir.join("shared");
     fs::create_dir_all(&shared).expect("a directory");
@@ -74,7 +74,7 @@ fn load(mount: &Mount, round: u64, end: Instant) {
             .map(|number| {
                 let dir = mount.dir.join(format!("of-{number}"));
                 fs::create_dir_all(&dir).expect("a directory");
-                let random = Random(round * 1000 + number + 1);
+                let random = SeededRng::new(round * 1000 + number + 1);
                 let mut worker = Worker { number, dir, shared: &shared, random, files: Vec::new() };
                 let (beat, is_over) = (&beats[number as usize], &is_over);
                 scope.spawn(move || {
@@ -87,17 +87,17 @@ fn load(mount: &Mount, round: u64, end: Instant) {
                 })
             })
             .collect();
-        let mut random = Random(round + 77);
+        let mut random = SeededRng::new(round + 77);
         while Instant::now() < end && !workers.iter().any(|worker| worker.is_finished()) {
             kill_a_reader(&mount.dir, &mut random);
         }
         is_over.store(true, Ordering::Relaxed);
         watch(&beats, || workers.iter().all(|worker| worker.is_finished()));
     });
-    fs::remove_dir_all(&shared).expect("names of nobody");
+    fs::remove_dir_all(&shared).expect("the threads have ended");
 }
 
-/// Ends the test process when a thread hangs: it could not be waited for.
+/// Ends the test process when a thread hangs, since a hanging thread cannot be joined.
 fn watch(beats: &[AtomicU64], is_over: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_over() {
@@ -110,8 +110,8 @@ fn watch(beats: &[AtomicU64], is_over: impl Fn() -> bool) {
     }
 }
 
-/// A process that reads and writes, and is killed somewhere in between.
-fn kill_a_reader(dir: &Path, random: &mut Random) {
+/// Starts a process that reads and writes, and kills it at a random moment.
+fn kill_a_reader(dir: &Path, random: &mut SeededRng) {
     let script =
         "while :; do cat \"$0\"/of-*/* > \"$0/killed\"; ls -lR \"$0\"; sync -f \"$0\"; done";
     let mut command = Command::new("sh");
@@ -127,8 +127,8 @@ struct Worker<'a> {
     number: u64,
     dir: PathBuf,
     shared: &'a Path,
-    random: Random,
-    /// What is in each.
+    random: SeededRng,
+    /// Content of each file.
     files: Vec<Vec<u8>>,
 }
 
@@ -167,7 +167,7 @@ impl Worker<'_> {
 
     fn read(&self, index: usize, path: &Path, flags: i32) {
         let Some(file) = self.open(path, false, flags) else { return };
-        // Direct reads want memory that begins a page.
+        // Direct reads need memory that is aligned to a page.
         let mut memory = vec![0; LEN_MAX.next_multiple_of(4096) + 4096];
         let start = memory.as_ptr().align_offset(4096);
         let room = &mut memory[start..][..LEN_MAX.next_multiple_of(4096)];
@@ -197,7 +197,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Away and back.
+    /// Renames a file away and back.
     fn rename(&mut self, path: &Path) {
         let other = self.shared.join(format!("away-{}", self.number));
         match fs::rename(path, &other) {
@@ -209,7 +209,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Names that all make, remove and look at.
+    /// Creates, removes and looks up names that all threads share.
     fn share_names(&mut self) {
         let path = self.shared.join(format!("name-{}", self.random.below(100)));
         let outcome = match self.random.below(6) {
@@ -246,7 +246,8 @@ impl Worker<'_> {
     }
 }
 
-/// The kernel gives back every reference, and the daemon has as many descriptors as before.
+/// Asserts that the kernel drops every reference, and that the daemon has as many descriptors as
+/// before.
 fn expect_nothing_left(mount: &Mount, before: usize) {
     wait_until("the kernel has forgotten all inodes", || {
         fs::write("/proc/sys/vm/drop_caches", "2").expect("root may");

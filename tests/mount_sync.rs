@@ -1,5 +1,5 @@
-//! What syncfs(2) and umount(2) of a block device promise: the power goes right after they have
-//! returned, and with it every write that the device was not told to keep.
+//! Durability of syncfs(2) and of umount(2) on a block device: the power is cut right after either
+//! returns, and every write that was not flushed is lost.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 #[path = "mount_power_cut/cut.rs"]
@@ -11,20 +11,22 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use cut::Recorded;
-use harness::{CACHES, Mount, Volume, can_mount, content, is_mounted, transport, unmount_unused};
+use harness::{CACHES, Mount, TestVolume, can_mount, content, transport, unmount_unused};
 use rustix::fs::syncfs;
+use sfs_testkit::mount_table::is_mounted;
 
 const SIZE: &str = "64M";
 
-/// What is written by itself comes long after the cut.
+/// Mount options with which data becomes durable by itself only long after the cut.
 const LAZY: &str = "commit=3600,checkpoint=3600";
 
 const ROUNDS: u64 = 5;
 
-/// Lengths of files: in the tree, in blocks, in several requests.
+/// Lengths of files: inline in the tree, in blocks, in several requests.
 const LENGTHS: [usize; 5] = [8, 100, 4096, 70_000, 3 << 20];
 
-/// Whether the kernel tells the daemon of syncfs(2) and of the unmount; says why not.
+/// Returns whether the kernel forwards syncfs(2) and the unmount to the daemon; prints the reason
+/// if not.
 fn hears_of_syncs() -> bool {
     let hears = transport() != "fuser";
     if !hears {
@@ -33,8 +35,8 @@ fn hears_of_syncs() -> bool {
     can_mount() && hears
 }
 
-/// Files in a directory of its own, each with the content of this round, and what is left of the
-/// round before.
+/// Writes files in a directory of the round with the content of the round, and changes the files of
+/// the round before.
 fn change(dir: &Path, round: u64) {
     let dir = dir.join(format!("round-{round}"));
     fs::create_dir(&dir).expect("a directory");
@@ -52,7 +54,7 @@ fn change(dir: &Path, round: u64) {
         .expect("cutting");
 }
 
-/// What [`change`] has done is there.
+/// Asserts that the changes of [`change`] are present.
 fn verify(dir: &Path, round: u64) {
     let dir = dir.join(format!("round-{round}"));
     let read = |name: &str| fs::read(dir.join(name)).expect("reading");
@@ -63,9 +65,9 @@ fn verify(dir: &Path, round: u64) {
     assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 4);
 }
 
-/// The image in the file `image` is whole, and has all that was done before and in `round`.
+/// Asserts that the image in the file `image` is valid, and has all changes up to and in `round`.
 fn examine(image: &Path, cache: &str, round: u64) {
-    let left = Volume::existing(image.to_owned());
+    let left = TestVolume::existing(image.to_owned());
     left.check();
     let mount = left.mount(cache);
     (0..=round).for_each(|round| verify(&mount.dir, round));
@@ -73,16 +75,16 @@ fn examine(image: &Path, cache: &str, round: u64) {
     left.check();
 }
 
-/// Does `work` on a mount whose device is recorded, with each cache. The other thing that it is given
-/// cuts the power, and examines what is left after so many rounds.
+/// Runs `work` on a mount whose device is recorded, with each cache. The second argument of `work`
+/// cuts the power and examines the image after the given number of rounds.
 fn with_cuts(work: impl Fn(Mount, &mut dyn FnMut(u64))) {
     if !hears_of_syncs() {
         return;
     }
     for cache in CACHES {
-        let made = Volume::new(SIZE);
+        let made = TestVolume::new(SIZE);
         let mut recorded = Recorded::new(&made.device);
-        let Some(volume) = Volume::existing(recorded.path.clone()).looped() else { return };
+        let Some(volume) = TestVolume::existing(recorded.path.clone()).looped() else { return };
         let to = made.scratch.path().join("cut");
         let mount = volume.mount(&format!("{cache},{LAZY}"));
         work(mount, &mut |round| {

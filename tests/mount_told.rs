@@ -1,4 +1,5 @@
-//! How much the kernel holds of what was written, and whom a full volume is told to.
+//! Data that the kernel has accepted beyond the space of the volume: its bound, and the programs
+//! that are told of its loss.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;

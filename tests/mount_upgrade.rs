@@ -1,5 +1,5 @@
-//! Volumes of other format versions and with features of newer programs, mounted: upgraded with one line in the
-//! log, read as they are, or refused with the way out.
+//! Mounts of volumes with another format version or with features of newer programs. Each volume is
+//! upgraded with one line in the log, mounted read-only, or refused with a hint.
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
@@ -9,14 +9,13 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use harness::{
-    Volume, can_mount, is_mounted, sfs_mount, sfs_umount_unused, stderr, transport, wait_until,
-};
+use harness::{TestVolume, can_mount, sfs_mount, sfs_umount_unused, stderr, transport};
+use sfs_testkit::{mount_table::is_mounted, wait_until};
 
 const BLOCK: usize = 4096;
 
-/// From docs/FORMAT.md: where the superblock is, and its checksum, version, compatible and read-only-compatible
-/// features in it.
+/// Positions from docs/FORMAT.md: the superblock, and its checksum, version, compatible and
+/// read-only-compatible features inside it.
 const SUPERBLOCK_AT: usize = 4 * BLOCK;
 const CHECKSUM_AT: usize = 8;
 const VERSION_AT: usize = 12;
@@ -36,9 +35,9 @@ fn change(path: &Path, change: impl Fn(&mut [u8])) {
     fs::write(path, bytes).expect("the image");
 }
 
-/// A volume with a file, as version 1 wrote it.
-fn volume_of_version_1() -> Volume {
-    let volume = Volume::new("16M");
+/// Returns a volume with a file in format version 1.
+fn volume_of_version_1() -> TestVolume {
+    let volume = TestVolume::new("16M");
     let mount = volume.mount("rw");
     fs::write(mount.dir.join("file"), "content").expect("a file");
     mount.unmount();
@@ -49,13 +48,13 @@ fn volume_of_version_1() -> Volume {
     volume
 }
 
-fn version(volume: &Volume) -> [u8; 2] {
+fn version(volume: &TestVolume) -> [u8; 2] {
     let bytes = fs::read(&volume.device).expect("the image");
     [SUPERBLOCK_AT, bytes.len() - BLOCK].map(|at| bytes[at + VERSION_AT])
 }
 
-/// What a mount of `volume` logs until it is unmounted; its file is there.
-fn log_of_mount(volume: &Volume, options: &str) -> String {
+/// Returns the log lines of one mount of `volume`, and asserts that its file is readable.
+fn log_of_mount(volume: &TestVolume, options: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
     command.args(["--foreground", "--transport", &transport(), "-o", options]);
     command.arg(&volume.device).arg(&volume.dir).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -14,7 +14,7 @@ const SEGMENT_BLOCKS: u32 = 8192;
 const BLOCKS: u64 = SEGMENTS as u64 * SEGMENT_BLOCKS as u64;
 const NOW: u32 = 1 << 20;
 
-/// Segments of all ages, utilizations and groups.
+/// Returns segments of all ages, utilizations and groups.
 fn segments() -> Vec<UsageEntry> {
     let segment = |no: u32| {
         let mixed = no.wrapping_mul(0x9E37_79B9);

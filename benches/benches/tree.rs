@@ -1,4 +1,4 @@
-//! The metadata map alone: what one item costs that is found, added, or replaced, in memory.
+//! The metadata tree alone: the cost of finding, adding and replacing one item in memory.
 
 use std::hint::black_box;
 
@@ -6,10 +6,11 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use sfs_core::{format::Key, tree::Tree};
 
 const ITEMS: u64 = 100_000;
-/// About what an inode takes.
+/// Length of a typical inode item, in bytes.
 const VALUE: [u8; 96] = [7; 96];
 
-/// Spreads numbers over the keys: an odd multiplier modulo a power of two loses none.
+/// Spreads numbers over the keys: multiplication by an odd number modulo a power of two is a
+/// bijection.
 fn key(no: u64) -> Key {
     Key::inode(1 + no.wrapping_mul(0x9E37_79B9) % (1 << 32))
 }
@@ -22,7 +23,7 @@ fn filled() -> Tree {
     tree
 }
 
-/// The same, as after a checkpoint.
+/// Returns the same tree as after a checkpoint.
 fn written_out() -> Tree {
     let mut tree = filled();
     let mut end = 0;

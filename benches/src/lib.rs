@@ -1,7 +1,9 @@
-//! What the FUSE benchmarks are made of: the ceiling ([`null`]) and the load ([`load`]).
+//! The FUSE benchmarks: a null filesystem as the ceiling ([`null`]) and a load generator
+//! ([`load`]).
 //!
-//! Owns the measured calls and their CPU accounting. Every filesystem gets exactly the same calls.
-//! Never mounts anything but the null filesystem: `cargo xtask bench fuse` is the driver.
+//! Every filesystem under test gets exactly the same calls, with the same accounting of CPU time.
+//! `cargo xtask bench fuse` mounts the filesystems and drives the load; this crate mounts only the
+//! null filesystem.
 #![forbid(unsafe_code)]
 
 pub mod load;

@@ -1,18 +1,16 @@
-//! The load: one row of the benchmark on one mounted filesystem, the same calls for each.
+//! The load: one row of the benchmark on one mounted filesystem, with the same calls for each.
 //!
-//! Owns the rows, their sizes and the measuring of wall and CPU time. Promises that seed and row
-//! determine every call; a slow filesystem gets a prefix of them ([`Scale::time_max`]). Never counts
-//! what prepares a row.
+//! The row and the seed determine every call. A slow filesystem gets a prefix of the calls
+//! ([`Scale::time_max`]). Wall and CPU time of a row do not include its preparation.
 
 mod asynchronous;
 mod buffer;
 mod counts;
 mod cpu;
 mod data;
+mod load_directory;
 mod names;
 mod perf;
-mod place;
-mod random;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -27,7 +25,7 @@ use clap::ValueEnum;
 
 pub use counts::Counts;
 pub use cpu::{Cpu, Watch};
-pub use place::Place;
+pub use load_directory::LoadDirectory;
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,25 +48,25 @@ pub enum Row {
     RandRead16,
     /// Random 4 KiB O_DIRECT reads by libaio, one at a time.
     LibaioRead1,
-    /// ... sixteen at a time.
+    /// Random 4 KiB O_DIRECT reads by libaio, sixteen at a time.
     LibaioRead16,
     /// Random 4 KiB O_DIRECT overwrites by libaio, one at a time.
     LibaioWrite1,
-    /// ... sixteen at a time.
+    /// Random 4 KiB O_DIRECT overwrites by libaio, sixteen at a time.
     LibaioWrite16,
     /// Random 4 KiB O_DIRECT reads by io_uring, one at a time.
     UringRead1,
-    /// ... sixteen at a time.
+    /// Random 4 KiB O_DIRECT reads by io_uring, sixteen at a time.
     UringRead16,
     /// Random 4 KiB O_DIRECT overwrites by io_uring, one at a time.
     UringWrite1,
-    /// ... sixteen at a time.
+    /// Random 4 KiB O_DIRECT overwrites by io_uring, sixteen at a time.
     UringWrite16,
     /// Create empty files.
     Create,
-    /// stat of each file, known to the kernel.
+    /// stat(2) of each file, whose inode the kernel has cached.
     StatCached,
-    /// readdir with a stat of each, nothing known to the kernel.
+    /// readdir with a stat of each file, with nothing cached in the kernel.
     ReaddirCold,
     /// Rename each file within its directory.
     Rename,
@@ -78,11 +76,11 @@ pub enum Row {
     Create4k,
     /// Create empty files, four threads, each in a directory of its own.
     CreateParallel,
-    /// Unlink those, in the same way.
+    /// Unlink the files of [`Row::CreateParallel`], in the same way.
     UnlinkParallel,
 }
 
-/// How much of each row is done.
+/// Number of calls of each row.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Length of the file that is read and written, in bytes.
@@ -97,12 +95,12 @@ pub struct Scale {
     pub async_requests: u64,
     /// Files in the directory of the metadata rows.
     pub files: u64,
-    /// A row stops here, wherever it is.
+    /// Time after which a row stops, complete or not.
     pub time_max: Duration,
 }
 
 impl Scale {
-    /// For numbers to publish.
+    /// For published numbers.
     pub const FULL: Self = Self {
         file_len: 256 << 20,
         rand_writes: 32_768,
@@ -112,7 +110,7 @@ impl Scale {
         files: 8_000,
         time_max: Duration::from_secs(12),
     };
-    /// For a look.
+    /// For a quick look.
     pub const QUICK: Self = Self {
         file_len: 64 << 20,
         rand_writes: 8_192,
@@ -124,18 +122,18 @@ impl Scale {
     };
 }
 
-/// What a row did: operations and the bytes they carried (0 for metadata).
+/// Work of a row: calls, and the bytes that they carried (0 for metadata).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct RowWork {
     /// Calls of the row's kind.
     pub ops: u64,
-    /// Payload of them, in bytes.
+    /// Payload of the calls, in bytes.
     pub bytes: u64,
-    /// What another process took that did it; none where this one did.
+    /// Time of another process that made the calls; `None` if this process made them.
     pub client: Option<Client>,
 }
 
-/// What a process took that did a row, without its start.
+/// Time of a process that ran a row, without its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// Wall time.
@@ -144,21 +142,22 @@ pub struct Client {
     pub cpu: Duration,
 }
 
-/// What a row cost.
+/// Cost of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// What was done.
-    pub done: Done,
+    /// Calls and bytes.
+    pub done: RowWork,
     /// Wall time.
     pub wall: Duration,
     /// CPU time of the client, the daemon and the kernel workers.
     pub cpu: Cpu,
-    /// What the daemon executed, where it was counted, which takes time itself.
+    /// Instructions and system calls of the daemon, if they were counted. Counting takes time
+    /// itself.
     pub counts: Option<Counts>,
 }
 
-/// Prepares `row` at `place` and measures it.
-pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<Sample> {
+/// Prepares `row` in `place` and measures it.
+pub fn measure(row: Row, place: &LoadDirectory, scale: &Scale, watch: &Watch) -> Result<Sample> {
     prepare(row, place, scale)?;
     place.sync()?;
     bring_memory_back(2 * scale.file_len);
@@ -177,8 +176,8 @@ pub fn measure(row: Row, place: &Place, scale: &Scale, watch: &Watch) -> Result<
     Ok(Sample { done, wall, cpu, counts })
 }
 
-/// Uses so many bytes of free memory once. What has been free for seconds, the host of a virtual machine
-/// may have taken away, and whoever comes next would pay for its return.
+/// Uses `len` bytes of free memory once. The host of a virtual machine may have taken memory away
+/// that was free for seconds; its return would be charged to the row.
 fn bring_memory_back(len: u64) {
     const PAGE: usize = 4096;
     let mut memory = vec![0_u8; usize::try_from(len).unwrap_or(0)];
@@ -186,13 +185,13 @@ fn bring_memory_back(len: u64) {
     std::hint::black_box(&memory);
 }
 
-/// Samples of all that runs, into `file`.
+/// Starts sampling of all processes into `file`.
 fn profile(file: &Path) -> Result<perf::Perf> {
     const RECORD: [&str; 5] = ["record", "--all-cpus", "--freq", "4000", "--output"];
     perf::Perf::begin(|_| RECORD.iter().map(OsStr::new).chain([file.as_os_str()]).collect())
 }
 
-fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {
+fn prepare(row: Row, place: &LoadDirectory, scale: &Scale) -> Result<()> {
     match row {
         Row::SeqWrite1m | Row::SeqWrite4k => place.remove_file(),
         Row::SeqRead1m | Row::SeqRead4k => {
@@ -222,7 +221,7 @@ fn prepare(row: Row, place: &Place, scale: &Scale) -> Result<()> {
     }
 }
 
-fn run(row: Row, place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
+fn run(row: Row, place: &LoadDirectory, scale: &Scale, end: Instant) -> Result<RowWork> {
     match row {
         Row::SeqWrite1m => data::write(place, scale, 1 << 20, end),
         Row::SeqRead1m => data::read(place, scale, 1 << 20, end),

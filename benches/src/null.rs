@@ -1,7 +1,8 @@
-//! A FUSE filesystem that keeps everything in RAM, in the simplest fast way: the ceiling.
+//! The null filesystem: a FUSE filesystem in RAM that does the least work per request, as the
+//! ceiling for SFS.
 //!
-//! Owns its mount and the options of it, which are those of SFS's own shell. Promises to do for each
-//! request the least that a right answer needs. Never persists anything, never checks permissions.
+//! Its mount options are those of `sfs-mount`. Nothing is stored durably, and no permission is
+//! checked.
 
 mod below;
 mod filesystem;
@@ -13,11 +14,11 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path, thread};
 use clap::ValueEnum;
 use fuser::{Config, MountOption, Session, SessionACL};
 
-/// Settings of the kernel's backing-device entry for the mount, as SFS's shell makes them.
+/// Settings of the kernel's backing-device entry for the mount, as `sfs-mount` makes them.
 const BDI: [(&str, &str); 3] =
     [("read_ahead_kb", "1024"), ("strict_limit", "0"), ("max_bytes", "536870912")];
 
-/// How requests come from the kernel.
+/// Transport of requests from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
     /// io_uring, by sfs-fuse.
@@ -28,8 +29,9 @@ pub enum Transport {
     Fuser,
 }
 
-/// Mounts at `dir` and serves until it is unmounted. `writeback` asks for the kernel's writeback cache; what
-/// files hold is on `below` then, not in RAM, as far as the transport is our own.
+/// Mounts at `dir` and serves until the mount ends. `writeback` asks for the kernel's write-back
+/// cache. File content is on `below` if it is given, with the transports of sfs-fuse, and else in
+/// RAM.
 pub fn serve(
     dir: &Path,
     transport: Transport,
@@ -38,7 +40,7 @@ pub fn serve(
     below: Option<&Path>,
 ) -> io::Result<()> {
     let cores = || thread::available_parallelism().map_or(2, usize::from);
-    // With fewer than sfs-mount starts, it would not be its ceiling.
+    // At least as many threads as sfs-mount starts; with fewer this would be no ceiling.
     let threads = threads.unwrap_or_else(|| cores().clamp(2, 14) + 2);
     let mounted = dir.to_owned();
     if transport != Transport::Fuser {
@@ -61,12 +63,12 @@ pub fn serve(
     config.n_threads = Some(threads);
     config.clone_fd = true;
     let session = Session::new(filesystem::NullFs::new(writeback), dir, &config)?;
-    // From a thread of its own: the first stat has to be answered by the session below.
+    // A thread of its own: the session below has to answer its first stat.
     thread::spawn(move || tune(&mounted));
     session.run()
 }
 
-/// Best effort: only root may.
+/// Writes the settings if the process may: only root may.
 fn tune(dir: &Path) {
     let Ok(dev) = fs::metadata(dir).map(|meta| meta.dev()) else { return };
     let bdi = format!("/sys/class/bdi/{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));

@@ -1,7 +1,6 @@
 //! Asynchronous requests by io_submit(2), one at a time.
 //!
-//! Owns: the kernel's context, and the layout of what it takes.
-//! Promises: a request has ended when a call returns, so that its memory is lent no longer.
+//! A request has completed when the call returns, so its memory is not borrowed any longer.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +10,10 @@ use std::ptr;
 /// `IOCB_CMD_PWRITE` of `linux/aio_abi.h`.
 const WRITE: u16 = 1;
 
-/// `struct iocb`, where the first word of two is the low one.
+/// `struct iocb`, with the low word of each pair first.
 #[repr(C)]
 #[derive(Default)]
-struct Request {
+struct Iocb {
     data: u64,
     key: u32,
     flags: u32,
@@ -50,18 +49,19 @@ impl Context {
         checked(made).map(|_| Self(context))
     }
 
-    /// Writes `bytes` at `offset`, all of them, and waits until that is done.
+    /// Writes all of `bytes` at `offset`, and waits for the completion.
     pub(crate) fn write_all_at(&self, file: &File, bytes: &[u8], offset: i64) -> io::Result<()> {
-        let request = Request {
+        let request = Iocb {
             command: WRITE,
             file: u32::try_from(file.as_raw_fd()).expect("it is open"),
             buffer: bytes.as_ptr() as u64,
             len: bytes.len() as u64,
             offset,
-            ..Request::default()
+            ..Iocb::default()
         };
         let requests = [&raw const request];
-        // SAFETY: the request is as the kernel wants it, and it and its memory stay until it has ended.
+        // SAFETY: the request is well-formed, and the request and its memory stay valid until it
+        // has completed.
         checked(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, requests.as_ptr()) })?;
         let mut event = Event::default();
         let no_limit = ptr::null::<libc::timespec>();
@@ -85,12 +85,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: no request is under way.
+        // SAFETY: no request is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }
 
-/// What a system call, or a request, gave.
+/// Converts the result of a system call or of a request.
 fn checked(result: i64) -> io::Result<i64> {
     match result {
         -1 => Err(io::Error::last_os_error()),

@@ -1,4 +1,4 @@
-//! What is in files: all the ways to write it, and to read it back.
+//! Contents of files: all ways to write and to read.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -10,10 +10,11 @@ use rustix::fs::SeekFrom as Sought;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 use sfs_device::Block;
 
-use super::harness::{Random, Volume, can_mount, wait_until};
+use super::harness::{TestVolume, can_mount};
 use super::{SIZE, expect_errno, on_volumes, run};
+use sfs_testkit::{SeededRng, wait_until};
 
-/// For other places to run on.
+/// Scenarios that other tests run on other kinds of volumes.
 pub(crate) const EVERYTHING: &[fn(&Path)] =
     &[writes, truncations, appends, direct_io, mappings, holes];
 
@@ -30,16 +31,16 @@ fn read(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn mounted_writes() {
+fn mounted_writes_read_back_at_any_size_and_offset() {
     on_volumes(writes);
 }
 
-/// Writes of all sizes anywhere, beside a copy in memory.
+/// Writes of all sizes at random offsets, compared with a copy in memory.
 fn writes(dir: &Path) {
     let path = dir.join("file");
     let file = options().create_new(true).open(&path).expect("a new file");
     expect_errno(options().create_new(true).open(&path), libc::EEXIST);
-    let (mut random, mut model) = (Random(3), Vec::new());
+    let (mut random, mut model) = (SeededRng::new(3), Vec::new());
     for _ in 0..500 {
         let len_max = 2 << random.below(17);
         let len = 1 + random.below(len_max) as usize;
@@ -57,27 +58,27 @@ fn writes(dir: &Path) {
     }
     file.sync_all().expect("syncing");
     assert!(read(&path) == model);
-    let large = Random(4).bytes(20 << 20);
+    let large = SeededRng::new(4).bytes(20 << 20);
     fs::write(dir.join("large"), &large).expect("writing");
     assert!(read(&dir.join("large")) == large);
 }
 
 #[test]
-fn mounted_truncations() {
+fn mounted_truncated_bytes_do_not_reappear() {
     on_volumes(truncations);
 }
 
 fn truncations(dir: &Path) {
-    let bytes = Random(5).bytes(100_000);
+    let bytes = SeededRng::new(5).bytes(100_000);
     for len in [0, 1, 4095, 4096, 4097, 50_000, 99_999, 100_001, 300_000_usize] {
         let path = dir.join(format!("to-{len}"));
         fs::write(&path, &bytes).expect("writing");
-        let file = options().open(&path).expect("it is there");
+        let file = options().open(&path).expect("the entry exists");
         file.set_len(len as u64).expect("truncating");
         let mut model = bytes.clone();
         model.resize(len, 0);
         assert!(read(&path) == model, "to {len}");
-        // What was cut off must not come back.
+        // Truncated bytes must not reappear.
         file.set_len(120_000).expect("extending");
         model.resize(120_000, 0);
         assert!(read(&path) == model, "to {len} and on");
@@ -85,14 +86,14 @@ fn truncations(dir: &Path) {
     let path = dir.join("emptied");
     fs::write(&path, &bytes).expect("writing");
     let mut file = options().truncate(true).open(&path).expect("opening with O_TRUNC");
-    assert_eq!(fs::metadata(&path).expect("it is there").len(), 0);
+    assert_eq!(fs::metadata(&path).expect("the entry exists").len(), 0);
     file.write_all(b"new").expect("writing");
     assert_eq!(read(&path), b"new");
     expect_errno(file.set_len(1 << 62), libc::EFBIG);
 }
 
 #[test]
-fn mounted_appends() {
+fn mounted_appends_go_to_the_end_of_the_file() {
     on_volumes(appends);
 }
 
@@ -113,7 +114,7 @@ fn appends(dir: &Path) {
 }
 
 #[test]
-fn mounted_direct_io() {
+fn mounted_direct_and_cached_io_see_each_other() {
     on_volumes(direct_io);
 }
 
@@ -121,16 +122,16 @@ fn direct_io(dir: &Path) {
     let path = dir.join("direct");
     let direct = options().custom_flags(libc::O_DIRECT).open(&path).expect("opening O_DIRECT");
     let mut blocks = Block::zeroed(256);
-    let mut model = Random(6).bytes(256 * BLOCK);
+    let mut model = SeededRng::new(6).bytes(256 * BLOCK);
     Block::bytes_of_mut(&mut blocks).copy_from_slice(&model);
     direct.write_all_at(Block::bytes_of(&blocks), 0).expect("writing");
-    // Through the cache and past it in turn, one sees the other's writes.
-    let cached = options().open(&path).expect("it is there");
+    // Writes through the cache and direct reads, and the reverse, in turn.
+    let cached = options().open(&path).expect("the entry exists");
     cached.write_all_at(b"cached", 10_000).expect("writing");
     model[10_000..10_006].copy_from_slice(b"cached");
     direct.read_exact_at(Block::bytes_of_mut(&mut blocks), 0).expect("reading");
     assert!(Block::bytes_of(&blocks) == model);
-    // FUSE asks for no alignment, neither in the file nor in memory.
+    // FUSE requires no alignment, neither in the file nor in memory.
     let mut part = [0; 10_001];
     for (offset, len) in [(1, 1), (4095, 2), (4097, 10_001), (8192, 100), (12_345, 4096)] {
         direct.read_exact_at(&mut part[..len], offset).expect("reading");
@@ -144,19 +145,19 @@ fn direct_io(dir: &Path) {
 }
 
 #[test]
-fn mounted_mappings() {
+fn mounted_mappings_and_writes_see_each_other() {
     on_volumes(mappings);
 }
 
 fn mappings(dir: &Path) {
     let path = dir.join("mapped");
     let len = 1 << 20;
-    let mut model = Random(7).bytes(len - 100);
+    let mut model = SeededRng::new(7).bytes(len - 100);
     fs::write(&path, &model).expect("writing");
-    let file = options().open(&path).expect("it is there");
+    let file = options().open(&path).expect("the entry exists");
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel chooses the place; only the slice below refers to it, and it is gone
-    // before the mapping is.
+    // SAFETY: the kernel chooses the address; only the slice below refers to the mapping, and the
+    // slice ends before the mapping does.
     unsafe {
         let at = mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, &file, 0).expect("mmap");
         let bytes = std::slice::from_raw_parts_mut(at.cast::<u8>(), len);
@@ -180,11 +181,11 @@ fn mappings(dir: &Path) {
 }
 
 #[test]
-fn mounted_holes() {
+fn mounted_holes_are_found_between_data() {
     on_volumes(holes);
 }
 
-/// Where the far end of a sparse file is.
+/// Offset of the far end of a sparse file.
 const FAR: u64 = 5 << 30;
 
 fn write_sparse(dir: &Path) -> File {
@@ -197,8 +198,9 @@ fn write_sparse(dir: &Path) -> File {
 
 fn holes(dir: &Path) {
     let mut file = write_sparse(dir);
-    let sectors = || file.metadata().expect("it is there").blocks();
-    // What is nowhere but in memory is no hole, for those who ask and for tar, which counts.
+    let sectors = || file.metadata().expect("the entry exists").blocks();
+    // Data that is only in memory is no hole, neither for SEEK_HOLE nor for tar, which compares
+    // block counts.
     for data in [0, 1 << 20, FAR] {
         assert_eq!(rustix::fs::seek(&file, Sought::Data(data)).expect("data"), data);
     }
@@ -209,20 +211,20 @@ fn holes(dir: &Path) {
     let mut end = Vec::new();
     file.read_to_end(&mut end).expect("reading");
     assert_eq!(end, b"\0\0\0far");
-    // The snapshot reads it all: short again.
+    // The snapshot reads the whole file, so the file is made short again.
     file.set_len(3 << 20).expect("truncating");
     drop(file);
-    what_is_mapped_is_no_hole(dir);
+    mapped_data_is_no_hole(dir);
 }
 
-/// The kernel did not say what programs had written to a mapping; a copy had zeros there.
-fn what_is_mapped_is_no_hole(dir: &Path) {
+/// Data of a mapping that the kernel had not reported: a copy of the file had zeros in its place.
+fn mapped_data_is_no_hole(dir: &Path) {
     let path = dir.join("mapped");
     let file = options().open(&path).expect("a file");
     file.set_len(1 << 20).expect("room");
     let (at, len) = (512 << 10, 1 << 20);
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the mapping is new, of a file that nobody else has, and used until it is taken away.
+    // SAFETY: the mapping is new, of a file of this test only, and used until it is unmapped.
     let mapped = unsafe {
         let start =
             mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("a mapping");
@@ -231,28 +233,29 @@ fn what_is_mapped_is_no_hole(dir: &Path) {
     };
     let data = rustix::fs::seek(&file, Sought::Data(0)).expect("there is data");
     assert!(data <= at as u64, "{data}");
-    let reader = File::open(&path).expect("it is there");
+    let reader = File::open(&path).expect("the entry exists");
     assert!(rustix::fs::seek(&reader, Sought::Hole(data)).expect("there is a hole") > at as u64);
     expect_errno(rustix::fs::seek(&reader, Sought::Data(len as u64)), libc::ENXIO);
-    // SAFETY: it is ours, and nobody uses it any more.
+    // SAFETY: the mapping belongs to this test, and is not used any more.
     unsafe { munmap(mapped, len).expect("it was there") };
 }
 
-/// The kernel's cache cannot be asked what it holds; without it, holes are found.
+/// The kernel's cache cannot be asked for holes; without write-back, SFS answers and holes are
+/// found.
 #[test]
 fn mounted_holes_are_found_without_writeback() {
     if can_mount() {
-        run(&Volume::new(SIZE), "nowriteback", holes_are_found);
+        run(&TestVolume::new(SIZE), "nowriteback", holes_are_found);
     }
 }
 
 fn holes_are_found(dir: &Path) {
     drop(write_sparse(dir));
-    // Not for reading, too: it could be mapped.
-    let file = File::options().write(true).open(dir.join("sparse")).expect("it is there");
+    // Not opened for reading, too: a readable file could be mapped.
+    let file = File::options().write(true).open(dir.join("sparse")).expect("the entry exists");
     let seek = |what| rustix::fs::seek(&file, what);
     let block = BLOCK as u64;
-    // The kernel releases a file after close(2).
+    // The kernel releases a file after close(2) has returned.
     wait_until("a hole", || seek(Sought::Hole(0)).is_ok_and(|hole| hole == block));
     for _written_back in [false, true] {
         assert_eq!(seek(Sought::Data(0)).expect("data"), 0);

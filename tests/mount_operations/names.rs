@@ -1,4 +1,4 @@
-//! Names, links, attributes of names' files, directories.
+//! Names, links, directories, and attributes that belong to names.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use rustix::fs::{
 use super::snapshot::xattr;
 use super::{expect_errno, on_volumes};
 
-/// For other places to run on.
+/// Scenarios that other tests run on other kinds of volumes.
 pub(crate) const EVERYTHING: &[fn(&Path)] = &[
     renames,
     links,
@@ -30,14 +30,14 @@ pub(crate) const EVERYTHING: &[fn(&Path)] = &[
     deleting_while_listing,
 ];
 
-/// Files in the directory that is listed while they go.
+/// Files in the directory that is listed while they are deleted.
 const LISTED: usize = 10_000;
 
-/// Somebody who is not root.
+/// An ordinary user.
 const NOBODY: u32 = 65_534;
 
 #[test]
-fn mounted_renames() {
+fn mounted_renames_follow_posix_and_renameat2() {
     on_volumes(renames);
 }
 
@@ -70,20 +70,20 @@ fn renames(dir: &Path) {
     fs::rename(&outer, &other).expect("over an empty directory");
 }
 
-/// `two` is a file, `one` is not there.
+/// Asserts that `two` is a file and `one` does not exist.
 fn whiteouts(one: &Path, two: &Path) {
     let rename = |from: &Path, to: &Path, flags| {
         renameat_with(CWD, from, CWD, to, RenameFlags::WHITEOUT | flags)
     };
     let none = RenameFlags::empty();
     rename(two, one, none).expect("a whiteout is left");
-    let whiteout = fs::symlink_metadata(two).expect("it is there");
+    let whiteout = fs::symlink_metadata(two).expect("the entry exists");
     assert!(whiteout.file_type().is_char_device());
     assert_eq!((whiteout.rdev(), whiteout.mode() & 0o7777, whiteout.nlink()), (0, 0, 1));
     expect_errno(rename(one, two, RenameFlags::NOREPLACE), libc::EEXIST);
     expect_errno(rename(one, two, RenameFlags::EXCHANGE), libc::EINVAL);
     rename(one, two, none).expect("over a whiteout");
-    assert!(fs::symlink_metadata(one).expect("it is there").file_type().is_char_device());
+    assert!(fs::symlink_metadata(one).expect("the entry exists").file_type().is_char_device());
     fs::remove_file(one).expect("deleting a whiteout");
     let [left, moved] = ["left", "moved"].map(|name| one.with_file_name(name));
     fs::write(&left, "content").expect("writing");
@@ -91,11 +91,11 @@ fn whiteouts(one: &Path, two: &Path) {
 }
 
 fn links_of(path: &Path) -> u64 {
-    fs::symlink_metadata(path).expect("it is there").nlink()
+    fs::symlink_metadata(path).expect("the entry exists").nlink()
 }
 
 #[test]
-fn mounted_links() {
+fn mounted_links_share_one_inode() {
     on_volumes(links);
 }
 
@@ -116,13 +116,13 @@ fn links(dir: &Path) {
     let last = path("sub").join("link-99");
     assert_eq!(links_of(&last), 50);
     assert_eq!(fs::read_to_string(last).expect("reading"), "content");
-    // Both names are of the same file: nothing happens.
+    // Both names are of the same file: the rename does nothing.
     fs::rename(path("sub").join("link-98"), path("sub").join("link-99")).expect("nothing");
     assert_eq!(links_of(&path("sub").join("link-98")), 50);
 }
 
 #[test]
-fn mounted_symlinks() {
+fn mounted_symlinks_keep_their_target() {
     on_volumes(symlinks);
 }
 
@@ -132,13 +132,13 @@ fn symlinks(dir: &Path) {
         let link = dir.join(format!("link-{len}"));
         symlink(&target, &link).expect("a link");
         assert_eq!(fs::read_link(&link).expect("its target"), target);
-        assert_eq!(fs::symlink_metadata(&link).expect("it is there").len(), len as u64);
+        assert_eq!(fs::symlink_metadata(&link).expect("the entry exists").len(), len as u64);
     }
     expect_errno(symlink("t".repeat(4096), dir.join("longer")), libc::ENAMETOOLONG);
 }
 
 #[test]
-fn mounted_xattrs() {
+fn mounted_xattrs_are_stored_and_listed() {
     on_volumes(xattrs);
 }
 
@@ -165,7 +165,7 @@ fn xattrs(dir: &Path) {
         set(name, value, XattrFlags::CREATE).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(xattr(&file, name.as_bytes()) == value, "{name}");
     }
-    // Nobody would obey it.
+    // The kernel would not enforce this list.
     let list = set("system.posix_acl_access", ACCESS_LIST, XattrFlags::empty());
     expect_errno(list, libc::EOPNOTSUPP);
     for unknown in ["other.name", "name"] {
@@ -178,16 +178,16 @@ fn xattrs(dir: &Path) {
     expect_errno(set("user.small", b"", XattrFlags::CREATE), libc::EEXIST);
     expect_errno(set("user.other", b"", XattrFlags::REPLACE), libc::ENODATA);
     expect_errno(set("user.larger", &[0; 65_537], XattrFlags::empty()), libc::E2BIG);
-    set("user.small", &large[..5000], XattrFlags::REPLACE).expect("it is there");
-    set("user.large", &large[1..], XattrFlags::empty()).expect("it is there");
-    lremovexattr(&file, "user.empty").expect("it is there");
+    set("user.small", &large[..5000], XattrFlags::REPLACE).expect("the entry exists");
+    set("user.large", &large[1..], XattrFlags::empty()).expect("the entry exists");
+    lremovexattr(&file, "user.empty").expect("the entry exists");
     expect_errno(lremovexattr(&file, "user.empty"), libc::ENODATA);
     let long = format!("user.{}", "n".repeat(250));
     set(&long, b"long", XattrFlags::empty()).expect("255 bytes");
 }
 
 #[test]
-fn mounted_names_of_all_kinds() {
+fn mounted_names_of_all_lengths_and_types_are_listed() {
     on_volumes(names_of_all_kinds);
 }
 
@@ -221,7 +221,7 @@ fn names_of_all_kinds(dir: &Path) {
 }
 
 #[test]
-fn mounted_times() {
+fn mounted_times_change_as_posix_says() {
     on_volumes(times);
 }
 
@@ -246,7 +246,7 @@ fn times(dir: &Path) {
             Timestamps { last_access: time(secs, nanos), last_modification: time(secs, nanos) };
         utimensat(CWD, &path, &times, AtFlags::empty()).expect("setting times");
         let expect = || {
-            let seen = fs::metadata(&path).expect("it is there");
+            let seen = fs::metadata(&path).expect("the entry exists");
             assert_eq!((seen.mtime(), seen.mtime_nsec()), (secs, nanos), "modified");
             assert_eq!((seen.atime(), seen.atime_nsec()), (secs, nanos), "accessed");
         };
@@ -258,12 +258,12 @@ fn times(dir: &Path) {
 }
 
 #[test]
-fn mounted_privileges() {
+fn mounted_privileges_are_dropped_by_writes_and_owners() {
     on_volumes(privileges);
 }
 
 fn privileges(dir: &Path) {
-    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o7777;
+    let mode = |path: &Path| fs::metadata(path).expect("the entry exists").mode() & 0o7777;
     let program = |name: &str, mode: u32| {
         let path = dir.join(name);
         fs::write(&path, "program").expect("writing");
@@ -294,13 +294,13 @@ fn privileges(dir: &Path) {
     chown(&shared, None, Some(1234)).expect("changing the group");
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).expect("changing the mode");
     as_nobody("mkdir \"$0\"/below && : > \"$0\"/file", &shared);
-    let below = fs::metadata(shared.join("below")).expect("it is there");
+    let below = fs::metadata(shared.join("below")).expect("the entry exists");
     assert_eq!((below.gid(), below.mode() & 0o2000), (1234, 0o2000), "the group is inherited");
-    assert_eq!(fs::metadata(shared.join("file")).expect("it is there").gid(), 1234);
+    assert_eq!(fs::metadata(shared.join("file")).expect("the entry exists").gid(), 1234);
 }
 
 #[test]
-fn mounted_directories() {
+fn mounted_directories_check_their_type_and_count_links() {
     on_volumes(directories);
 }
 
@@ -327,7 +327,7 @@ fn directories(dir: &Path) {
 }
 
 #[test]
-fn mounted_deleting_while_listing() {
+fn mounted_directories_list_correctly_during_deletions() {
     on_volumes(deleting_while_listing);
 }
 
@@ -343,7 +343,7 @@ fn deleting_while_listing(dir: &Path) {
     for (index, entry) in entries.enumerate() {
         let name = entry.expect("an entry").file_name();
         assert!(seen.insert(name.clone()), "{name:?} is listed twice");
-        // Odd ones go while others are listed, wherever those are.
+        // Odd names are deleted while others are listed, wherever the listing stands.
         let odd = 2 * index + 1;
         if odd < LISTED {
             fs::remove_file(file(odd)).expect("deleting");
@@ -354,7 +354,7 @@ fn deleting_while_listing(dir: &Path) {
         assert!(seen.contains(path.file_name().expect("a name")), "{} was not", path.display());
     }
     assert_eq!(fs::read_dir(&path).expect("a directory").count(), LISTED / 2);
-    // Each goes as it is listed.
+    // Each name is deleted as it is listed.
     for entry in fs::read_dir(&path).expect("a directory") {
         fs::remove_file(entry.expect("an entry").path()).expect("deleting");
     }

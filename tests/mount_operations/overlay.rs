@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::harness::{Volume, can_mount, stderr};
+use super::harness::{TestVolume, can_mount, stderr};
 use super::{SIZE, on_volumes};
 
-/// In a namespace of its own: the lower layer is in memory, the upper on the volume. What is left
-/// there is compared after another mount.
+/// Mounts an overlay in a mount namespace of its own: the lower layer is in memory, the upper on
+/// the volume. The upper layer is compared again after another mount.
 const LAYERS: &str = r#"
     set -e
     mkdir "$1/upper" "$1/work" "$1/lower" "$1/merged"
@@ -51,7 +51,7 @@ more"
 "#;
 
 #[test]
-fn mounted_as_the_upper_layer() {
+fn mounted_volumes_serve_as_the_upper_layer_of_overlayfs() {
     on_volumes(layers);
 }
 
@@ -59,7 +59,7 @@ fn layers(dir: &Path) {
     run(LAYERS, &[dir]);
 }
 
-/// Runs `script`, which says "done" or why it was skipped.
+/// Runs `script`, which prints "done" or the reason for a skip.
 fn run(script: &str, arguments: &[&Path]) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args(arguments);
@@ -71,7 +71,7 @@ fn run(script: &str, arguments: &[&Path]) {
     assert!(output.status.success() && said.contains("done"), "{said}{}", stderr(&output));
 }
 
-/// With these options overlayfs finds files of the upper layer by handles that it has kept.
+/// Options with which overlayfs finds files of the upper layer by stored file handles.
 const HANDLES: &str = r#"
     set -e
     mkdir -p "$1/upper" "$1/work" "$2/lower/x" "$2/merged"
@@ -88,11 +88,11 @@ const HANDLES: &str = r#"
 "#;
 
 #[test]
-fn mounted_again_file_handles_are_valid() {
+fn mounted_file_handles_survive_another_mount() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     for _ in 0..3 {
         let mount = volume.mount("");
         run(HANDLES, &[&mount.dir, volume.scratch.path()]);

@@ -1,4 +1,4 @@
-//! Everything that can be seen of a tree.
+//! A snapshot of all visible properties of a tree.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{lgetxattr, llistxattr};
 
-/// What is known of one file.
+/// Properties of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     ino: u64,
@@ -25,13 +25,13 @@ pub(crate) struct Facts {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// All files below `root`, and itself, by their paths in it.
+/// Returns the properties of `root` and of all files below it, by path.
 pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(path) = waiting.pop() {
         let facts = facts(&path);
-        if fs::symlink_metadata(&path).expect("it is there").is_dir() {
+        if fs::symlink_metadata(&path).expect("the entry exists").is_dir() {
             let entries = fs::read_dir(&path).expect("a directory");
             waiting.extend(entries.map(|entry| entry.expect("an entry").path()));
         }
@@ -41,7 +41,7 @@ pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
 }
 
 fn facts(path: &Path) -> Facts {
-    let seen = fs::symlink_metadata(path).expect("it is there");
+    let seen = fs::symlink_metadata(path).expect("the entry exists");
     let kind = seen.file_type();
     let content = if kind.is_file() { fs::read(path).expect("reading") } else { Vec::new() };
     assert!(!kind.is_file() || content.len() as u64 == seen.len(), "{}", path.display());
@@ -71,7 +71,7 @@ fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     named.map(|name| (name.to_vec(), xattr(path, name))).collect()
 }
 
-/// The value of one attribute.
+/// Returns the value of one extended attribute.
 pub(crate) fn xattr(path: &Path, name: &[u8]) -> Vec<u8> {
     let mut value = vec![0; 1 << 16];
     let len = lgetxattr(path, name, &mut value).expect("the attribute");

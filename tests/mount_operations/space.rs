@@ -1,16 +1,16 @@
-//! Space: that it goes, that statfs says so, and that it comes back.
+//! Space accounting: statfs(2) reports used space and freed space.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use super::harness::{Random, wait_until};
 use super::on_volumes;
+use sfs_testkit::{SeededRng, wait_until};
 
 const LEN: usize = 16 << 20;
 
-/// What mappings and names may take of it, or have given back in between.
+/// Tolerance for mappings and names, in bytes.
 const SLACK: u64 = 1 << 20;
 
 fn free_bytes(dir: &Path) -> u64 {
@@ -20,7 +20,7 @@ fn free_bytes(dir: &Path) -> u64 {
 }
 
 #[test]
-fn mounted_space_is_counted() {
+fn mounted_space_of_files_is_counted_in_statfs() {
     on_volumes(space_is_counted);
 }
 
@@ -28,7 +28,7 @@ fn space_is_counted(dir: &Path) {
     let before = free_bytes(dir);
     let path = dir.join("large");
     let mut file = File::create(&path).expect("a file");
-    file.write_all(&Random(8).bytes(LEN)).expect("writing");
+    file.write_all(&SeededRng::new(8).bytes(LEN)).expect("writing");
     file.sync_all().expect("syncing");
     let used = before - free_bytes(dir);
     assert!((LEN as u64..LEN as u64 + SLACK).contains(&used), "{LEN} bytes take {used}");
@@ -48,7 +48,7 @@ fn mounted_unlinked_files_stay_while_open() {
 fn unlinked_files_stay_while_open(dir: &Path) {
     let before = free_bytes(dir);
     let path = dir.join("unlinked");
-    let bytes = Random(9).bytes(LEN);
+    let bytes = SeededRng::new(9).bytes(LEN);
     let file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
     file.write_all_at(&bytes, 0).expect("writing");
     fs::remove_file(&path).expect("deleting");
@@ -68,17 +68,18 @@ fn mounted_blocks_are_counted_before_they_are_on_the_device() {
     on_volumes(blocks_are_counted);
 }
 
-/// The kernel remembers what it is told after close(2), whenever the blocks are written.
+/// The kernel caches the attributes that it receives after close(2), whenever the blocks are
+/// written.
 fn blocks_are_counted(dir: &Path) {
     let path = dir.join("file");
-    let sectors = || fs::metadata(&path).expect("it is there").blocks();
+    let sectors = || fs::metadata(&path).expect("the entry exists").blocks();
     fs::write(&path, vec![1; 100 * 4096]).expect("writing");
     assert_eq!(sectors(), 800);
-    let file = File::options().write(true).open(&path).expect("it is there");
+    let file = File::options().write(true).open(&path).expect("the entry exists");
     file.write_all_at(&[2; 10 * 4096], 95 * 4096).expect("writing over the end");
     drop(file);
     assert_eq!(sectors(), 840, "five blocks are new");
-    let file = File::options().write(true).open(&path).expect("it is there");
+    let file = File::options().write(true).open(&path).expect("the entry exists");
     file.sync_all().expect("syncing");
     file.set_len(200 * 4096).expect("extending");
     assert_eq!(sectors(), 840, "a hole has no blocks");

@@ -1,4 +1,4 @@
-//! The times that a file has: those that the kernel keeps in its cache are those on the device.
+//! Times of files: the times in the kernel's cache equal those on the device.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,22 +12,22 @@ use sfs_device::Block;
 
 use super::on_volumes;
 
-/// For other places to run on.
+/// Scenarios that other tests run on other kinds of volumes.
 pub(crate) const EVERYTHING: &[fn(&Path)] = &[times_of_the_kernel];
 
-/// How often everything is tried: what goes wrong depends on where in a tick it happens.
+/// Number of tries: a failure depends on the moment within a timer tick.
 const ROUNDS: usize = 30;
 
-/// Somebody who is not root.
+/// An ordinary user.
 const NOBODY: Uid = Uid::from_raw(65_534);
 
 #[test]
-fn mounted_times_of_the_kernel() {
+fn mounted_times_of_the_kernels_cache_are_stored() {
     on_volumes(times_of_the_kernel);
 }
 
 fn times_of_the_kernel(dir: &Path) {
-    // Next to the mount: not on the volume.
+    // A file next to the mount, not on the volume.
     let clock = dir.with_file_name("clock");
     for round in 0..ROUNDS {
         let file = |what: &str| dir.join(format!("{what}-{round}"));
@@ -42,13 +42,13 @@ fn times_of_the_kernel(dir: &Path) {
     }
 }
 
-/// Since Linux 6.13 the times of files come from the tick or, if that is later, from the last fine
-/// time that any file of any filesystem got: one that was looked at since its last change. This is
-/// how such a time comes about.
+/// Produces a fine-grained time. Since Linux 6.13 the times of files come from the tick or, if that
+/// is later, from the last fine-grained time of any file on any filesystem. A fine-grained time is
+/// given when the last one was read since the last change.
 fn advance(clock: &Path) {
     for _ in 0..2 {
         fs::write(clock, b"tick").expect("writing beside the volume");
-        fs::metadata(clock).expect("it is there");
+        fs::metadata(clock).expect("the entry exists");
     }
 }
 
@@ -78,13 +78,13 @@ fn write_as_another(path: &Path) {
         (&file).write_all(b"more").expect("writing");
     };
     fs::set_permissions(path, fs::Permissions::from_mode(0o6777)).expect("chmod");
-    // In a thread, which is another user alone.
+    // A separate thread, since a thread can have its own user ID.
     thread::scope(|scope| scope.spawn(write).join().expect("no panic"));
 }
 
 fn change(path: &Path, linked: &Path, renamed: &Path) {
     fs::write(path, b"content").expect("writing");
-    let file = File::options().write(true).open(path).expect("it is there");
+    let file = File::options().write(true).open(path).expect("the entry exists");
     file.set_len(3).expect("truncating");
     fs::set_permissions(path, fs::Permissions::from_mode(0o640)).expect("chmod");
     setxattr(path, "user.name", b"value", XattrFlags::empty()).expect("an attribute");

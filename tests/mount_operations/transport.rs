@@ -1,4 +1,4 @@
-//! What depends on how requests come from the kernel.
+//! Behaviour that depends on the transport of requests from the kernel.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
@@ -10,24 +10,24 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::process::Pid;
 
 use super::harness::{
-    Volume, can_mount, daemon_of, sfs_ctl_stat, stderr, transport, transport_used,
+    TestVolume, can_mount, daemon_of, sfs_ctl_stat, stderr, transport, transport_used,
 };
 use super::{SIZE, expect_errno, on_volumes};
 
-/// The user "nobody".
+/// User ID of "nobody".
 const NOBODY: u32 = 65_534;
 
-/// Whether requests come by our own hand.
+/// Returns whether SFS reads requests itself, without the `fuser` crate.
 fn is_own() -> bool {
     transport() != "fuser"
 }
 
 #[test]
-fn mounted_transports_are_named() {
+fn mounted_transports_are_shown_by_stat() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let output = sfs_ctl_stat(&volume.dir, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -37,14 +37,14 @@ fn mounted_transports_are_named() {
     mount.unmount();
 }
 
-/// A directory that the kernel knows is listed without a word to the daemon.
+/// A directory in the kernel's cache is listed without a request to the daemon.
 #[test]
 fn mounted_directories_are_listed_by_the_kernel() {
     if !can_mount() {
         return;
     }
     const TIMES: u64 = 2000;
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     fs::write(mount.dir.join("file"), "content").expect("writing");
     let list = || assert_eq!(fs::read_dir(&mount.dir).expect("a directory").count(), 1);
@@ -57,13 +57,13 @@ fn mounted_directories_are_listed_by_the_kernel() {
     mount.unmount();
 }
 
-/// What the kernel knows of a file must not be written to when nobody will ever store it.
+/// A file in the kernel's cache cannot be opened for writing when no daemon will store the data.
 #[test]
 fn mounted_files_are_not_opened_when_the_daemon_has_died() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new(SIZE);
+    let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let path = mount.dir.join("file");
     fs::write(&path, "content").expect("writing");
@@ -76,7 +76,7 @@ fn mounted_files_are_not_opened_when_the_daemon_has_died() {
     mount.detach();
 }
 
-/// How often the threads of a process have gone to sleep: once for each request, at least.
+/// Returns the number of times that threads of a process have slept: at least once per request.
 fn waits(process: Pid) -> u64 {
     let tasks =
         fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).expect("a process");
@@ -89,11 +89,11 @@ fn waits(process: Pid) -> u64 {
 }
 
 #[test]
-fn mounted_files_without_names() {
+fn mounted_unnamed_files_can_be_linked() {
     on_volumes(files_without_names);
 }
 
-/// A file that is made without a name stays without one, or gets one.
+/// A file that is created without a name stays without one, or is linked.
 fn files_without_names(dir: &Path) {
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     let new = |flags: OFlags| open(dir, flags, Mode::from_raw_mode(0o640));
@@ -121,32 +121,32 @@ fn files_without_names(dir: &Path) {
 }
 
 #[test]
-fn mounted_births() {
+fn mounted_birth_times_never_change() {
     on_volumes(births);
 }
 
-/// The time of birth stays, whatever is done to a file.
+/// The birth time survives all changes of a file.
 fn births(dir: &Path) {
     if !is_own() {
         return;
     }
     let path = dir.join("file");
     fs::write(&path, "content").expect("writing");
-    let born = fs::metadata(&path).expect("it is there").created().expect("a time of birth");
-    let file = File::options().write(true).open(&path).expect("it is there");
+    let born = fs::metadata(&path).expect("the entry exists").created().expect("a time of birth");
+    let file = File::options().write(true).open(&path).expect("the entry exists");
     file.set_modified(std::time::UNIX_EPOCH).expect("setting");
     file.write_all_at(b"other", 0).expect("writing");
-    let now = fs::metadata(&path).expect("it is there");
+    let now = fs::metadata(&path).expect("the entry exists");
     assert_eq!(now.created().expect("a time of birth"), born);
     assert!(born.elapsed().expect("it is over").as_secs() < 600);
 }
 
 #[test]
-fn mounted_privileges() {
+fn mounted_set_id_bits_are_dropped_as_by_the_kernel() {
     on_volumes(privileges);
 }
 
-/// Set-uid, and set-gid where the group may execute, go as on the kernel's filesystems.
+/// Set-uid, and set-gid where the group may execute, are dropped as on the kernel's filesystems.
 fn privileges(dir: &Path) {
     type Change = fn(&Path, u32);
     let by_shell: [(&str, Change); 3] = [
@@ -161,7 +161,7 @@ fn privileges(dir: &Path) {
             chown(&path, Some(NOBODY), Some(NOBODY)).expect("giving");
             fs::set_permissions(&path, Permissions::from_mode(before)).expect("setting");
             change(&path, user);
-            let mode = fs::metadata(&path).expect("it is there").mode() & 0o7777;
+            let mode = fs::metadata(&path).expect("the entry exists").mode() & 0o7777;
             assert_eq!(mode, after, "{what} by {user}: {before:o} became {mode:o}");
         };
         for (what, change) in by_shell {
@@ -173,7 +173,7 @@ fn privileges(dir: &Path) {
     }
 }
 
-/// Lets `user` run `script` on the file `path`.
+/// Runs `script` as `user` on the file `path`.
 fn shell(path: &Path, user: u32, script: &str) {
     let mut command = Command::new("sh");
     let status = command.args(["-c", script]).arg(path).uid(user).gid(user).status();

@@ -1,8 +1,8 @@
-//! Devices whose power can go while a volume on them is mounted.
+//! Devices whose power can be cut while a volume on them is mounted.
 //!
-//! Owns: what is under the volume, and images of what it holds at one moment.
-//! Promises: an image is of a moment between the call and its return; no request is in it twice.
-//! Never: stops or slows down who uses the device.
+//! A device is a recording in this process or a file on a filesystem with reflinks. An image shows
+//! one moment between the call and its return, and each request is in it at most once. Taking an
+//! image neither stops nor slows down the load.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,12 +21,12 @@ use rustix::mount::{UnmountFlags, unmount};
 use sfs_device::{BLOCK_SIZE, Block, Device, Event, Keep, RamDevice, RecordingDevice, Stream};
 use tempfile::TempDir;
 
-use crate::harness::{Random, scratch};
+use sfs_testkit::{SeededRng, scratch_directory};
 
-/// What the image of a volume is kept on: a filesystem that copies a file in no time.
+/// Size of the filesystem with reflinks, which copies the image of a volume in no time.
 const BACKING_LEN: u64 = 1 << 30;
 
-/// The filesystems that do, and the program and package that make them.
+/// Filesystems with reflinks, with the program and the package that make them.
 const REFLINKED: [(&str, &[&str], &str); 2] = [
     ("btrfs", &["mkfs.btrfs", "-q"], "btrfs-progs"),
     ("xfs", &["mkfs.xfs", "-q", "-m", "reflink=1"], "xfsprogs"),
@@ -34,13 +34,13 @@ const REFLINKED: [(&str, &[&str], &str); 2] = [
 
 /// A filesystem with reflinks, mounted.
 pub(crate) struct Reflinks {
-    /// Its root.
+    /// Root of the mount.
     pub(crate) dir: PathBuf,
     _scratch: TempDir,
 }
 
 impl Reflinks {
-    /// Makes and mounts one; says why it cannot.
+    /// Makes and mounts a filesystem with reflinks; prints the reason if there is none.
     pub(crate) fn new() -> Option<Self> {
         REFLINKED.iter().find_map(|(kind, make, package)| match Self::of(make) {
             Ok(made) => Some(made),
@@ -52,7 +52,7 @@ impl Reflinks {
     }
 
     fn of(make: &[&str]) -> Result<Self, String> {
-        let scratch = scratch();
+        let scratch = scratch_directory();
         let (image, dir) = (scratch.path().join("backing"), scratch.path().join("reflinks"));
         File::create(&image).and_then(|file| file.set_len(BACKING_LEN)).expect("a sparse file");
         fs::create_dir(&dir).expect("a mount point");
@@ -61,7 +61,7 @@ impl Reflinks {
         Ok(Self { dir, _scratch: scratch })
     }
 
-    /// Copies `from` to `to` as it is at one moment: nothing is written to it meanwhile.
+    /// Copies `from` to `to` as of one moment: the copy is atomic with respect to writes.
     pub(crate) fn cut(&self, from: &Path, to: &Path) {
         let from = File::open(from).expect("the image");
         let to = File::create(to).expect("a file beside it");
@@ -71,7 +71,7 @@ impl Reflinks {
 
 impl Drop for Reflinks {
     fn drop(&mut self) {
-        // The kernel takes a moment to let go of a loop device that was detached.
+        // The kernel takes a moment to release a loop device that was detached.
         let _ = Command::new("umount").arg("--lazy").arg(&self.dir).status();
     }
 }
@@ -84,27 +84,27 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 type Recorder = RecordingDevice<RamDevice>;
 
-/// A device in this process, seen by others as the one file of a directory; every request to it is
-/// recorded.
+/// A device in this process, visible to others as the only file of a directory. Every request to
+/// the device is recorded.
 pub(crate) struct Recorded {
-    /// The file.
+    /// Path of the file.
     pub(crate) path: PathBuf,
     device: Arc<Recorder>,
-    /// What is durable, and what has been asked since.
+    /// Durable content, and the requests since the last flush.
     durable: RamDevice,
     since: Vec<Event>,
-    // Goes before the directory that it is mounted on.
+    // Dropped before the directory that the session is mounted on.
     _session: BackgroundSession,
     scratch: TempDir,
 }
 
 impl Recorded {
-    /// A device that holds what the file `image` does.
+    /// Returns a device with the content of the file `image`.
     pub(crate) fn new(image: &Path) -> Self {
         let ram = ram_of(image);
         let durable = ram.snapshot();
         let device = Arc::new(Recorder::new(ram, Keep::Contents));
-        let scratch = scratch();
+        let scratch = scratch_directory();
         let server = OneFile(device.clone());
         let session = fuser::spawn_mount(server, scratch.path(), &fuser::Config::default());
         let session = session.expect("it mounts");
@@ -112,16 +112,16 @@ impl Recorded {
         Self { path, device, durable, since: Vec::new(), _session: session, scratch }
     }
 
-    /// Writes what is durable at this moment to the file `to`: of the requests since the last flush
-    /// a power cut has left none.
+    /// Writes the content that is durable at this moment to the file `to`: no request since the
+    /// last flush survives the power cut.
     pub(crate) fn cut_to_last_flush(&mut self, to: &Path) {
         self.settle();
         write_out(&self.durable, to);
     }
 
-    /// Writes what a power cut may leave at this moment to the file `to`: of the requests since the
-    /// last flush any part, in their order, the last of them torn.
-    pub(crate) fn cut(&mut self, random: &mut Random, to: &Path) {
+    /// Writes the content after a power cut at this moment to the file `to`: a random prefix of the
+    /// requests since the last flush survives, and the last of them is torn.
+    pub(crate) fn cut(&mut self, random: &mut SeededRng, to: &Path) {
         self.settle();
         let image = self.durable.snapshot();
         for event in &self.since {
@@ -134,7 +134,7 @@ impl Recorded {
         write_out(&image, to);
     }
 
-    /// Makes durable what was flushed.
+    /// Makes flushed requests durable.
     fn settle(&mut self) {
         self.since.extend(self.device.take_events());
         if let Some(flush) = self.since.iter().rposition(|event| *event == Event::Flush) {
@@ -145,12 +145,13 @@ impl Recorded {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
-        // A loop device that was detached may hold it yet, and the session would leave it mounted.
+        // A loop device that was detached may still hold the file, and the session would leave the
+        // directory mounted.
         let _ = unmount(self.scratch.path(), UnmountFlags::DETACH);
     }
 }
 
-/// Writes what `image` holds to the file `to`.
+/// Writes the content of `image` to the file `to`.
 fn write_out(image: &RamDevice, to: &Path) {
     let file = File::create(to).expect("a file");
     let blocks = image.geometry().block_count;
@@ -225,7 +226,7 @@ impl Filesystem for OneFile {
         reply.attr(&TTL, &self.attributes(ino));
     }
 
-    /// Past the page cache: what is written is a request, and a request is what is written.
+    /// Direct I/O, past the page cache, so that each write is one request.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }

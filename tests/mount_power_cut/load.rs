@@ -1,8 +1,7 @@
-//! What runs on a volume while its power goes, and what must be left of it.
+//! Loads that run on a volume while its power is cut, and the data that must survive.
 //!
-//! Owns: the loads, each in a directory of its own, and what each knows to be synced.
-//! Promises: what a load says to be synced was, before it says so; it says what it begins first.
-//! Never: goes on when it is told to stop.
+//! Each load has a directory of its own. A load announces a version before it writes it, and
+//! records a version as synced only after the sync has returned.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -12,20 +11,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{Random, content};
+use crate::harness::content;
+use sfs_testkit::SeededRng;
 
 const BLOCK: usize = 4096;
 const FILES: usize = 4;
 const BLOCKS: u64 = 16;
 
-/// Bytes of a file that is written aside and renamed: up to so many.
+/// Largest length of a file that is written to a temporary name and renamed.
 const REPLACED_LEN_MAX: u64 = 100_000;
 
-/// A table never has more rows.
+/// Largest number of rows of a table.
 const ROWS_MAX: u64 = 20_000;
 
-/// The load of fio: blocks that carry checksums, overwritten at random.
-/// One process, so that all of it ends when it is killed; nothing is left in the current directory.
+/// Arguments of fio: blocks with checksums, overwritten at random. One process, so that a kill ends
+/// all of it; no file is left in the current directory.
 const FIO: [&str; 7] = [
     "--name=load",
     "--thread",
@@ -36,34 +36,34 @@ const FIO: [&str; 7] = [
     "--ioengine=psync",
 ];
 
-/// The programs, and the Debian packages that they come in.
+/// Programs, and the Debian packages that contain them.
 const PROGRAMS: [(&str, &str); 3] =
     [("fio", "fio"), ("sqlite3", "sqlite3"), ("postmark", "postmark")];
 
-/// What something must be: at least what was synced, at most what was begun.
+/// Allowed versions of an item: at least the synced one, at most the last one begun.
 #[derive(Clone, Copy, Debug, Default)]
 struct Range {
     synced: u64,
     begun: u64,
 }
 
-/// What the loads know at one moment.
+/// State of all loads at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
-    /// Versions of files that are written aside and renamed over the last.
+    /// Versions of files that are written to a temporary name and renamed.
     replaced: [Range; FILES],
     /// Versions of each block of files that are written in place.
     overwritten: [[Range; BLOCKS as usize]; FILES],
     /// Rows of the tables of sqlite, by journal mode.
     rows: [Range; MODES.len()],
-    /// Files of fio are laid out.
+    /// `true` once the files of fio are laid out.
     laid_out: bool,
-    /// Syncs that returned.
+    /// Number of syncs that have returned.
     pub(crate) acknowledged: u64,
 }
 
 impl Ledger {
-    /// What an image must hold that was taken after `self` and before `later`.
+    /// Returns the allowed versions of an image that was taken after `self` and before `later`.
     pub(crate) fn until(mut self, later: &Self) -> Self {
         for (range, later) in self.replaced.iter_mut().zip(&later.replaced) {
             range.begun = later.begun;
@@ -79,8 +79,8 @@ impl Ledger {
     }
 }
 
-/// How sqlite makes a transaction durable, and its word for it. A rollback journal that is deleted
-/// needs its directory synced: EXTRA does that.
+/// Journal modes of sqlite with their synchronous settings. EXTRA syncs the directory, which a
+/// deleted rollback journal needs to be durable.
 const MODES: [(&str, &str); 2] = [("WAL", "FULL"), ("DELETE", "EXTRA")];
 
 /// The loads of one run.
@@ -90,7 +90,7 @@ pub(crate) struct Loads {
     is_over: AtomicBool,
 }
 
-/// Whether `program` can be run; says what is missing otherwise.
+/// Returns whether `program` can be run; prints what is missing otherwise.
 fn has(program: &str) -> bool {
     let there = Command::new("which").arg(program).stdout(Stdio::null()).status();
     let there = there.is_ok_and(|status| status.success());
@@ -102,10 +102,10 @@ fn has(program: &str) -> bool {
 }
 
 fn replaced_len(version: u64) -> usize {
-    8 + Random(version).below(REPLACED_LEN_MAX) as usize
+    8 + SeededRng::new(version).below(REPLACED_LEN_MAX) as usize
 }
 
-/// The version that `bytes` begin with; 0 for a hole.
+/// Returns the version that `bytes` begin with; 0 for a hole.
 fn version_of(bytes: &[u8]) -> u64 {
     bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
 }
@@ -119,7 +119,7 @@ fn overwritten(root: &Path, index: usize) -> PathBuf {
 }
 
 impl Loads {
-    /// What is known now.
+    /// Returns the state at this moment.
     pub(crate) fn ledger(&self) -> Ledger {
         self.ledger.lock().expect("no load has panicked").clone()
     }
@@ -135,24 +135,24 @@ impl Loads {
         });
     }
 
-    /// All loads end soon.
+    /// Asks all loads to end.
     pub(crate) fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether they end.
+    /// Returns whether the loads are to end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// The directories of the loads below `root`.
+    /// Creates the directories of the loads below `root`.
     pub(crate) fn make_directories(root: &Path) {
         for name in ["replaced", "overwritten", "fio", "sqlite", "postmark"] {
             fs::create_dir(root.join(name)).expect("a directory");
         }
     }
 
-    /// The loads: each to be run by a thread of its own.
+    /// The loads, each to be run by a thread of its own.
     pub(crate) const ALL: [fn(&Self, &Path, u64); 6] = [
         Self::replace_files,
         Self::overwrite_files,
@@ -163,7 +163,7 @@ impl Loads {
     ];
 
     fn replace_files(&self, root: &Path, seed: u64) {
-        let mut random = Random(seed);
+        let mut random = SeededRng::new(seed);
         for version in 1.. {
             let index = random.below(FILES as u64) as usize;
             let (path, aside) = (replaced(root, index), root.join("replaced/aside"));
@@ -184,7 +184,7 @@ impl Loads {
     }
 
     fn overwrite_files(&self, root: &Path, seed: u64) {
-        let mut random = Random(seed ^ 1);
+        let mut random = SeededRng::new(seed ^ 1);
         for version in 1.. {
             let index = random.below(FILES as u64) as usize;
             let path = overwritten(root, index);
@@ -207,7 +207,7 @@ impl Loads {
         }
     }
 
-    /// A transaction for each row; sqlite says when it has been committed.
+    /// Commits one transaction for each row; sqlite prints a line after each commit.
     fn run_sqlite(&self, root: &Path, mode: usize) {
         if !has("sqlite3") {
             return;
@@ -263,7 +263,7 @@ impl Loads {
         }
     }
 
-    /// Creates, appends to, reads and deletes small files, and syncs none.
+    /// Creates, appends to, reads and deletes small files, without a sync.
     fn run_postmark(&self, root: &Path, seed: u64) {
         if !has("postmark") {
             return;
@@ -284,7 +284,7 @@ impl Loads {
         }
     }
 
-    /// Runs `command` and says whether it succeeded; `None` when it was stopped.
+    /// Runs `command` and returns whether it succeeded; `None` if it was stopped.
     fn until_over(&self, command: &mut Command) -> Option<bool> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         self.wait(child.expect("it runs"))
@@ -320,7 +320,7 @@ fn sqlite(database: &Path) -> Command {
     command
 }
 
-/// Compares what is below `root` with what must be.
+/// Compares the files below `root` with the allowed versions.
 pub(crate) fn verify(root: &Path, ledger: &Ledger) {
     for (index, range) in ledger.replaced.iter().enumerate() {
         verify_replaced(&replaced(root, index), *range);

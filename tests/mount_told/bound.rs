@@ -1,4 +1,4 @@
-//! The bound on what the kernel holds dirty.
+//! The bound on dirty pages of a mount in the kernel's cache.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,29 +11,31 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Volume, can_mount, sfs_ctl_stat, stderr, wait_until};
+use crate::harness::{TestVolume, can_mount, sfs_ctl_stat, stderr};
+use sfs_testkit::wait_until;
 
 const MIB: u64 = 1 << 20;
 
-/// Tasks that write at once, and what each writes.
+/// Number of tasks that write at once, and bytes that each writes.
 const TASKS: usize = 64;
 const TASK_BYTES: u64 = 3 * MIB;
 
-/// A task looks at the bound each time that it has dirtied so much (`ratelimit_pages` of the kernel).
+/// Bytes that a task dirties between two checks of the bound (`ratelimit_pages` of the kernel).
 const TASK_STEP: u64 = 128 << 10;
 
-/// Between two looks at how much was written; so many looks that show nothing new say that all wait.
+/// Pause between two measurements of the written bytes. After this many without progress all tasks
+/// wait.
 const PAUSE: Duration = Duration::from_millis(20);
 const QUIET: u32 = 25;
 
-/// The numbers of the volume at `path`.
+/// Returns the numbers of the volume at `path`.
 pub(crate) fn numbers(path: &Path) -> Value {
     let output = sfs_ctl_stat(path, &["--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// The files of the kernel for what it holds of a mount.
+/// Returns the directory of the kernel's files about the dirty pages of a mount.
 fn files(dir: &Path) -> PathBuf {
     let number = fs::metadata(dir).expect("it answers").dev();
     let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
@@ -46,17 +48,18 @@ fn read(file: PathBuf) -> u64 {
     fs::read_to_string(file).expect("the kernel has it").trim().parse().expect("a number")
 }
 
-/// While the daemon is stopped nothing arrives: what tasks could write is what the kernel holds.
+/// While the daemon is stopped no data reaches it: the bytes that tasks could write are in the
+/// kernel's cache.
 #[test]
-fn mounted_volumes_bound_what_the_kernel_holds_of_many_tasks() {
+fn mounted_volumes_bound_the_dirty_pages_of_many_tasks() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("256M");
+    let volume = TestVolume::new("256M");
     let mount = volume.mount("writeback=on");
     let space = numbers(&mount.dir)["space"].clone();
     let bound = space["free_blocks"].as_u64().expect("a number") * 4096 / 4;
-    // What the kernel asks at the first write it does not ask again.
+    // The first write makes the kernel ask for attributes, which it does not ask for again.
     let create = |task: usize| {
         let mut file = File::create(mount.dir.join(task.to_string())).expect("creating");
         file.write_all(&[0; 4096]).expect("there is room");
@@ -98,13 +101,13 @@ fn mounted_volumes_bound_what_the_kernel_holds_of_many_tasks() {
     mount.unmount();
 }
 
-/// The bound follows the room, and what the kernel says of it is shown.
+/// The bound follows the free space, and `sfs-ctl stat` shows the kernel's value.
 #[test]
-fn mounted_volumes_bound_what_the_kernel_holds_by_the_room() {
+fn mounted_volumes_bound_dirty_pages_by_free_space() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("128M");
+    let volume = TestVolume::new("128M");
     let mount = volume.mount("writeback=on");
     let shown = || {
         let report = numbers(&mount.dir);
@@ -113,11 +116,11 @@ fn mounted_volumes_bound_what_the_kernel_holds_by_the_room() {
         assert_eq!(cache["bounds_refused"], 0, "{cache}");
         (free, cache["dirty_bytes_max"].as_u64().expect("root may read it"))
     };
-    // Set again when the room has halved or doubled.
+    // The bound is set again when the free space has halved or doubled.
     let is_near = |(free, bound): (u64, u64)| bound > free / 10 && bound < free * 6 / 10;
     wait_until("the bound is set", || is_near(shown()));
     let (_, before) = shown();
-    // The kernel keeps a share of its dirty threshold, which moves.
+    // The kernel applies a share of its dirty threshold, which moves.
     let kernels = read(files(&mount.dir).join("max_bytes"));
     assert!(before.abs_diff(kernels) < kernels / 8, "we say {before}, the kernel {kernels}");
     let path = mount.dir.join("file");

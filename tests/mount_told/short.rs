@@ -1,4 +1,4 @@
-//! Opening files for writing where room is short.
+//! Files that are opened for writing on a nearly full volume.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,17 +8,18 @@ use std::ptr;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::harness::{Mount, Random, Volume, can_mount};
+use crate::harness::{Mount, TestVolume, can_mount};
+use sfs_testkit::SeededRng;
 
 const MIB: usize = 1 << 20;
 
-/// What is left is less than an eighth of the volume.
+/// Bytes that are left free: less than an eighth of the volume.
 const LEFT: u64 = 5 << 20;
 
-/// Writes a file until little room is left, through to the device.
+/// Writes and syncs a file until little space is left.
 pub(crate) fn fill(dir: &Path, left: u64) {
     let mut file = File::create(dir.join("filling")).expect("creating");
-    let bytes = Random(1).bytes(MIB);
+    let bytes = SeededRng::new(1).bytes(MIB);
     while free_bytes(dir) > left {
         file.write_all(&bytes).and_then(|()| file.sync_all()).expect("there is room");
     }
@@ -29,7 +30,7 @@ fn free_bytes(dir: &Path) -> u64 {
     space.f_bavail * space.f_frsize
 }
 
-/// Writes until it is told that there is no room; gives what was taken.
+/// Writes until a write fails; returns the bytes that were accepted.
 fn write_until_told(mut file: &File, bytes: &[u8]) -> usize {
     for (written, piece) in bytes.chunks(64 << 10).enumerate() {
         if let Err(error) = file.write_all(piece) {
@@ -40,25 +41,25 @@ fn write_until_told(mut file: &File, bytes: &[u8]) -> usize {
     panic!("all of it was taken");
 }
 
-fn new_mount() -> (Volume, Mount) {
-    let volume = Volume::new("64M");
+fn new_mount() -> (TestVolume, Mount) {
+    let volume = TestVolume::new("64M");
     let mount = volume.mount("");
     fill(&mount.dir, LEFT);
     (volume, mount)
 }
 
 #[test]
-fn mounted_volumes_short_of_room_answer_each_write() {
+fn mounted_nearly_full_volumes_answer_each_write() {
     if !can_mount() {
         return;
     }
     let (volume, mount) = new_mount();
-    let bytes = Random(2).bytes(2 * LEFT as usize);
+    let bytes = SeededRng::new(2).bytes(2 * LEFT as usize);
     let path = mount.dir.join("file");
     let file = File::create(&path).expect("creating");
     let taken = write_until_told(&file, &bytes);
     assert!(taken > LEFT as usize / 2, "{taken} bytes");
-    // Overwriting and deleting go on.
+    // Overwriting and deleting still work.
     let old = File::options().write(true).open(mount.dir.join("filling")).expect("opening");
     old.write_all_at(&bytes[..MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
     file.write_all_at(&bytes[MIB..2 * MIB], 0).expect("overwriting what was just written");
@@ -72,9 +73,9 @@ fn mounted_volumes_short_of_room_answer_each_write() {
     mount.unmount();
 }
 
-/// What is open past the kernel's cache can be mapped, and both see the same.
+/// A file that is open for direct I/O can be mapped, and both views agree.
 #[test]
-fn mounted_volumes_short_of_room_map_what_is_made() {
+fn mounted_nearly_full_volumes_map_new_files() {
     if !can_mount() {
         return;
     }
@@ -88,14 +89,14 @@ fn mounted_volumes_short_of_room_map_what_is_made() {
     // SAFETY: a new mapping, which is unmapped below and nowhere else used.
     let at = unsafe { mmap(ptr::null_mut(), 8192, access, MapFlags::SHARED, &file, 0) };
     let at = at.expect("a mapping").cast::<u8>();
-    // SAFETY: these bytes are mapped, and nobody else has this address.
+    // SAFETY: these bytes are mapped, and no other reference has this address.
     let map = unsafe { std::slice::from_raw_parts_mut(at, 8192) };
     assert!(map.iter().all(|byte| *byte == b'a'));
     map[..4096].fill(b'b');
     let mut found = [0; 8192];
     file.read_exact_at(&mut found, 0).expect("reading");
     assert!(found[..4096] == [b'b'; 4096] && found[4096..] == [b'a'; 4096]);
-    // SAFETY: as above; nothing of it is used later.
+    // SAFETY: as above; the mapping is not used later.
     unsafe { munmap(at.cast(), 8192) }.expect("it was mapped");
     file.write_all_at(b"c", 4096).expect("there is room");
     file.read_exact_at(&mut found[..2], 4095).expect("reading");

@@ -1,4 +1,4 @@
-//! Whom a full volume is told to when the kernel had taken what does not fit.
+//! Programs that a full volume reports to when the kernel had accepted data that does not fit.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::bound::numbers;
-use crate::harness::{Mount, Random, Volume, can_mount, sfs_umount_unused, stderr, wait_until};
+use crate::harness::{Mount, TestVolume, can_mount, sfs_umount_unused, stderr};
 use crate::short::fill;
+use sfs_testkit::{SeededRng, wait_until};
 
 const MIB: usize = 1 << 20;
 
-/// A program that is never told is ended after so long.
+/// Seconds after which a program that is never told is killed.
 const DD_SECS: &str = "60";
 
-/// Within so long after an answer with attributes the kernel asks again.
+/// Validity of attributes in the kernel's cache: after this time the kernel asks again.
 const SOON: Duration = Duration::from_secs(2);
 
 fn run(program: &str, arguments: &[&str]) -> Output {
@@ -33,7 +34,7 @@ fn free_bytes(mount: &Mount) -> u64 {
     numbers(&mount.dir)["space"]["free_blocks"].as_u64().expect("a number") * 4096
 }
 
-/// The status of `sfs-umount`, and what it said.
+/// Unmounts, and returns the exit status and the messages of `sfs-umount`.
 fn unmount(mount: Mount) -> (Option<i32>, String) {
     let output = sfs_umount_unused(&mount.dir);
     mount.wait_for_end();
@@ -49,23 +50,23 @@ fn is_told<T>(outcome: io::Result<T>) -> bool {
 }
 
 #[test]
-fn mounted_full_volumes_end_dd() {
+fn mounted_full_volumes_fail_dd() {
     if !can_mount() {
         return;
     }
     for size in ["64M", "128M"] {
-        let volume = Volume::new(size);
+        let volume = TestVolume::new(size);
         let mount = volume.mount("");
         let bound = free_bytes(&mount) / 4;
         let path = mount.dir.join("zeros");
         let of = format!("of={}", path.display());
-        // What is zero is no hole, and takes its room.
+        // Zeros that were written are no hole, and need space.
         let output = run("dd", &["if=/dev/zero", &of, "bs=64k"]);
         assert_eq!(output.status.code(), Some(1), "{size}: {}", stderr(&output));
         assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
-        let claimed = fs::metadata(&path).expect("it is there").len();
+        let claimed = fs::metadata(&path).expect("the entry exists").len();
         let (status, said) = unmount(mount);
-        assert_eq!(status, Some(0), "dd was told: {said}");
+        assert_eq!(status, Some(0), "dd has failed: {said}");
         volume.check();
         let mount = volume.mount("ro");
         let found = numbers(&mount.dir)["space"].clone();
@@ -77,15 +78,15 @@ fn mounted_full_volumes_end_dd() {
     }
 }
 
-/// What cp(1) has said to be copied is there; the first that does not fit is told by write(2).
+/// Files that cp(1) reports as copied exist; write(2) fails for the first that does not fit.
 #[test]
-fn mounted_full_volumes_end_cp() {
+fn mounted_full_volumes_fail_cp() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let source = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file");
-    fs::write(source.path(), Random(3).bytes(3 * MIB)).expect("writing");
+    fs::write(source.path(), SeededRng::new(3).bytes(3 * MIB)).expect("writing");
     let mount = volume.mount("");
     let copy = |number: i32| mount.dir.join(number.to_string());
     let paths = |number| [source.path().to_owned(), copy(number)].map(|p| p.display().to_string());
@@ -106,37 +107,37 @@ fn mounted_full_volumes_end_cp() {
     mount.unmount();
 }
 
-/// Writes through `file` until it is told.
+/// Writes through `file` until a write fails.
 fn overfill(file: &File) {
-    let bytes = Random(4).bytes(64 << 10);
+    let bytes = SeededRng::new(4).bytes(64 << 10);
     let told = (0..2048).find(|at| is_told(file.write_all_at(&bytes, at * bytes.len() as u64)));
     assert!(told.is_some(), "128 MiB were taken");
 }
 
 #[test]
-fn mounted_full_volumes_tell_each_writer_once() {
+fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let mount = volume.mount("");
     let path = |name: &str| mount.dir.join(name);
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     let old = options.open(path("old")).expect("creating");
     old.write_all_at(&[1; MIB], 0).and_then(|()| old.sync_all()).expect("there is room");
-    fs::write(path("spare"), Random(5).bytes(20 * MIB)).expect("there is room");
+    fs::write(path("spare"), SeededRng::new(5).bytes(20 * MIB)).expect("there is room");
     let open = |_| options.open(path("file")).expect("opening");
     let [one, two] = [(), ()].map(open);
     overfill(&one);
     assert!(is_told(two.write_at(b"x", 0)), "it has lost the same");
     assert!(is_told(two.write_at(b"x", 0)), "there is no room");
-    // Who has lost nothing overwrites, and deletes.
+    // A writer that has lost nothing can overwrite and delete.
     old.write_all_at(&[2; MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
     let later = open(());
     later.write_all_at(&[3; 4096], 0).expect("overwriting");
-    // An answer without a handle makes what the kernel knows valid for a moment.
-    fs::metadata(path("file")).expect("it is there");
+    // An answer without a handle makes the kernel's attributes valid for a moment.
+    fs::metadata(path("file")).expect("the entry exists");
     let end = Instant::now() + SOON;
     while !is_told(one.write_at(b"x", 0)) {
         assert!(Instant::now() < end, "it is not told again");
@@ -144,7 +145,7 @@ fn mounted_full_volumes_tell_each_writer_once() {
     }
     fs::remove_file(path("spare")).expect("deleting");
     wait_until("there is room", || !is_told(one.write_at(b"x", 0)));
-    two.write_all_at(b"x", 0).expect("it was told, and there is room");
+    two.write_all_at(b"x", 0).expect("the loss was reported, and there is space");
     assert!(is_told(one.sync_all()), "fsync(2) says once what was lost");
     one.sync_all().expect("and not again");
     drop((one, two, later, old));
@@ -153,14 +154,15 @@ fn mounted_full_volumes_tell_each_writer_once() {
     volume.check();
 }
 
-/// Writes more than there is room for through a mapping of a new file, which is open for reading and writing.
+/// Writes more than fits through a mapping of a new file, which is open for reading and writing.
 fn lose_through_a_mapping(path: &Path) -> File {
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).truncate(false).open(path);
     let file = file.expect("creating");
     file.set_len(16 * MIB as u64).expect("a hole");
     let (access, len) = (ProtFlags::READ | ProtFlags::WRITE, 16 * MIB);
-    // SAFETY: a new mapping, whose bytes nobody else has; it is unmapped when they are not used any more.
+    // SAFETY: a new mapping with no other reference; it is unmapped after the last use of its
+    // bytes.
     unsafe {
         let at = mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("mapping");
         std::slice::from_raw_parts_mut(at.cast::<u8>(), len).fill(7);
@@ -169,13 +171,13 @@ fn lose_through_a_mapping(path: &Path) -> File {
     file
 }
 
-/// Without writeback the kernel asks with the handle before it reads at the end of a file.
+/// Without write-back the kernel asks with the handle before it reads at the end of a file.
 #[test]
 fn mounted_full_volumes_can_be_read_without_writeback() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let mount = volume.mount("writeback=off");
     fill(&mount.dir, 5 * MIB as u64);
     let mut file = lose_through_a_mapping(&mount.dir.join("mapped"));
@@ -191,14 +193,14 @@ fn mounted_full_volumes_can_be_read_without_writeback() {
     volume.check();
 }
 
-/// What is written through a mapping is told by msync(2) and fsync(2) only: by sfs-umount to one who calls
-/// neither.
+/// msync(2) and fsync(2) alone report lost data of a mapping. If a program calls neither,
+/// sfs-umount reports the loss.
 #[test]
-fn mounted_full_volumes_say_at_the_end_what_nobody_was_told_of() {
+fn mounted_losses_of_mappings_are_reported_at_unmount() {
     if !can_mount() {
         return;
     }
-    let volume = Volume::new("64M");
+    let volume = TestVolume::new("64M");
     let mount = volume.mount("");
     fill(&mount.dir, 5 * MIB as u64);
     fs::create_dir(mount.dir.join("dir")).expect("there is room");

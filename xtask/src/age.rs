@@ -1,8 +1,8 @@
-//! `cargo xtask age`: a mounted volume, full, overwritten at random several times over.
+//! `cargo xtask age`: a full volume, overwritten at random several times.
 //!
-//! Owns the loads, and what is compared with the simulator. Promises that what is written is read and
-//! verified by fio, that the volume is checked at the end, data included, and that a failure names what
-//! was expected. Never measures speed: the machine may have other things to do.
+//! fio reads and verifies all data that it writes, and the volume is checked with its data at the
+//! end. The counters of the daemon are compared with the prediction of `sfs-lab simulate`. Speed is
+//! not measured, since the machine may be busy.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,36 +18,36 @@ use serde::Deserialize;
 use crate::{
     cleanup::Undo,
     device::Device,
-    filesystem::{Blocks, Kind},
+    filesystem::{Blocks, FilesystemKind},
     fio, machine,
-    report::Outcome,
+    report::StepOutcome,
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
 };
 
 const BLOCK_LEN: u64 = 4096;
 
-/// Longest that a write may take.
+/// Longest time of a write.
 const STALL_MAX: Duration = Duration::from_secs(1);
 
-/// How far simulator and volume may be apart.
+/// Allowed relative difference between simulator and volume.
 const PREDICTION_TOLERANCE: f64 = 0.10;
 
-/// Metadata over users' data, at most.
+/// Largest ratio of metadata to users' data.
 const METADATA_MAX: f64 = 0.10;
 
-/// Seconds from one commit of everything to the next: core's default.
+/// Seconds between two full commits: the core's default.
 const COMMIT_SECONDS: f64 = 5.0;
 
-/// How often it is looked how many segments are empty.
+/// Interval between two readings of the number of empty segments.
 const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct AgeOptions {
     /// Size of the volume, in GiB.
     #[arg(long, default_value_t = 8)]
     size: u64,
-    /// Part of what files can have that is filled, in percent.
+    /// Part of the space for files that is filled, in percent.
     #[arg(long, default_value_t = 85, value_parser = clap::value_parser!(u64).range(1..=99))]
     fill: u64,
     /// Bytes that each load writes, in sizes of the volume.
@@ -56,12 +56,12 @@ pub(crate) struct Options {
     /// Grouping policy.
     #[arg(long, default_value = "sfs")]
     policy: String,
-    /// The loads, one after the other: zipf:THETA or uniform.
+    /// Loads, one after the other: zipf:THETA or uniform.
     #[arg(long, value_delimiter = ',', default_value = "zipf:0.99,uniform")]
     loads: Vec<String>,
 }
 
-/// What `sfs-ctl stat --json` says, as far as it is needed.
+/// Needed part of the output of `sfs-ctl stat --json`.
 #[derive(Deserialize)]
 struct Stat {
     segments: Segments,
@@ -82,21 +82,21 @@ struct Activity {
     counters: std::collections::BTreeMap<String, u64>,
 }
 
-/// What `sfs-lab simulate --json` says, as far as it is needed.
+/// Needed part of the output of `sfs-lab simulate --json`.
 #[derive(Deserialize)]
 struct Predicted {
     amplification_user: f64,
 }
 
-/// What the simulator does not reckon itself.
+/// Measured quantities that the simulator takes as input.
 struct Overhead {
     /// Part of every segment that is summaries.
     summaries: f64,
     /// Tree nodes written for each block of data.
     nodes: f64,
-    /// Users' writes from one commit of everything to the next.
+    /// Users' writes between two full commits.
     sync_interval: f64,
-    /// Segments that nothing lives in.
+    /// Average number of empty segments.
     empty: f64,
 }
 
@@ -109,38 +109,38 @@ struct Volume<'a> {
     blocks: u64,
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<Outcome> {
+pub(crate) fn run(workspace: &Workspace, options: &AgeOptions) -> Result<StepOutcome> {
     machine::need("fio", "fio")?;
-    Kind::Sfs.need()?;
+    FilesystemKind::Sfs.need()?;
     let programs =
         workspace.build(Profile::Release, &["sfs", "sfs-mkfs", "sfs-fsck", "sfs-lab"])?;
     let len = options.size << 30;
     let scratch = Scratch::in_ram(len)?;
     let device = Device::best(&scratch.dir.join("image"), len)?;
-    Kind::Sfs.make(&programs, &device, Blocks::Discard)?;
+    FilesystemKind::Sfs.make(&programs, &device, Blocks::Discard)?;
     let dir = scratch.directory("mount")?;
     let guard = Undo::Unmount(dir.clone()).later();
     let policy = format!("policy={}", options.policy);
     programs.cmd("sfs-mount").args(["-o", &policy]).arg(&device.path).arg(&dir).run()?;
     let volume = Volume::fill(&programs, &dir, options.fill)?;
 
-    let mut outcome = Outcome::default();
+    let mut outcome = StepOutcome::default();
     let mut before = None;
     for load in &options.loads {
         volume.age(load, before, options, &mut outcome)?;
         before = Some(load.as_str());
     }
-    Kind::Sfs.unmount(&programs, &dir)?;
+    FilesystemKind::Sfs.unmount(&programs, &dir)?;
     drop(guard);
     check(
         &mut outcome,
         "sfs-fsck --data finds nothing",
-        Kind::Sfs.check(&programs, &device).is_ok(),
+        FilesystemKind::Sfs.check(&programs, &device).is_ok(),
     );
     Ok(outcome)
 }
 
-fn check(outcome: &mut Outcome, what: &str, good: bool) {
+fn check(outcome: &mut StepOutcome, what: &str, good: bool) {
     println!("{}: {what}", if good { "ok" } else { "FAILED" });
     outcome.passed += u64::from(good);
     if !good {
@@ -150,7 +150,7 @@ fn check(outcome: &mut Outcome, what: &str, good: bool) {
 }
 
 impl<'a> Volume<'a> {
-    /// Writes a file of `percent` of what there is. fio verifies after each run what it wrote.
+    /// Writes a file of `percent` of the free space. fio verifies the file after each run.
     fn fill(programs: &'a Programs, dir: &Path, percent: u64) -> Result<Self> {
         let space = rustix::fs::statvfs(dir)?;
         let blocks = space.f_blocks * space.f_frsize / BLOCK_LEN * percent / 100;
@@ -160,7 +160,7 @@ impl<'a> Volume<'a> {
         Ok(volume)
     }
 
-    /// A load whose data fio verifies.
+    /// Runs a load whose data fio verifies.
     fn fio(&self, arguments: &[&str]) -> Result<fio::Job> {
         let out = self.dir.with_extension("fio");
         let verified = [&["--verify=crc32c", "--verify_fatal=1"], arguments].concat();
@@ -172,19 +172,19 @@ impl<'a> Volume<'a> {
         Ok(serde_json::from_str(&json)?)
     }
 
-    /// Runs a load after the one `before`, and looks at what it did.
+    /// Runs `load` after the load `before`, and checks its effects.
     fn age(
         &self,
         load: &str,
         before: Option<&str>,
-        options: &Options,
-        outcome: &mut Outcome,
+        options: &AgeOptions,
+        outcome: &mut StepOutcome,
     ) -> Result<()> {
         println!("\n-- {load}");
         let distribution = if load == "uniform" { "random" } else { load };
         let began = self.stat()?;
         let written = (options.times * options.size) << 30;
-        // fio verifies at its end whatever it wrote last at each place.
+        // fio verifies at its end the last data that it wrote at each position.
         let (job, empty) = self.watch_empty(|| {
             self.fio(&[
                 "--rw=randwrite",
@@ -234,8 +234,8 @@ impl<'a> Volume<'a> {
         Ok(())
     }
 
-    /// Does `work`, and says how many segments were Clean or Drained, on average, while something was
-    /// written.
+    /// Runs `work`, and returns with its result how many segments were Clean or Drained, on
+    /// average, while data was written.
     fn watch_empty<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
         let (end, ended) = mpsc::channel::<()>();
         thread::scope(|scope| {
@@ -258,11 +258,11 @@ impl<'a> Volume<'a> {
         })
     }
 
-    /// What the simulator makes of the same volume and loads.
+    /// Returns the write amplification that the simulator predicts for the same volume and loads.
     fn predict(
         &self,
         (before, load): (Option<&str>, &str),
-        options: &Options,
+        options: &AgeOptions,
         is: &Segments,
         written: u64,
         overhead: &Overhead,
@@ -293,5 +293,5 @@ impl<'a> Volume<'a> {
     }
 }
 
-/// What of the write buffer's 64 MiB waits: it is written from half of it on.
+/// Blocks of the write buffer's 64 MiB that are dirty on average: write-back starts at half of it.
 const WRITE_BUFFER_BLOCKS: u64 = (32 << 20) / BLOCK_LEN;

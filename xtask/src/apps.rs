@@ -1,7 +1,8 @@
-//! Real programs on a volume: copying, git, cargo; and all of it again after an unmount.
+//! Real programs on a volume: copying, git and cargo, and a comparison after an unmount and another
+//! mount.
 //!
-//! Owns the tree that is used and the order of what is done with it. Promises to compare every byte
-//! and attribute by our own walker, not by a program that was tested too.
+//! The comparison of every byte and attribute uses the walker of [`tree`], not a program that is
+//! itself under test.
 
 use std::{fs, path::Path};
 
@@ -10,10 +11,10 @@ use anyhow::{Result, bail};
 use crate::{
     cargo::cargo,
     device::Device,
-    filesystem::{Blocks, Cache, Kind, Subject},
+    filesystem::{Blocks, Cache, FilesystemKind, Subject},
     machine,
     mount::Mount,
-    report::{Outcome, Tally},
+    report::{StepOutcome, Tally},
     run::Cmd,
     scratch::Scratch,
     tree::{self, Census},
@@ -26,48 +27,53 @@ const BYTES_LONG: u64 = 300_000_000;
 const FILES_SHORT: u64 = 3_000;
 const BYTES_SHORT: u64 = 40_000_000;
 
-/// What a volume is on.
+/// Storage below a volume.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum Storage {
     Loop,
     Image,
 }
 
-/// On a loop device, and on an image file.
+/// Runs the programs on a loop device, and on an image file.
 pub(crate) fn run(workspace: &Workspace, on: Subject, long: bool, tally: &mut Tally) {
-    run_on(workspace, on, Place::Loop, long, tally);
-    run_on(workspace, on, Place::Image, long, tally);
+    run_on(workspace, on, Storage::Loop, long, tally);
+    run_on(workspace, on, Storage::Image, long, tally);
 }
 
 pub(crate) fn run_on(
     workspace: &Workspace,
     on: Subject,
-    place: Place,
+    storage: Storage,
     long: bool,
     tally: &mut Tally,
 ) {
-    let what = match place {
-        Place::Loop => "a loop device",
-        Place::Image => "an image file",
+    let what = match storage {
+        Storage::Loop => "a loop device",
+        Storage::Image => "an image file",
     };
     let name = format!("programs on {}, {what}", on.name());
-    match need(on.kind, place) {
+    match need(on.kind, storage) {
         Err(reason) => tally.skip(&name, &reason),
-        Ok(()) => tally.step(&name, || try_programs(workspace, on, place, long)),
+        Ok(()) => tally.step(&name, || try_programs(workspace, on, storage, long)),
     }
 }
 
-fn need(on: Kind, place: Place) -> Result<()> {
+fn need(on: FilesystemKind, storage: Storage) -> Result<()> {
     on.need()?;
     machine::need("git", "git")?;
-    match (place, on) {
-        (Place::Loop, _) => machine::need_loop(),
-        (Place::Image, Kind::Sfs | Kind::Fuse2fs) => Ok(()),
-        (Place::Image, _) => bail!("{} is not mounted from an image file", on.name()),
+    match (storage, on) {
+        (Storage::Loop, _) => machine::need_loop(),
+        (Storage::Image, FilesystemKind::Sfs | FilesystemKind::Fuse2fs) => Ok(()),
+        (Storage::Image, _) => bail!("{} is not mounted from an image file", on.name()),
     }
 }
 
-fn try_programs(workspace: &Workspace, on: Subject, place: Place, long: bool) -> Result<Outcome> {
+fn try_programs(
+    workspace: &Workspace,
+    on: Subject,
+    storage: Storage,
+    long: bool,
+) -> Result<StepOutcome> {
     let programs = on.build(workspace, Profile::Dev)?;
     let scratch = Scratch::new()?;
     let source = scratch.dir.join("source");
@@ -75,9 +81,9 @@ fn try_programs(workspace: &Workspace, on: Subject, place: Place, long: bool) ->
     let census = tree::plant(&source, files, bytes)?;
     println!("source: {census}");
     let image = scratch.dir.join("image");
-    let device = match place {
-        Place::Loop => Device::over_loop(&image, DEVICE_LEN)?,
-        Place::Image => Device::image(&image, DEVICE_LEN)?,
+    let device = match storage {
+        Storage::Loop => Device::over_loop(&image, DEVICE_LEN)?,
+        Storage::Image => Device::image(&image, DEVICE_LEN)?,
     };
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;
@@ -100,10 +106,11 @@ fn try_programs(workspace: &Workspace, on: Subject, place: Place, long: bool) ->
     Ok(checks.outcome.note(format!("{census}")))
 }
 
-/// Each check is counted; the first that fails ends the step, as the others build on it.
+/// Results of the checks of one step. The first failure ends the step, since later checks build on
+/// it.
 #[derive(Default)]
 struct Checks {
-    outcome: Outcome,
+    outcome: StepOutcome,
 }
 
 impl Checks {
@@ -125,7 +132,7 @@ fn copy(from: &Path, to: &Path, expected: Census) -> Result<()> {
     Ok(())
 }
 
-/// Nothing differs between the trees; the error names the first places where something does.
+/// Asserts that the trees are equal; the error names the first differences.
 pub(crate) fn equal(left: &Path, right: &Path) -> Result<()> {
     const SHOWN: usize = 10;
     let differences = tree::compare(left, right)?;
@@ -136,7 +143,7 @@ pub(crate) fn equal(left: &Path, right: &Path) -> Result<()> {
     bail!("{} differences:\n{}", differences.len(), shown.join("\n"));
 }
 
-/// git in `repository`, as nobody in particular.
+/// Prepares git in `repository`, without the user's configuration.
 fn git_in(repository: &Path) -> Cmd {
     Cmd::new("git")
         .dir(repository)
@@ -160,12 +167,13 @@ fn fsck(repository: &Path) -> Result<()> {
     git_in(repository).args(["fsck", "--full", "--strict", "--no-progress"]).read()?;
     let changed = git_in(repository).args(["status", "--porcelain"]).read()?;
     if !changed.is_empty() {
-        bail!("git sees changes that nobody made:\n{changed}");
+        bail!("git sees changes that were not made:\n{changed}");
     }
     Ok(())
 }
 
-/// The sources are on the volume, and so is everything that the compiler writes.
+/// Builds this project from sources on the volume, with cargo's target directory on the volume,
+/// too.
 fn build(workspace: &Workspace, dir: &Path) -> Result<()> {
     let sources = dir.join("sfs");
     for entry in fs::read_dir(&workspace.root)? {

@@ -1,8 +1,7 @@
 //! `cargo xtask bench fuse`: filesystems side by side.
 //!
-//! Owns the targets, the order of the measurements and where the results go. Promises that all
-//! targets are mounted at once and take turns within every row of every round, so that what else the
-//! machine does hits all alike. What is missing is named in the table.
+//! All filesystems are mounted at once and take turns within every row of every round. So other
+//! activity of the machine affects all alike. The table names every filesystem that is missing.
 
 pub(crate) mod compare;
 pub(crate) mod counts;
@@ -17,7 +16,7 @@ use clap::Args;
 
 use crate::{
     device::Device,
-    filesystem::{Blocks, Cache, Kind},
+    filesystem::{Blocks, Cache, FilesystemKind},
     machine::{self, Rings},
     mount::Mount,
     run::Cmd,
@@ -26,26 +25,26 @@ use crate::{
 };
 
 const CONTESTANTS: [Contestant; 14] = [
-    Contestant::over(Kind::Sfs, "uring"),
-    Contestant::over(Kind::Sfs, "dev"),
-    Contestant::over(Kind::Sfs, "fuser"),
+    Contestant::over(FilesystemKind::Sfs, "uring"),
+    Contestant::over(FilesystemKind::Sfs, "dev"),
+    Contestant::over(FilesystemKind::Sfs, "fuser"),
     Contestant::asynchronous("uring"),
     Contestant::asynchronous("dev"),
-    Contestant::over(Kind::Null, "uring"),
-    Contestant::over(Kind::Null, "dev"),
-    Contestant::over(Kind::Null, "fuser"),
-    Contestant::over(Kind::NullDevice, "uring"),
-    Contestant::of(Kind::Ext4),
-    Contestant::of(Kind::Xfs),
-    Contestant::of(Kind::Btrfs),
-    Contestant::of(Kind::Fuse2fs),
-    Contestant::of(Kind::Ntfs3g),
+    Contestant::over(FilesystemKind::Null, "uring"),
+    Contestant::over(FilesystemKind::Null, "dev"),
+    Contestant::over(FilesystemKind::Null, "fuser"),
+    Contestant::over(FilesystemKind::NullDevice, "uring"),
+    Contestant::of(FilesystemKind::Ext4),
+    Contestant::of(FilesystemKind::Xfs),
+    Contestant::of(FilesystemKind::Btrfs),
+    Contestant::of(FilesystemKind::Fuse2fs),
+    Contestant::of(FilesystemKind::Ntfs3g),
 ];
 const DEVICE_LEN: u64 = 1 << 30;
 const SEED: u64 = 20_120_214;
 const ROUNDS_QUICK: u32 = 3;
 
-/// The rows, as `fuse-load` calls them, and as a reader does.
+/// Rows, by the name in `fuse-load` and by a title for readers.
 pub(crate) const ROWS: [(&str, &str, Unit); 24] = [
     ("seq-write1m", "sequential write, 1 MiB, fsync at the end", Unit::Bytes),
     ("seq-read1m", "sequential read, 1 MiB, cold", Unit::Bytes),
@@ -73,7 +72,7 @@ pub(crate) const ROWS: [(&str, &str, Unit); 24] = [
     ("unlink-parallel", "unlink, four threads", Unit::Ops),
 ];
 
-/// What a row is told in.
+/// Unit of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Bytes,
@@ -81,17 +80,17 @@ pub(crate) enum Unit {
 }
 
 #[derive(Args)]
-pub(crate) struct Options {
-    /// Every cell is the median of so many.
+pub(crate) struct FuseBenchOptions {
+    /// Samples of each cell, whose median is shown.
     #[arg(long)]
     rounds: Option<u32>,
-    /// Less of everything, and nothing is written to `docs/`: for a look.
+    /// Run less of everything, and write nothing to `docs/`.
     #[arg(long)]
     quick: bool,
-    /// Only these filesystems.
+    /// Measure only these filesystems.
     #[arg(long, value_delimiter = ',')]
-    only: Vec<Kind>,
-    /// Only the rows whose names contain this.
+    only: Vec<FilesystemKind>,
+    /// Measure only the rows whose names contain this.
     #[arg(long)]
     row: Option<String>,
 }
@@ -102,16 +101,16 @@ pub(crate) struct Sample {
     pub(crate) ops: u64,
     pub(crate) bytes: u64,
     pub(crate) wall: Duration,
-    /// Client, daemon and kernel workers.
+    /// CPU time of client, daemon and kernel workers.
     pub(crate) cpu: Duration,
 }
 
 impl Sample {
-    /// Out of what the load generator prints.
+    /// Parses the output of the load generator.
     fn read(line: &str) -> Result<Self> {
         let numbers: Vec<u64> = line.split(' ').map_while(|number| number.parse().ok()).collect();
         let [ops, bytes, wall, client, daemon, workers] = numbers[..] else {
-            bail!("fuse-load said: {line}");
+            bail!("fuse-load printed: {line}");
         };
         let cpu = Duration::from_nanos(client + daemon + workers);
         let sample = Self { ops, bytes, wall: Duration::from_nanos(wall), cpu };
@@ -119,27 +118,27 @@ impl Sample {
     }
 }
 
-/// A filesystem, and for ours the transport.
+/// A filesystem, with the transport if it is SFS or the null filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contestant {
-    kind: Kind,
+    kind: FilesystemKind,
     transport: Option<&'static str>,
-    /// Beside those that all are mounted with.
+    /// Mount options besides those of all contestants.
     option: Option<&'static str>,
 }
 
 impl Contestant {
-    const fn of(kind: Kind) -> Self {
+    const fn of(kind: FilesystemKind) -> Self {
         Self { kind, transport: None, option: None }
     }
 
-    const fn over(kind: Kind, transport: &'static str) -> Self {
+    const fn over(kind: FilesystemKind, transport: &'static str) -> Self {
         Self { transport: Some(transport), ..Self::of(kind) }
     }
 
-    /// SFS as it loses data with older kernels: to see what it costs not to.
+    /// Returns SFS without the protection that older kernels need against data loss, to measure its cost.
     const fn asynchronous(transport: &'static str) -> Self {
-        Self { option: Some("async_dio=on"), ..Self::over(Kind::Sfs, transport) }
+        Self { option: Some("async_dio=on"), ..Self::over(FilesystemKind::Sfs, transport) }
     }
 
     fn name(self) -> String {
@@ -148,24 +147,24 @@ impl Contestant {
         parts.join(", ")
     }
 
-    /// Whether `row` says something of it that it does not say of another.
+    /// Returns whether `row` can differ between this contestant and the default one.
     fn has(self, row: &str) -> bool {
         let is_asynchronous = row.starts_with("libaio-") || row.starts_with("uring-");
         self.option.is_none() || is_asynchronous
     }
 }
 
-/// All measurements of a filesystem, by row, or why there are none.
+/// Measurements of a filesystem by row, or the error that prevented them.
 pub(crate) type Column = Result<BTreeMap<&'static str, Vec<Sample>>>;
 
-/// A filesystem under measurement. The mount goes before the device.
+/// A filesystem under measurement. The mount is dropped before the device.
 struct Target {
     mount: Mount,
     device: Device,
     workers: Vec<String>,
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &FuseBenchOptions) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { ROUNDS_QUICK } else { 5 });
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
     machine::need("fio", "fio")?;
@@ -173,7 +172,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Err(error) = &rings {
         eprintln!("{error:#}");
     }
-    let devices = CONTESTANTS.iter().filter(|contestant| contestant.kind != Kind::Null).count();
+    let devices =
+        CONTESTANTS.iter().filter(|contestant| contestant.kind != FilesystemKind::Null).count();
     let scratch = Scratch::in_ram(DEVICE_LEN * devices as u64)?;
     let mut columns: Vec<(Contestant, Column)> = Vec::new();
     let mut targets: Vec<(Contestant, Target)> = Vec::new();
@@ -215,7 +215,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table::publish(&workspace.root.join("docs/benchmarks.md"), "fuse", &text)
 }
 
-/// Every target once, in an order of the round. Who fails is out.
+/// Measures every target once, in the order of the round. A target that fails is removed.
 fn measure_row(
     load: &PathBuf,
     row: &'static str,
@@ -242,9 +242,9 @@ fn measure_row(
     }
 }
 
-/// Who has turn `turn` of `count` in a round: in other rounds somebody else comes before him (Williams, 1949,
-/// for an even `count`). What a slow filesystem leaves of the caches and of the machine's memory hits
-/// not always the same.
+/// Returns the contestant at turn `turn` of `count` in a round. The order changes so that each
+/// contestant follows each other one equally often (Williams, 1949, for an even `count`). So the
+/// caches that a slow filesystem leaves behind do not always affect the same one.
 fn place_in_turn(turn: usize, round: usize, count: usize) -> usize {
     let zigzag = if turn.is_multiple_of(2) { turn / 2 } else { count - turn.div_ceil(2) };
     (zigzag + round) % count
@@ -262,12 +262,17 @@ impl Target {
         Self::new(kind, &programs, &contestant.name(), scratch)
     }
 
-    /// Makes and mounts a filesystem of `kind`, whose files in `scratch` bear `name`.
-    fn new(kind: Kind, programs: &Programs, name: &str, scratch: &Scratch) -> Result<Self> {
+    /// Makes and mounts a filesystem of `kind`, whose files in `scratch` are called `name`.
+    fn new(
+        kind: FilesystemKind,
+        programs: &Programs,
+        name: &str,
+        scratch: &Scratch,
+    ) -> Result<Self> {
         let name = name.replace([',', ' ', '='], "-");
         let image = scratch.dir.join(format!("{name}.img"));
         let device = match kind {
-            Kind::Null => Device::image(&image, DEVICE_LEN)?,
+            FilesystemKind::Null => Device::image(&image, DEVICE_LEN)?,
             _ => Device::allocated(&image, DEVICE_LEN)?,
         };
         kind.make(programs, &device, Blocks::Keep)?;
@@ -275,7 +280,7 @@ impl Target {
         let mount = Mount::new(kind, programs, &device, &dir, Cache::WritebackKeep)?;
         let mut workers = vec![format!("flush-{}", mount.dev()?)];
         if let Some(name) = device.loop_name() {
-            // A fuseblk mount's write-back, the loop device itself, and ext4's journal.
+            // Write-back of a fuseblk mount, the loop device itself, and ext4's journal.
             workers.push(format!("flush-{}-fuseblk", mount.dev()?));
             workers.push(name.to_owned());
             workers.push(format!("{name}-8"));
@@ -289,7 +294,7 @@ impl Target {
         Ok(())
     }
 
-    /// The load generator, with one row on this target.
+    /// Runs the load generator with one row on this target.
     fn cmd(&self, load: &PathBuf, row: &str, quick: bool) -> Cmd {
         let mut cmd = Cmd::new(load).arg(&self.mount.dir).arg(row);
         cmd = cmd.args(["--seed", &SEED.to_string()]).arg("--device").arg(&self.device.path);
@@ -317,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_a_turn_and_comes_after_somebody_else_in_each_round() {
+    fn every_contestant_has_a_turn_and_another_predecessor_in_each_round() {
         let count = CONTESTANTS.len();
         let orders: Vec<Vec<usize>> = (0..count)
             .map(|round| (0..count).map(|turn| place_in_turn(turn, round, count)).collect())

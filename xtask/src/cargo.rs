@@ -1,18 +1,19 @@
-//! Running cargo, and the test programs that it installs.
+//! Cargo commands, and the test programs that cargo installs.
 
 use std::{env, path::PathBuf};
 
 use anyhow::Result;
 
-use crate::{report::Outcome, run::Cmd, workspace::Workspace};
+use crate::{report::StepOutcome, run::Cmd, workspace::Workspace};
 
-/// cargo in the repository, with our target directory.
+/// Prepares cargo in the repository, with the target directory of this program.
 pub(crate) fn cargo(workspace: &Workspace) -> Cmd {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     Cmd::new(program).dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target)
 }
 
-/// A test program from crates.io, in exactly this version, installed once under `target/tools`.
+/// Returns the path of a test program from crates.io in exactly this version, installed once under
+/// `target/tools`.
 pub(crate) fn tool(workspace: &Workspace, name: &str, version: &str) -> Result<PathBuf> {
     let root = workspace.target.join("tools");
     let program = root.join("bin").join(name);
@@ -29,19 +30,19 @@ pub(crate) fn tool(workspace: &Workspace, name: &str, version: &str) -> Result<P
     Ok(program)
 }
 
-/// `cargo test` with `args`, its counts summed.
-pub(crate) fn test(cmd: Cmd) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let good = cmd.lines(|line| add_counts(line, &mut outcome))?;
-    if !good && outcome.failed == 0 {
+/// Runs `cargo test` with `args`, and sums its counts.
+pub(crate) fn test(cmd: Cmd) -> Result<StepOutcome> {
+    let mut outcome = StepOutcome::default();
+    let succeeded = cmd.lines(|line| add_counts(line, &mut outcome))?;
+    if !succeeded && outcome.failed == 0 {
         outcome.failed = 1;
         outcome.notes.push("cargo test did not get as far as the tests".into());
     }
     Ok(outcome)
 }
 
-/// Adds `test result: ok. 3 passed; 0 failed; 1 ignored; ...`, and the names of what failed.
-fn add_counts(line: &str, outcome: &mut Outcome) {
+/// Adds `test result: ok. 3 passed; 0 failed; 1 ignored; ...`, and the names of failed tests.
+fn add_counts(line: &str, outcome: &mut StepOutcome) {
     if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
     {
         outcome.notes.push(format!("failed: {name}"));
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn counts_of_several_results_are_summed() {
-        let mut outcome = Outcome::default();
+        let mut outcome = StepOutcome::default();
         let result =
             "test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out";
         add_counts(result, &mut outcome);
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_failed_test_is_named() {
-        let mut outcome = Outcome::default();
+        let mut outcome = StepOutcome::default();
         add_counts("test tree::splits ... FAILED", &mut outcome);
         assert_eq!(outcome.notes, ["failed: tree::splits"]);
     }

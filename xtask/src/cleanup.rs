@@ -1,7 +1,7 @@
-//! What has to be undone, whatever happens: mounts, loop devices, files.
+//! Cleanup of mounts, loop devices and files.
 //!
-//! Owns the list. Promises to undo the newest first: when a guard is dropped, and on Ctrl-C.
-//! Never undoes a thing twice.
+//! A guard undoes its effect when it is dropped. On Ctrl-C all guards are undone, the newest first.
+//! Nothing is undone twice.
 
 use std::{
     fs,
@@ -20,18 +20,18 @@ use signal_hook::{
 
 use crate::{machine, run::Cmd};
 
-/// How one thing is undone.
+/// Effect on the machine, by the way to undo it.
 #[derive(Debug)]
 pub(crate) enum Undo {
     /// Unmount this directory if something is mounted there.
     Unmount(PathBuf),
-    /// Take the file away from this loop device.
+    /// Detach the file from this loop device.
     Detach(PathBuf),
-    /// Remove this file, or this directory and what is in it.
+    /// Remove this file, or this directory with its content.
     Remove(PathBuf),
 }
 
-/// Undoes when dropped.
+/// Undoes an effect when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard(u64);
 
@@ -46,9 +46,9 @@ const UNMOUNT_TRIES: u32 = 20;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(250);
 
 impl Undo {
-    /// From now on, this will be undone.
+    /// Returns the guard that undoes this effect.
     pub(crate) fn later(self) -> Guard {
-        let mut pending = PENDING.lock().expect("nobody panics with the list in hand");
+        let mut pending = PENDING.lock().expect("no code panics while it holds the list");
         pending.id_next += 1;
         let id = pending.id_next;
         pending.undos.push((id, self));
@@ -68,7 +68,7 @@ impl Undo {
 impl Drop for Guard {
     fn drop(&mut self) {
         let undo = {
-            let mut pending = PENDING.lock().expect("nobody panics with the list in hand");
+            let mut pending = PENDING.lock().expect("no code panics while it holds the list");
             let at = pending.undos.iter().position(|(id, _)| *id == self.0);
             at.map(|at| pending.undos.remove(at).1)
         };
@@ -78,14 +78,15 @@ impl Drop for Guard {
     }
 }
 
-/// On Ctrl-C and its like everything is undone, best effort, and the process ends.
+/// Installs the handler that undoes all effects on Ctrl-C, as far as possible, and ends the
+/// process.
 pub(crate) fn on_signal() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             eprintln!("stopped: undoing mounts and loop devices");
-            // The lock is kept: nothing new is begun while the process ends.
-            let mut pending = PENDING.lock().expect("nobody panics with the list in hand");
+            // The lock stays taken, so that no new effect begins while the process ends.
+            let mut pending = PENDING.lock().expect("no code panics while it holds the list");
             while let Some((_, undo)) = pending.undos.pop() {
                 undo.perform();
             }
@@ -95,7 +96,7 @@ pub(crate) fn on_signal() -> Result<()> {
     Ok(())
 }
 
-/// Is something mounted at `dir`?
+/// Returns whether a filesystem is mounted at `dir`.
 pub(crate) fn is_mounted(dir: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounts.lines().filter_map(|line| line.split(' ').nth(4)).any(|at| Path::new(at) == dir)
@@ -115,7 +116,7 @@ fn unmount(dir: &Path) {
     complain(Cmd::new("umount").arg("-l").arg(dir).read());
 }
 
-/// One try, by the kernel's means: `umount`, or `fusermount3` for a normal user.
+/// Tries once to unmount: by `umount`, or by `fusermount3` for an ordinary user.
 pub(crate) fn unmount_once(dir: &Path) -> Result<()> {
     let cmd =
         if machine::is_root() { Cmd::new("umount") } else { Cmd::new("fusermount3").arg("-u") };

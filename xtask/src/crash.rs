@@ -1,44 +1,44 @@
-//! The crash simulator, in a build of its own: optimized, and with everything checked.
+//! The crash simulator, in a build profile of its own: optimized, with debug assertions.
 
 use anyhow::Result;
 
 use crate::{
     cargo::{self, cargo},
-    report::Outcome,
+    report::StepOutcome,
     workspace::Workspace,
 };
 
-/// States that `cargo xtask test` looks at: about a minute's worth.
+/// States that `cargo xtask test` checks in the log layout: about a minute of work.
 pub(crate) const STATES_SHORT: u64 = 30_000;
 
-/// The same for each data layout beside the log.
+/// States for each other data layout.
 pub(crate) const STATES_OVERWRITING: u64 = 10_000;
 
-/// States for a night.
+/// States of a long run.
 pub(crate) const STATES_LONG: u64 = 1_000_000;
 
 /// Runs `sfs-sim` with `arguments`.
-pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
+pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<StepOutcome> {
     let build = ["run", "--quiet", "--profile", "sim", "--package", "sfs-sim", "--"];
-    cargo(workspace).args(build).args(arguments).run().map(|()| Outcome::passed())
+    cargo(workspace).args(build).args(arguments).run().map(|()| StepOutcome::passed())
 }
 
-/// Data layouts beside the log.
+/// Data layouts other than the log.
 pub(crate) const OVERWRITING: [&str; 4] =
     ["greedy-space", "clock-space", "clock-space-exact", "block-group"];
 
-/// So many states where data goes as `data_layout` says, with a fixed seed; in the build that the mutation check needs anyway, in which no
-/// mutant is alive.
-pub(crate) fn budget(workspace: &Workspace, data_layout: &str, states: u64) -> Result<Outcome> {
+/// Checks `states` crash states of the layout `data_layout`, with a fixed seed. The build is the
+/// one that the mutation check needs anyway; no mutant is active in it.
+pub(crate) fn budget(workspace: &Workspace, data_layout: &str, states: u64) -> Result<StepOutcome> {
     let build = ["run", "--quiet", "--profile", "sim", "--package", "sfs-sim"];
     let cmd = cargo(workspace).args(build).args(["--features", "mutants", "--"]);
     cmd.args(["--layout", data_layout, "--seed", "1", "--states", &states.to_string()])
         .run()
-        .map(|()| Outcome::passed())
+        .map(|()| StepOutcome::passed())
 }
 
-/// The simulator finds every deliberate bug of the core.
-pub(crate) fn mutants(workspace: &Workspace) -> Result<Outcome> {
+/// Asserts that the simulator finds every deliberate bug of the core.
+pub(crate) fn mutants(workspace: &Workspace) -> Result<StepOutcome> {
     let build = ["test", "--profile", "sim", "--package", "sfs-sim", "--features", "mutants"];
     cargo::test(cargo(workspace).args(build).args(["--test", "mutants"]))
 }

@@ -1,4 +1,4 @@
-//! SFS at work, in a minute: for somebody who has just cloned the repository.
+//! `cargo xtask demo`: SFS at work in a minute, for someone who has just cloned the repository.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use crate::{
     apps, cleanup,
     device::Device,
-    filesystem::{Blocks, Cache, Kind},
+    filesystem::{Blocks, Cache, FilesystemKind},
     machine,
     mount::Mount,
     tree::{self, Census},
@@ -19,27 +19,27 @@ use crate::{
 };
 
 const IMAGE_LEN: u64 = 1 << 30;
-/// What is copied must leave room in the image.
+/// Largest source tree, so that the copy leaves space in the image.
 const SOURCE_LEN_MAX: u64 = IMAGE_LEN / 2;
 
-/// An error says what is missing and how to get it, or what went wrong.
+/// Runs the demonstration. An error names what is missing and how to get it, or what went wrong.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     machine::need_fuse().context("SFS needs FUSE")?;
     println!("building SFS (release)");
-    let programs = Kind::Sfs.build(workspace, Profile::Release)?;
+    let programs = FilesystemKind::Sfs.build(workspace, Profile::Release)?;
     let home = workspace.target.join("demo");
     fs::create_dir_all(&home)?;
     let image = home.join("volume.img");
     let dir = home.join("mount");
     if cleanup::is_mounted(&dir) {
-        Kind::Sfs.unmount(&programs, &dir)?;
+        FilesystemKind::Sfs.unmount(&programs, &dir)?;
     }
     let device = Device::image(&image, IMAGE_LEN)?;
 
     println!("\nsfs-mkfs {}", image.display());
-    Kind::Sfs.make(&programs, &device, Blocks::Discard)?;
+    FilesystemKind::Sfs.make(&programs, &device, Blocks::Discard)?;
     println!("sfs-mount {} {}", image.display(), dir.display());
-    let mount = Mount::new(Kind::Sfs, &programs, &device, &dir, Cache::Writeback)?;
+    let mount = Mount::new(FilesystemKind::Sfs, &programs, &device, &dir, Cache::Writeback)?;
     let (source, name) = source(workspace)?;
     let copy = dir.join(name);
     copy_and_compare(&source, &copy)?;
@@ -50,14 +50,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     mount.unmount()?;
     println!("  everything was on the device after {:.2} s", start.elapsed().as_secs_f64());
     println!("sfs-fsck -n --data {}", image.display());
-    Kind::Sfs.check(&programs, &device)?;
+    FilesystemKind::Sfs.check(&programs, &device)?;
     println!("  nothing is wrong: every block was read, every checksum is right");
     again(&programs, &device, &dir, &source, &copy)?;
     closing(&programs);
     Ok(())
 }
 
-/// What cargo has downloaded, or else this repository's own sources.
+/// Returns a source tree to copy: cargo's downloads, or else this repository's sources.
 fn source(workspace: &Workspace) -> Result<(PathBuf, &'static str)> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
@@ -116,7 +116,7 @@ fn again(
 ) -> Result<()> {
     println!("mounting it again and comparing");
     let start = Instant::now();
-    let mount = Mount::new(Kind::Sfs, programs, device, dir, Cache::Writeback)?;
+    let mount = Mount::new(FilesystemKind::Sfs, programs, device, dir, Cache::Writeback)?;
     println!("  mounted after {:.2} s", start.elapsed().as_secs_f64());
     apps::equal(source, copy)?;
     println!("  all equal");

@@ -1,4 +1,4 @@
-//! What a volume lies on: an image file, bare or as a loop device.
+//! Devices below a volume: an image file, by itself or behind a loop device.
 
 use std::{
     fs::File,
@@ -14,20 +14,20 @@ use crate::{
     run::Cmd,
 };
 
-/// Undone when dropped.
+/// A device, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// What a filesystem is made on and mounted from.
+    /// Path that a filesystem is made on and mounted from.
     pub(crate) path: PathBuf,
     is_loop: bool,
     _guards: Vec<Guard>,
 }
 
-/// `losetup --find` and its use are two steps: others may come between.
+/// Number of tries of `losetup --find`, since another process may take the found device first.
 const LOOP_TRIES: u32 = 5;
 
 impl Device {
-    /// A sparse image file of `len` bytes.
+    /// Makes a sparse image file of `len` bytes.
     pub(crate) fn image(path: &Path, len: u64) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
         file.set_len(len)?;
@@ -35,8 +35,8 @@ impl Device {
         Ok(Self { path: path.to_owned(), is_loop: false, _guards: guards })
     }
 
-    /// As [`Device::best`], and all of the image is written once: what a file in RAM or on a disk needs
-    /// to grow is not measured.
+    /// Makes a device as [`Device::best`] does, and writes all of the image once. So the growth of
+    /// a file in RAM or on a disk is not measured.
     pub(crate) fn allocated(image: &Path, len: u64) -> Result<Self> {
         let device = Self::best(image, len)?;
         let file = File::options().write(true).open(image)?;
@@ -47,23 +47,23 @@ impl Device {
         Ok(device)
     }
 
-    /// A loop device over such an image.
+    /// Makes a loop device over such an image.
     pub(crate) fn over_loop(image: &Path, len: u64) -> Result<Self> {
         machine::need_loop()?;
         let mut device = Self::image(image, len)?;
         device.path = attach(image)?;
         device.is_loop = true;
-        // Before the image's own guard: the device goes first.
+        // Before the image's own guard: the device is detached first.
         device._guards.insert(0, Undo::Detach(device.path.clone()).later());
         Ok(device)
     }
 
-    /// A loop device for root, the image itself for others.
+    /// Makes a loop device for root, and an image file for other users.
     pub(crate) fn best(image: &Path, len: u64) -> Result<Self> {
         if machine::is_root() { Self::over_loop(image, len) } else { Self::image(image, len) }
     }
 
-    /// `loop3`.
+    /// Returns the name of the loop device, `loop3`.
     pub(crate) fn loop_name(&self) -> Option<&str> {
         self.is_loop.then(|| self.path.file_name()?.to_str()).flatten()
     }

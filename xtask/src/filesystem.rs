@@ -1,6 +1,6 @@
 //! The filesystems that are tested and measured.
 //!
-//! Owns how each is made, mounted, unmounted and checked: the only place where they differ.
+//! The commands that make, mount, unmount and check each of them are here, and nowhere else.
 
 use std::path::Path;
 
@@ -16,12 +16,12 @@ use crate::{
 
 /// A filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    /// Ours.
+pub(crate) enum FilesystemKind {
+    /// SFS.
     Sfs,
     /// The null filesystem of `benches/`: RAM behind FUSE.
     Null,
-    /// The same over a device: what FUSE and a device cost together.
+    /// The null filesystem over a device: the cost of FUSE and a device together.
     NullDevice,
     /// The kernel's ext4.
     Ext4,
@@ -36,31 +36,31 @@ pub(crate) enum Kind {
     Ntfs3g,
 }
 
-/// A filesystem in one of its ways.
+/// A filesystem with its transport and data layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
-    pub(crate) kind: Kind,
-    /// Instead of the one that serves best.
+    pub(crate) kind: FilesystemKind,
+    /// Transport, if it is not the default.
     transport: Option<&'static str>,
-    /// Instead of the log.
+    /// Data layout, if it is not the log.
     data_layout: Option<&'static str>,
 }
 
-impl From<Kind> for Subject {
-    fn from(kind: Kind) -> Self {
+impl From<FilesystemKind> for Subject {
+    fn from(kind: FilesystemKind) -> Self {
         Self { kind, transport: None, data_layout: None }
     }
 }
 
 impl Subject {
-    /// SFS, mounted with `transport`.
+    /// Returns SFS with the transport `transport`.
     pub(crate) fn over(transport: &'static str) -> Self {
-        Self { transport: Some(transport), ..Kind::Sfs.into() }
+        Self { transport: Some(transport), ..FilesystemKind::Sfs.into() }
     }
 
-    /// SFS, its data placed by `data_layout`.
-    pub(crate) fn placing(data_layout: &'static str) -> Self {
-        Self { data_layout: Some(data_layout), ..Kind::Sfs.into() }
+    /// Returns SFS with the data layout `data_layout`.
+    pub(crate) fn with_layout(data_layout: &'static str) -> Self {
+        Self { data_layout: Some(data_layout), ..FilesystemKind::Sfs.into() }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -69,48 +69,48 @@ impl Subject {
         [Some(self.kind.name().to_owned()), over, placing].into_iter().flatten().collect()
     }
 
-    /// The environment with which a command replays what was tried.
+    /// Returns the environment variables of a command that replays a run.
     pub(crate) fn environment(&self) -> String {
         let transport = self.transport.map(|transport| format!("SFS_TRANSPORT={transport} "));
         let data_layout = self.data_layout.map(|data_layout| format!("SFS_LAYOUT={data_layout} "));
         [transport, data_layout].into_iter().flatten().collect()
     }
 
-    /// Compiles what is ours.
+    /// Builds the programs of this workspace that the filesystem needs.
     pub(crate) fn build(&self, workspace: &Workspace, profile: Profile) -> Result<Programs> {
         let mut programs = self.kind.build(workspace, profile)?;
         if let Some(transport) = self.transport {
             programs = programs.over(transport);
         }
         if let Some(data_layout) = self.data_layout {
-            programs = programs.placing(data_layout);
+            programs = programs.with_layout(data_layout);
         }
         Ok(programs)
     }
 }
 
-/// What becomes of the device's blocks when a filesystem is made.
+/// Blocks of the device when a filesystem is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
-    /// They are discarded, where the filesystem does that.
+    /// The blocks are discarded, if the filesystem supports it.
     Discard,
-    /// They stay allocated.
+    /// The blocks stay allocated.
     Keep,
 }
 
-/// How a volume is mounted.
+/// Cache mode of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// The kernel keeps written pages for a while, where the filesystem allows it.
+    /// The kernel writes dirty pages back later, if the filesystem allows it.
     Writeback,
-    /// The same, and nothing is discarded: below a loop device a discard takes memory away that the next
-    /// write has to ask for again, which flash does not know.
+    /// Write-back as above, without discards. Below a loop device a discard frees memory that the
+    /// next write has to allocate again, a cost that flash does not have.
     WritebackKeep,
-    /// Every write(2) reaches the filesystem at once, where it can be told so.
+    /// Every write(2) reaches the filesystem at once, if the filesystem can be configured so.
     Through,
 }
 
-impl Kind {
+impl FilesystemKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sfs => "SFS",
@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Everything to make and mount one is here, or is installed now.
+    /// Checks that everything to make and mount the filesystem is present, or installs it.
     pub(crate) fn need(self) -> Result<()> {
         match self {
             Self::Sfs | Self::Null | Self::NullDevice => machine::need_fuse(),
@@ -144,12 +144,12 @@ impl Kind {
         }
     }
 
-    /// Compiles what is ours.
+    /// Builds the programs of this workspace that the filesystem needs.
     pub(crate) fn build(self, workspace: &Workspace, profile: Profile) -> Result<Programs> {
         match self {
             Self::Sfs => workspace.build(profile, &["sfs", "sfs-mkfs", "sfs-fsck"]),
             Self::Null | Self::NullDevice => workspace.build(profile, &["sfs-bench"]),
-            // Nothing of ours; the directory is not asked for anything.
+            // No program of this workspace is needed, so the directory is not used.
             Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Fuse2fs | Self::Ntfs3g => {
                 workspace.build(profile, &["xtask"])
             }
@@ -159,7 +159,7 @@ impl Kind {
     /// Makes an empty filesystem on `device`.
     pub(crate) fn make(self, programs: &Programs, device: &Device, blocks: Blocks) -> Result<()> {
         let keep = blocks == Blocks::Keep;
-        // Zeroing in the background would be measured with whatever runs next.
+        // Zeroing in the background would be measured with the next row.
         let mut ext4 = "lazy_itable_init=0,lazy_journal_init=0".to_owned();
         if keep {
             ext4 += ",nodiscard";
@@ -179,7 +179,7 @@ impl Kind {
         cmd.arg(&device.path).read().map(drop)
     }
 
-    /// The command that mounts; it stays in the foreground if [`Kind::stays`].
+    /// Returns the command that mounts. The command stays in the foreground if [`FilesystemKind::stays`].
     pub(crate) fn mount(
         self,
         programs: &Programs,
@@ -221,17 +221,17 @@ impl Kind {
         }
     }
 
-    /// The mounting command is the filesystem, and runs until it is unmounted.
+    /// Returns whether the mounting command is the daemon, and runs until the unmount.
     pub(crate) fn stays(self) -> bool {
         matches!(self, Self::Null | Self::NullDevice | Self::Fuse2fs | Self::Ntfs3g)
     }
 
-    /// The name of the daemon that the mounting command leaves behind.
+    /// Returns the name of the daemon that the mounting command starts.
     pub(crate) fn daemon(self) -> Option<&'static str> {
         (self == Self::Sfs).then_some("sfs-mount")
     }
 
-    /// Unmounts, as a user would.
+    /// Unmounts as a user would.
     pub(crate) fn unmount(self, programs: &Programs, dir: &Path) -> Result<()> {
         match self {
             Self::Sfs => programs.cmd("sfs-umount").arg(dir).read().map(drop),
@@ -239,7 +239,8 @@ impl Kind {
         }
     }
 
-    /// Checks the unmounted volume, data included, and changes nothing; an error is what was found.
+    /// Checks the unmounted volume with its data, and changes nothing. The error contains the
+    /// findings.
     pub(crate) fn check(self, programs: &Programs, device: &Device) -> Result<()> {
         let cmd = match self {
             Self::Null | Self::NullDevice => return Ok(()),
@@ -251,15 +252,15 @@ impl Kind {
         };
         let output = cmd.arg(&device.path).output()?;
         if !output.status.success() {
-            let said = [&output.stdout[..], &output.stderr[..]].concat();
-            let said = String::from_utf8_lossy(&said).trim().to_owned();
-            bail!("the check of {} found ({}): {said}", self.name(), output.status);
+            let text = [&output.stdout[..], &output.stderr[..]].concat();
+            let text = String::from_utf8_lossy(&text).trim().to_owned();
+            bail!("the check of {} found ({}): {text}", self.name(), output.status);
         }
         Ok(())
     }
 }
 
-/// By its full path: a normal user's `PATH` may lack the system's directories.
+/// Returns the full path of a program: an ordinary user's `PATH` may lack the system's directories.
 fn tool(name: &str) -> std::path::PathBuf {
     machine::program(name).unwrap_or_else(|| name.into())
 }

@@ -1,6 +1,6 @@
-//! fio: a load on one file, and what it says of it.
+//! fio: a load on one file, and fio's report.
 //!
-//! Owns the form of its answer. Promises that a run that fio calls failed is an error.
+//! A run that fio reports as failed is an error.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ struct Fio {
     jobs: Vec<Job>,
 }
 
-/// What a job did.
+/// Report of a job.
 #[derive(Deserialize)]
 pub(crate) struct Job {
     error: i32,
@@ -22,7 +22,7 @@ pub(crate) struct Job {
     pub(crate) write: Side,
 }
 
-/// One direction of it.
+/// Report of the reads or of the writes.
 #[derive(Deserialize)]
 pub(crate) struct Side {
     pub(crate) total_ios: u64,
@@ -30,24 +30,24 @@ pub(crate) struct Side {
     pub(crate) clat_ns: Latency,
 }
 
-/// How long requests took, in nanoseconds.
+/// Latency of the requests, in nanoseconds.
 #[derive(Deserialize)]
 pub(crate) struct Latency {
     pub(crate) max: u64,
     pub(crate) mean: f64,
 }
 
-/// Runs one job on `size` bytes of `file`, one request at a time. Its answer goes by `out`.
+/// Runs one job on `size` bytes of `file`, one request at a time. fio writes its report to `out`.
 pub(crate) fn run(file: &Path, size: u64, out: &Path, arguments: &[&str]) -> Result<Job> {
     let cmd = Cmd::new("fio")
         .args(["--name=load", "--ioengine=psync", "--output-format=json", "--randseed=7"])
-        // Otherwise it leaves a file in the working directory.
+        // Otherwise fio leaves a file in the working directory.
         .arg("--verify_state_save=0")
         .arg(format!("--filename={}", file.display()))
         .arg(format!("--size={size}"))
         .arg(format!("--output={}", out.display()));
     cmd.args(arguments).read()?;
-    // fio may put a line of its own before the JSON.
+    // fio may print a line of text before the JSON.
     let text = fs::read_to_string(out)?;
     let json = &text[text.find('{').context("fio printed no JSON")?..];
     let job = serde_json::from_str::<Fio>(json)?.jobs.pop().context("fio ran no job")?;

@@ -1,6 +1,6 @@
 //! The file system exerciser: fsx, from crates.io.
 //!
-//! Owns its configuration and seeds. Promises that a failure prints the command that replays it.
+//! A failure prints the command that replays it, with its seed.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
     device::Device,
     filesystem::{Blocks, Cache, Subject},
     mount::Mount,
-    report::{Outcome, Tally},
+    report::{StepOutcome, Tally},
     run::Cmd,
     scratch::Scratch,
     workspace::{Profile, Workspace},
@@ -25,12 +25,12 @@ const DEVICE_LEN: u64 = 1 << 30;
 
 /// Operations of a run for a commit.
 pub(crate) const OPS_SHORT: u64 = 20_000;
-/// The same for each other transport and data layout.
+/// Operations of a run for each other transport and data layout.
 pub(crate) const OPS_OTHERS: u64 = 5_000;
-/// Operations of a run for a night.
+/// Operations of a long run.
 pub(crate) const OPS_LONG: u64 = 100_000;
 
-/// Beyond the defaults: reopening, invalidating, and every way to make things durable.
+/// Operations beyond the defaults: reopening, invalidating, and every kind of sync.
 const CONFIG: &str = "\
 [weights]
 close_open = 1.0
@@ -47,7 +47,7 @@ posix_fadvise = 1.0
 copy_file_range = 2.0
 ";
 
-/// Both runs; without `seed`, one from the clock.
+/// Runs fsx with both cache modes; without `seed`, the seed comes from the clock.
 pub(crate) fn run(
     workspace: &Workspace,
     on: Subject,
@@ -76,7 +76,7 @@ fn exercise(
     cache: Cache,
     ops: u64,
     seed: u64,
-) -> Result<Outcome> {
+) -> Result<StepOutcome> {
     let program = cargo::tool(workspace, "fsx", VERSION)?;
     let programs = on.build(workspace, Profile::Dev)?;
     let artifacts = workspace.target.join("fsx");
@@ -94,11 +94,11 @@ fn exercise(
     let result = cmd.arg("-f").arg(&config).arg(mount.dir.join("fsx")).run();
     mount.unmount()?;
     let mut outcome = match result {
-        Ok(()) => Outcome::passed().note(format!("seed {seed}")),
+        Ok(()) => StepOutcome::passed().note(format!("seed {seed}")),
         Err(error) => {
             println!("{error:#}");
             let replay = format!("{}cargo xtask fsx --ops {count} --seed {seed}", on.environment());
-            Outcome::failed(format!("replay: {replay}; artifacts in {}", artifacts.display()))
+            StepOutcome::failed(format!("replay: {replay}; artifacts in {}", artifacts.display()))
         }
     };
     outcome.add_check(kind, &programs, &device);

@@ -1,7 +1,7 @@
-//! What this machine has.
+//! Properties of this machine, and the Debian packages on it.
 //!
-//! Owns the questions asked of it, and the installing of Debian packages that are missing when we are
-//! root. Promises an answer that says how to get what is missing.
+//! A function that does not find what it looks for returns an error with a remedy. As root, missing
+//! packages are installed.
 
 use std::{
     env, fs,
@@ -17,19 +17,19 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where `program` is, in `PATH` or where system programs are.
+/// Returns the path of `program`, in `PATH` or a directory of system programs.
 pub(crate) fn program(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     env::split_paths(&path).chain(system).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// The kernel offers io_uring to FUSE as long as this lives.
+/// The kernel's setting for FUSE over io_uring, restored when dropped.
 pub(crate) struct Rings {
     before: String,
 }
 
-/// Whether it does.
+/// File of the kernel's setting, `Y` if FUSE may use io_uring.
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
 impl Rings {
@@ -49,7 +49,7 @@ impl Drop for Rings {
     }
 }
 
-/// `tool` is there, or is installed from `package` if we may.
+/// Checks that `tool` is present, or installs it from `package` as root.
 pub(crate) fn need(tool: &str, package: &str) -> Result<()> {
     if program(tool).is_some() {
         return Ok(());
@@ -68,7 +68,7 @@ pub(crate) fn need(tool: &str, package: &str) -> Result<()> {
     Ok(())
 }
 
-/// A FUSE filesystem can be mounted here.
+/// Checks that a FUSE filesystem can be mounted here.
 pub(crate) fn need_fuse() -> Result<()> {
     let device = Path::new("/dev/fuse");
     if !device.exists() {
@@ -82,7 +82,7 @@ pub(crate) fn need_fuse() -> Result<()> {
     if is_root() { Ok(()) } else { need("fusermount3", "fuse3") }
 }
 
-/// A file can be made a block device here.
+/// Checks that loop devices can be made here.
 pub(crate) fn need_loop() -> Result<()> {
     if !is_root() {
         bail!("loop devices need root");
@@ -93,7 +93,7 @@ pub(crate) fn need_loop() -> Result<()> {
     need("losetup", "util-linux")
 }
 
-/// Processor, kernel, cores, date and load, in one line.
+/// Describes processor, kernel, cores, date and load in one line.
 pub(crate) fn description() -> String {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = text("/proc/cpuinfo");

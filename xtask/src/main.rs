@@ -1,7 +1,7 @@
-//! `cargo xtask`: what developers and CI run.
+//! `cargo xtask`: the commands for developers and CI.
 //!
-//! Owns the commands below, one file each. Promises to undo every mount and loop device that it made,
-//! and to name whatever it skips. Never changes the sources; only `bench` writes into `docs/`.
+//! Every mount and loop device that a command makes is undone. A step that cannot run is listed as
+//! skipped, with the reason. The sources are never changed; only `bench` writes into `docs/`.
 #![forbid(unsafe_code)]
 
 mod age;
@@ -15,6 +15,7 @@ mod device;
 mod filesystem;
 mod fio;
 mod fsx;
+mod imports;
 mod machine;
 mod mount;
 mod pjdfstest;
@@ -25,13 +26,15 @@ mod scratch;
 mod semantics;
 mod test;
 mod tree;
+mod where_page;
+mod words;
 mod workspace;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{filesystem::Kind, report::Tally, workspace::Workspace};
+use crate::{filesystem::FilesystemKind, report::Tally, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "What developers and CI of SFS run")]
@@ -42,95 +45,102 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything CI asks: format, lints, docs, tests, and the suites on a mounted volume.
+    /// Looks for circles of imports and for imports of an upper layer.
+    Imports,
+    /// Looks for comments and messages whose subject is a pronoun or a relative clause.
+    Words,
+    /// Looks up every `path::function` that docs/WHERE.md names.
+    Where,
+    /// Run everything that CI runs: format, lints, docs, tests, and the suites on a mounted volume.
     Test {
-        /// More operations, more files, more kills: for a night, not for a commit.
+        /// Run longer: more operations, files and kills, for a night.
         #[arg(long)]
         long: bool,
     },
-    /// Makes a volume, copies a source tree onto it, compares, checks: see it work.
+    /// Make a volume, copy a source tree onto it, compare and check it.
     Demo,
-    /// A source tree, git and cargo on a volume; compared again after an unmount.
+    /// Copy a source tree and run git and cargo on a volume; compare again after an unmount.
     Apps {
-        /// As in `test --long`: at least 20,000 files, and this project is built on the volume.
+        /// Use at least 20,000 files, and build this project on the volume.
         #[arg(long)]
         long: bool,
-        /// The filesystem to try.
+        /// Filesystem to test.
         #[arg(long, default_value = "sfs")]
-        on: Kind,
+        on: FilesystemKind,
     },
-    /// The POSIX suite.
+    /// Run the POSIX suite pjdfstest.
     Pjdfstest {
-        /// The filesystem to try.
+        /// Filesystem to test.
         #[arg(long, default_value = "sfs")]
-        on: Kind,
-        /// Only the cases whose names contain this.
+        on: FilesystemKind,
+        /// Run only the cases whose names contain this.
         pattern: Option<String>,
     },
-    /// The file system exerciser, with and without the kernel's writeback cache.
+    /// Run the file system exerciser fsx, with and without the kernel's write-back cache.
     Fsx {
-        /// The filesystem to try.
+        /// Filesystem to test.
         #[arg(long, default_value = "sfs")]
-        on: Kind,
+        on: FilesystemKind,
         /// Operations of each run.
         #[arg(long, default_value_t = fsx::OPS_SHORT)]
         ops: u64,
-        /// Replays the run that had this seed.
+        /// Seed of the run to replay.
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Kills the daemon with SIGKILL, over and over, and checks what is left.
+    /// Kill the daemon with SIGKILL again and again, and check the volume.
     Kill {
-        /// How often.
+        /// Number of kills.
         #[arg(long, default_value_t = 100)]
         count: u32,
     },
-    /// 64 threads do everything at once, with mounts, unmounts and signals between.
+    /// Run 64 threads with all operations at once, with mounts, unmounts and signals in between.
     Stress {
-        /// For how long.
+        /// Seconds.
         #[arg(long, default_value_t = 600)]
         secs: u32,
     },
-    /// Cuts the power under fio, sqlite and postmark, and checks what is left.
+    /// Cut the power under fio, sqlite and postmark, and check the volume.
     Cut {
-        /// How often, for each of two devices and two caches.
+        /// Number of cuts for each of two devices and two caches.
         #[arg(long, default_value_t = 25)]
         count: u32,
     },
-    /// Mounts after a crash, and prints the time and the memory that it takes.
+    /// Mount after a crash, and print the time and the memory that recovery takes.
     Recovery {
         /// MiB of log since the checkpoint.
         #[arg(long, default_value_t = test::RECOVERY_LOG_MIB)]
         log: u64,
     },
-    /// Crash states in the deterministic simulator: `--states N --seed S`, or `--replay CASE --state N`;
-    /// `-- --help` lists everything.
+    /// Check crash states in deterministic simulations: `--states N --seed S`, or `--replay CASE
+    /// --state N`; `-- --help` lists everything.
     Crash {
-        /// What the simulator is told.
+        /// Arguments of the simulator.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// A volume that is full is overwritten at random, several times over: every byte verified, no
-    /// write too long, and the counters as the simulator predicts.
-    Age(age::Options),
-    /// Measures.
+    /// Overwrite a full volume at random, several times: every byte is verified, no write is too
+    /// long, and the counters are as the simulator predicts.
+    Age(age::AgeOptions),
+    /// Measure.
     #[command(subcommand)]
     Bench(Bench),
 }
 
 #[derive(Subcommand)]
 enum Bench {
-    /// SFS beside the null filesystem, ext4, fuse2fs and ntfs-3g; writes `docs/benchmarks.md`.
-    Fuse(bench::Options),
-    /// The rows of `fuse` for two builds of SFS that take turns, with the spread of each.
-    Compare(bench::compare::Options),
-    /// What the daemon executes for a call: instructions and system calls, by perf(1); writes
+    /// Compare SFS with the null filesystem, ext4, fuse2fs and ntfs-3g; writes
     /// `docs/benchmarks.md`.
-    Counts(bench::counts::Options),
-    /// Where the processor time of a call goes, by perf(1); writes `docs/benchmarks.md`.
-    Profile(bench::profile::Options),
-    /// How long requests take while the volume is cleaned: yielding to them, and not.
-    Pacing(bench::pacing::Options),
+    Fuse(bench::FuseBenchOptions),
+    /// Run the rows of `fuse` for two builds of SFS that take turns, with the spread of each.
+    Compare(bench::compare::CompareOptions),
+    /// Count the instructions and system calls of the daemon per call, by perf(1); writes
+    /// `docs/benchmarks.md`.
+    Counts(bench::counts::CountsOptions),
+    /// Attribute the processor time of a call to parts, by perf(1); writes `docs/benchmarks.md`.
+    Profile(bench::profile::ProfileOptions),
+    /// Measure the latency of requests during cleaning, with and without yielding.
+    Pacing(bench::pacing::PacingOptions),
 }
 
 fn main() -> ExitCode {
@@ -148,12 +158,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// False: it ran, and something failed.
+/// Runs a command; returns `false` if one of its steps failed.
 fn run(command: Command) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     let mut tally = Tally::default();
     match command {
         Command::Test { long } => test::run(&workspace, long, &mut tally),
+        Command::Imports => tally.step("imports", || imports::run(&workspace)),
+        Command::Words => tally.step("words", || words::run(&workspace)),
+        Command::Where => tally.step("docs/WHERE.md", || where_page::run(&workspace)),
         Command::Demo => return demo::run(&workspace).map(|()| true),
         Command::Apps { long, on } => apps::run(&workspace, on.into(), long, &mut tally),
         Command::Pjdfstest { on, pattern } => {

@@ -1,7 +1,7 @@
-//! A mounted filesystem.
+//! A mounted filesystem and its daemon.
 //!
-//! Owns the mount and its daemon. Promises that a mount answers once it is made, that unmounting
-//! waits for the daemon's end, and that a mount that is dropped goes away.
+//! A mount serves requests once it is made. Unmounting waits for the daemon to end. A dropped mount
+//! is unmounted.
 
 use std::{
     fs,
@@ -17,17 +17,17 @@ use anyhow::{Context as _, Result, bail};
 use crate::{
     cleanup::{Guard, Undo, is_mounted},
     device::Device,
-    filesystem::{Cache, Kind},
+    filesystem::{Cache, FilesystemKind},
     workspace::Programs,
 };
 
 const WAIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Unmounted when dropped.
+/// A mounted filesystem, unmounted when dropped.
 pub(crate) struct Mount {
     pub(crate) dir: PathBuf,
-    kind: Kind,
+    kind: FilesystemKind,
     programs: Programs,
     pids: Vec<u32>,
     guard: Option<Guard>,
@@ -36,7 +36,7 @@ pub(crate) struct Mount {
 
 impl Mount {
     pub(crate) fn new(
-        kind: Kind,
+        kind: FilesystemKind,
         programs: &Programs,
         device: &Device,
         dir: &Path,
@@ -57,7 +57,7 @@ impl Mount {
             mount.pids.push(child.id());
             mount.child = Some(child);
         } else {
-            // Not `read`: the daemon that it leaves behind may keep a pipe open for ever.
+            // Not `read`: the daemon that the command leaves behind may keep a pipe open.
             cmd.run()?;
         }
         mount.wait_until(true)?;
@@ -67,12 +67,12 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Processes that serve it.
+    /// Returns the processes that serve the mount.
     pub(crate) fn pids(&self) -> &[u32] {
         &self.pids
     }
 
-    /// Major and minor number of its device, `7:3`.
+    /// Returns major and minor number of the mount's device, `7:3`.
     pub(crate) fn dev(&self) -> Result<String> {
         let dev = fs::metadata(&self.dir)?.dev();
         Ok(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
@@ -102,7 +102,7 @@ impl Mount {
             }
             thread::sleep(PAUSE);
         }
-        // Its root answers, not only the mount table.
+        // The root must answer, not only be in the mount table.
         if mounted { fs::metadata(&self.dir).map(drop).context("the mount") } else { Ok(()) }
     }
 
@@ -127,7 +127,8 @@ impl Drop for Mount {
     fn drop(&mut self) {
         drop(self.guard.take());
         if let Some(child) = &mut self.child {
-            // It ends by itself once it is unmounted; if it was never mounted, it has to be told.
+            // The daemon ends by itself after an unmount. A daemon that has never mounted is
+            // killed.
             let end = Instant::now() + Duration::from_secs(5);
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
                 thread::sleep(PAUSE);
@@ -144,7 +145,7 @@ fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// The processes of program `name` that were given `device`.
+/// Returns the processes of program `name` with `device` among their arguments.
 fn daemons(name: &str, device: &Path) -> Result<Vec<u32>> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {

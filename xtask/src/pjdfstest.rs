@@ -1,7 +1,6 @@
 //! The POSIX suite: pjdfstest, from crates.io.
 //!
-//! Owns its configuration, its users, and the reading of its results. The erofs cases remount the
-//! filesystem, and in a run with others they fail anywhere: they run alone.
+//! The erofs cases remount the filesystem, which makes cases beside them fail: so they run alone.
 
 use std::{
     fs,
@@ -14,10 +13,10 @@ use serde::Deserialize;
 use crate::{
     cargo,
     device::Device,
-    filesystem::{Blocks, Cache, Kind, Subject},
+    filesystem::{Blocks, Cache, FilesystemKind, Subject},
     machine,
     mount::Mount,
-    report::{Outcome, Tally},
+    report::{StepOutcome, Tally},
     run::Cmd,
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
@@ -39,7 +38,7 @@ struct Exclusion {
     reason: String,
 }
 
-/// The whole suite, or the cases whose names contain `pattern`.
+/// Runs the whole suite, or the cases whose names contain `pattern`.
 pub(crate) fn run(workspace: &Workspace, on: Subject, pattern: Option<&str>, tally: &mut Tally) {
     let name = format!("pjdfstest on {}", on.name());
     match need(on.kind) {
@@ -54,7 +53,7 @@ pub(crate) fn run(workspace: &Workspace, on: Subject, pattern: Option<&str>, tal
     }
 }
 
-fn need(on: Kind) -> Result<()> {
+fn need(on: FilesystemKind) -> Result<()> {
     on.need()?;
     machine::need_loop().context("remounting and other users' cases need a block device")
 }
@@ -64,10 +63,11 @@ fn suite(
     on: Subject,
     pattern: Option<&str>,
     remount: bool,
-) -> Result<Outcome> {
+) -> Result<StepOutcome> {
     let program = cargo::tool(workspace, "pjdfstest", VERSION)?;
     let programs = on.build(workspace, Profile::Dev)?;
-    let exclusions = if on.kind == Kind::Sfs { exclusions(workspace)? } else { Vec::new() };
+    let exclusions =
+        if on.kind == FilesystemKind::Sfs { exclusions(workspace)? } else { Vec::new() };
     let config = configure(workspace, remount, &exclusions)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
     let device = Device::over_loop(&scratch.dir.join("image"), DEVICE_LEN)?;
@@ -90,7 +90,7 @@ fn exclusions(workspace: &Workspace) -> Result<Vec<Exclusion>> {
     Ok(toml::from_str::<Exclusions>(&text)?.exclusion)
 }
 
-/// Writes the configuration under `target/` and sees to the two users that it names.
+/// Writes the configuration under `target/`, and makes the two users that it names.
 fn configure(workspace: &Workspace, remount: bool, exclusions: &[Exclusion]) -> Result<PathBuf> {
     let users = [user("nobody")?, user("tests")?];
     let users = users.map(|(user, group)| format!("[{user:?}, {group:?}]")).join(", ");
@@ -107,7 +107,7 @@ fn configure(workspace: &Workspace, remount: bool, exclusions: &[Exclusion]) -> 
     Ok(path)
 }
 
-/// A user, made if it is not there, and the name of its group.
+/// Makes a user if it does not exist; returns its name and the name of its group.
 fn user(name: &str) -> Result<(String, String)> {
     if Cmd::new("id").arg(name).read().is_err() {
         Cmd::new("useradd").args(["-U", "-M", name]).read()?;
@@ -124,15 +124,15 @@ struct Cases<'a> {
 }
 
 impl Cases<'_> {
-    fn run(&self, pattern: Option<&str>, remount: bool) -> Result<Outcome> {
+    fn run(&self, pattern: Option<&str>, remount: bool) -> Result<StepOutcome> {
         let mut cmd = Cmd::new(&self.program).env("NO_COLOR", "1").arg("-c").arg(&self.config);
         cmd = cmd.arg("-p").arg(self.on).arg("-s").arg(&self.second);
         if let Some(pattern) = pattern {
             cmd = cmd.arg(pattern);
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = StepOutcome::default();
         let mut summed = false;
-        let good = cmd.lines(|line| {
+        let succeeded = cmd.lines(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 [name, "FAILED"] => outcome.notes.push(format!("failed: {name}")),
@@ -146,7 +146,7 @@ impl Cases<'_> {
                 _ => {}
             }
         })?;
-        if !summed || good != (outcome.failed == 0) {
+        if !summed || succeeded != (outcome.failed == 0) {
             bail!("pjdfstest ended without its summary");
         }
         if outcome.skipped > 0 {
@@ -161,7 +161,7 @@ impl Cases<'_> {
 }
 
 /// Adds `Summary: 0 failed, 13 skipped, 385 passed, 0 expected failures, 398 total`.
-fn add_summary(line: &str, outcome: &mut Outcome) {
+fn add_summary(line: &str, outcome: &mut StepOutcome) {
     let counts = line.trim_start_matches("Summary: ").split(", ");
     for (count, what) in counts.filter_map(|count| count.split_once(' ')) {
         let count = count.parse::<u64>().unwrap_or(0);
@@ -174,9 +174,9 @@ fn add_summary(line: &str, outcome: &mut Outcome) {
     }
 }
 
-impl Outcome {
-    /// The checker has its say on what a suite left.
-    pub(crate) fn add_check(&mut self, kind: Kind, programs: &Programs, device: &Device) {
+impl StepOutcome {
+    /// Adds the result of the checker on the volume that a suite has used.
+    pub(crate) fn add_check(&mut self, kind: FilesystemKind, programs: &Programs, device: &Device) {
         match kind.check(programs, device) {
             Ok(()) => self.passed += 1,
             Err(error) => {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_summary_is_read() {
-        let mut outcome = Outcome::default();
+        let mut outcome = StepOutcome::default();
         let line = "Summary: 2 failed, 13 skipped, 382 passed, 1 expected failures, 398 total";
         add_summary(line, &mut outcome);
         assert_eq!((outcome.passed, outcome.failed, outcome.skipped), (382, 2, 14));

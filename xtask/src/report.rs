@@ -1,23 +1,23 @@
-//! What passed, failed and was skipped.
+//! Results of the steps: passed, failed and skipped.
 //!
-//! Owns the table at the end and the line that CI reads. Promises that nothing is skipped without a
-//! name and a reason.
+//! [`Tally`] prints the table at the end and the closing line that CI reads. Every skipped step has
+//! a name and a reason.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// What one step came to.
+/// Result of one step.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct StepOutcome {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
-    /// Why something failed or was skipped; worth a line each in the table.
+    /// Reasons of failures and skips, one line each in the table.
     pub(crate) notes: Vec<String>,
 }
 
-impl Outcome {
+impl StepOutcome {
     pub(crate) fn passed() -> Self {
         Self { passed: 1, ..Self::default() }
     }
@@ -36,45 +36,45 @@ impl Outcome {
     }
 }
 
-struct Step {
+struct FinishedStep {
     name: String,
-    outcome: Outcome,
+    outcome: StepOutcome,
     took: Duration,
 }
 
-/// All steps so far.
+/// Results of all steps so far.
 #[derive(Default)]
 pub(crate) struct Tally {
-    steps: Vec<Step>,
+    steps: Vec<FinishedStep>,
 }
 
 impl Tally {
-    /// Runs a step; an error is a failure of it.
-    pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome>) {
+    /// Runs a step; an error counts as a failure of the step.
+    pub(crate) fn step(&mut self, name: &str, step: impl FnOnce() -> Result<StepOutcome>) {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = step().unwrap_or_else(|error| {
             println!("{error:#}");
-            Outcome::failed(first_line(&format!("{error:#}")))
+            StepOutcome::failed(first_line(&format!("{error:#}")))
         });
-        self.steps.push(Step { name: name.to_owned(), outcome, took: start.elapsed() });
+        self.steps.push(FinishedStep { name: name.to_owned(), outcome, took: start.elapsed() });
     }
 
-    /// A step that was not tried.
+    /// Records a step that was not run.
     pub(crate) fn skip(&mut self, name: &str, reason: &anyhow::Error) {
-        self.step(name, || Ok(Outcome::skipped(format!("{reason:#}"))));
+        self.step(name, || Ok(StepOutcome::skipped(format!("{reason:#}"))));
     }
 
-    /// Prints the table and the closing line; true if nothing failed.
+    /// Prints the table and the closing line; returns `true` if no step failed.
     pub(crate) fn close(&self) -> bool {
         let width = self.steps.iter().map(|step| step.name.len()).max().unwrap_or(0);
         println!(
             "\n{:width$}  {:>6} {:>6} {:>7} {:>8}",
             "", "passed", "failed", "skipped", "seconds"
         );
-        let mut sum = Outcome::default();
-        for Step { name, outcome, took } in &self.steps {
-            let Outcome { passed, failed, skipped, notes } = outcome;
+        let mut sum = StepOutcome::default();
+        for FinishedStep { name, outcome, took } in &self.steps {
+            let StepOutcome { passed, failed, skipped, notes } = outcome;
             let seconds = took.as_secs_f64();
             println!("{name:width$}  {passed:>6} {failed:>6} {skipped:>7} {seconds:>8.1}");
             notes.iter().for_each(|note| println!("{:width$}    {note}", ""));

@@ -1,7 +1,7 @@
-//! Running other programs.
+//! Commands that run other programs.
 //!
-//! Owns how a command is started, shown and judged. Promises that a failure names the whole command
-//! and what it wrote to stderr. Never runs a shell.
+//! The error of a failed command contains the whole command and its stderr. No command goes through
+//! a shell.
 
 use std::{
     ffi::OsStr,
@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// A command to be run; its display is what one would type.
+/// A command to run, displayed as it would be typed.
 #[derive(Debug)]
 pub(crate) struct Cmd(Command);
 
@@ -44,7 +44,7 @@ impl Cmd {
         self
     }
 
-    /// Runs it with our own output; an exit code other than 0 is an error.
+    /// Runs the command with the output of this program; an exit code other than 0 is an error.
     pub(crate) fn run(mut self) -> Result<()> {
         let status = self.0.status().with_context(|| format!("cannot run `{self}`"))?;
         if !status.success() {
@@ -53,22 +53,23 @@ impl Cmd {
         Ok(())
     }
 
-    /// Runs it and keeps what it prints, whatever the exit code.
+    /// Runs the command and returns its output, whatever the exit code.
     pub(crate) fn output(mut self) -> Result<Output> {
         self.0.output().with_context(|| format!("cannot run `{self}`"))
     }
 
-    /// Runs it silently and gives its stdout; an exit code other than 0 is an error.
+    /// Runs the command silently and returns its stdout; an exit code other than 0 is an error.
     pub(crate) fn read(mut self) -> Result<String> {
         let output = self.0.output().with_context(|| format!("cannot run `{self}`"))?;
         if !output.status.success() {
-            let said = [&output.stdout[..], &output.stderr[..]].concat();
-            bail!("`{self}`: {}\n{}", output.status, String::from_utf8_lossy(&said).trim());
+            let text = [&output.stdout[..], &output.stderr[..]].concat();
+            bail!("`{self}`: {}\n{}", output.status, String::from_utf8_lossy(&text).trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Runs it, shows each line of stdout and passes it on; true if the exit code was 0.
+    /// Runs the command, prints each line of stdout and passes it to `each`; returns whether the
+    /// exit code was 0.
     pub(crate) fn lines(mut self, mut each: impl FnMut(&str)) -> Result<bool> {
         let shown = self.to_string();
         self.0.stdout(Stdio::piped());
@@ -82,7 +83,7 @@ impl Cmd {
         Ok(child.wait()?.success())
     }
 
-    /// Starts it in the background.
+    /// Starts the command in the background.
     pub(crate) fn spawn(mut self) -> Result<Child> {
         self.0.spawn().with_context(|| format!("cannot run `{self}`"))
     }

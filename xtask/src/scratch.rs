@@ -1,4 +1,4 @@
-//! A directory of our own for images and mount points, gone at the end.
+//! A directory for images and mount points, removed at the end.
 
 use std::{
     env, fs,
@@ -12,27 +12,28 @@ use anyhow::{Context as _, Result};
 
 use crate::cleanup::{Guard, Undo};
 
-/// Removed when dropped.
+/// A directory, removed when dropped.
 pub(crate) struct Scratch {
     pub(crate) dir: PathBuf,
     _guard: Guard,
 }
 
 impl Scratch {
-    /// In the system's directory for temporary files: other users have to get at the mount points,
-    /// and the repository may be in a directory that is closed to them.
+    /// Makes a directory among the system's temporary files. Other users have to reach the mount
+    /// points, and the repository may be in a directory that is closed to them.
     pub(crate) fn new() -> Result<Self> {
         Self::within(&env::temp_dir())
     }
 
-    /// In RAM if there is room for twice `len` bytes, else as [`Scratch::new`].
+    /// Makes a directory in RAM if there is space for twice `len` bytes, or else as
+    /// [`Scratch::new`].
     pub(crate) fn in_ram(len: u64) -> Result<Self> {
         let shm = Path::new("/dev/shm");
         let free = rustix::fs::statvfs(shm).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
         if free / 2 >= len { Self::within(shm) } else { Self::new() }
     }
 
-    /// It is where [`Scratch::in_ram`] would have it.
+    /// Returns whether [`Scratch::in_ram`] would use RAM.
     pub(crate) fn is_in_ram(&self) -> bool {
         self.dir.starts_with("/dev/shm")
     }
@@ -46,7 +47,7 @@ impl Scratch {
         Ok(Self { _guard: Undo::Remove(dir.clone()).later(), dir })
     }
 
-    /// A new directory in it.
+    /// Makes a directory inside.
     pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir)?;

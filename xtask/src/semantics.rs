@@ -1,4 +1,5 @@
-//! The durability contract and the tests that prove it: `docs/SEMANTICS.md` names them, and they exist.
+//! The test that every sentence of the durability contract in `docs/SEMANTICS.md` names existing
+//! tests.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
 
 use crate::workspace::Workspace;
 
-/// Names of the tests in each file of Rust below `dir`.
+/// Returns the names of the tests in each file of Rust below `dir`.
 fn tests_below(dir: &Path) -> BTreeMap<PathBuf, Vec<String>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -29,8 +30,8 @@ fn tests_in(text: &str) -> Vec<String> {
     named.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Whether `named` is a test of the package in `dir`: its name, or one below its module; or a module
-/// that has tests.
+/// Returns whether `named` is a test of the package in `dir`: by its name, by a path below its
+/// module, or a module that has tests.
 fn is_proof(dir: &Path, named: &str) -> bool {
     let (module, name) = named.rsplit_once("::").unwrap_or(("", named));
     let is_of = |path: &Path, module: &str| {
@@ -43,7 +44,7 @@ fn is_proof(dir: &Path, named: &str) -> bool {
     })
 }
 
-/// The sentences of the contract, by number.
+/// Returns the numbers of the contract's sentences.
 fn sentences(text: &str) -> Vec<String> {
     let mut section = text.split("## After a crash").nth(1).expect("the section").lines();
     let mut numbers = Vec::new();
@@ -57,7 +58,7 @@ fn sentences(text: &str) -> Vec<String> {
     numbers
 }
 
-/// The sentences' numbers and what their rows name: package and test.
+/// Returns the sentences' numbers and the packages and tests that their rows name.
 fn rows(text: &str) -> BTreeMap<String, Vec<(String, String)>> {
     let table = text.lines().skip_while(|line| !line.starts_with("| sentence")).skip(2);
     let mut rows = BTreeMap::new();

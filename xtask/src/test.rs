@@ -1,4 +1,4 @@
-//! Everything that CI asks of a commit, in the order in which a failure is cheapest.
+//! `cargo xtask test`: everything that CI runs for a commit, the fastest failures first.
 
 use anyhow::{Result, anyhow};
 
@@ -6,31 +6,33 @@ use crate::{
     apps,
     cargo::{self, cargo},
     crash,
-    filesystem::{Kind, Subject},
-    fsx, machine, pjdfstest,
-    report::{Outcome, Tally},
+    filesystem::{FilesystemKind, Subject},
+    fsx, imports, machine, pjdfstest,
+    report::{StepOutcome, Tally},
     run::Cmd,
+    where_page, words,
     workspace::Workspace,
 };
 
 const KILLS_LONG: u32 = 100;
 
-/// For each transport.
+/// Seconds for each transport in a long run.
 const STRESS_SECS_LONG: u32 = 600;
 
-/// Power cuts for a night, of each device and cache.
+/// Power cuts of each device and cache in a long run.
 const CUTS_LONG: u32 = 25;
 
-/// What a mount is promised to read after a crash within two seconds.
+/// MiB of log that a mount has to recover within two seconds.
 pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 
-/// What the names of all tests begin with that mount: where they cannot, they would pass.
+/// Prefix of the names of all tests that mount. They are skipped by this prefix where mounting is
+/// impossible.
 const MOUNT_TESTS: &str = "mounted_";
 
-/// The one that takes a minute, and says nothing of a transport.
-const MEMORY_TEST: &str = "mounted_volumes_take_the_memory_that_they_may";
+/// The mount test that takes a minute and does not depend on the transport.
+const MEMORY_TEST: &str = "mounted_volumes_stay_within_their_memory_budget";
 
-/// What they mount with beside the best transport.
+/// Transports of the mount tests besides the default.
 const TRANSPORTS: [&str; 2] = ["dev", "fuser"];
 
 pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
@@ -47,6 +49,9 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             println!("{missing:#}");
         }
     }
+    tally.step("imports", || imports::run(workspace));
+    tally.step("words", || words::run(workspace));
+    tally.step("docs/WHERE.md", || where_page::run(workspace));
     tally.step("format", || passes(cargo(workspace).args(["fmt", "--all", "--check"])));
     tally.step("lints", || {
         let targets = ["clippy", "--quiet", "--workspace", "--all-targets"];
@@ -58,7 +63,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     });
     dependencies(workspace, tally);
     let mounts = need_mounts();
-    // What mounts with the transport that serves best has this one.
+    // The default transport is io_uring only with this setting.
     let rings = mounts.is_ok().then(machine::Rings::enable);
     if let Some(Err(reason)) = &rings {
         tally.skip("io_uring", reason);
@@ -71,6 +76,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         }
         cargo::test(cmd)
     });
+    workspace.share_test_build();
     match mounts {
         Err(reason) => tally.skip("mount tests", &reason),
         Ok(()) => {
@@ -85,7 +91,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     });
     for data_layout in crash::OVERWRITING {
         tally.step(&format!("{data_layout}: model"), || {
-            // Of the workspace, as above.
+            // With the whole workspace, as above, so that nothing is built twice.
             let model = ["test", "--workspace", "--test", "model"];
             cargo::test(cargo(workspace).args(model).env("SFS_LAYOUT", data_layout))
         });
@@ -99,34 +105,34 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
         hostile(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
     }
-    let best = Subject::from(Kind::Sfs);
+    let best = Subject::from(FilesystemKind::Sfs);
     let fuser = Subject::over("fuser");
     suites(workspace, best, if long { fsx::OPS_LONG } else { fsx::OPS_SHORT }, tally);
-    for on in [fuser].into_iter().chain(crash::OVERWRITING.map(Subject::placing)) {
+    for on in [fuser].into_iter().chain(crash::OVERWRITING.map(Subject::with_layout)) {
         suites(workspace, on, if long { fsx::OPS_LONG } else { fsx::OPS_OTHERS }, tally);
     }
     apps::run(workspace, best, long, tally);
-    apps::run_on(workspace, fuser, apps::Place::Loop, long, tally);
+    apps::run_on(workspace, fuser, apps::Storage::Loop, long, tally);
 }
 
-/// What others have written to try filesystems with.
+/// Runs the test suites of other projects.
 fn suites(workspace: &Workspace, on: Subject, ops: u64, tally: &mut Tally) {
     pjdfstest::run(workspace, on, None, tally);
     fsx::run(workspace, on, ops, None, tally);
 }
 
-/// The mount tests with another transport than the best.
+/// Runs the mount tests with another transport than the default.
 fn other_transport(workspace: &Workspace, transport: &str, long: bool, tally: &mut Tally) {
     tally.step(&format!("mount tests over {transport}"), || {
         let cmd = at_length(cargo(workspace), long);
-        // Of the workspace: for one package alone all that it needs would be built anew.
+        // With the whole workspace: for one package alone its dependencies would be built again.
         let cmd = cmd.args(["test", "--workspace", "--no-fail-fast", "--test", "mount_*"]);
         let cmd = cmd.args(["--", MOUNT_TESTS, "--skip", MEMORY_TEST]);
         cargo::test(cmd.env("SFS_TRANSPORT", transport))
     });
 }
 
-/// Tests that `cmd` runs do more if `long`.
+/// Sets the variables of a long run if `long`.
 fn at_length(cmd: Cmd, long: bool) -> Cmd {
     if !long {
         return cmd;
@@ -136,7 +142,7 @@ fn at_length(cmd: Cmd, long: bool) -> Cmd {
     counts.iter().fold(cmd, |cmd, (name, count)| cmd.env(name, count.to_string()))
 }
 
-/// What is tried with forged and damaged images, at length.
+/// Runs the tests with forged and damaged images for a long time.
 fn hostile(workspace: &Workspace, tally: &mut Tally) {
     let tests = [
         ("sfs-fsck", "hostile", "SFS_RUNS", "10000"),
@@ -151,30 +157,31 @@ fn hostile(workspace: &Workspace, tally: &mut Tally) {
     }
 }
 
-/// The mount tests can mount here.
+/// Checks that the mount tests can mount here.
 fn need_mounts() -> Result<()> {
     machine::need_fuse()?;
     if machine::is_root() { Ok(()) } else { Err(anyhow!("the mount tests need root")) }
 }
 
-/// The mount test that kills the daemon, alone.
+/// Runs the mount test that kills the daemon, alone.
 pub(crate) fn kill(workspace: &Workspace, count: u32, tally: &mut Tally) {
     mounted(workspace, &format!("{count} kills"), "mount_kill", ("SFS_KILLS", count), tally);
 }
 
-/// The mount test with many threads, alone, with the transport that `SFS_TRANSPORT` names.
+/// Runs the mount test with many threads, alone, with the transport that `SFS_TRANSPORT` names.
 pub(crate) fn stress(workspace: &Workspace, secs: u32, tally: &mut Tally) {
     let name = format!("{secs} s of 64 threads");
     mounted(workspace, &name, "mount_stress", ("SFS_STRESS_SECS", secs), tally);
 }
 
-/// The mount test that cuts the power, alone: so often for each of two devices and caches.
+/// Runs the mount test that cuts the power, alone, `count` times for each of two devices and
+/// caches.
 pub(crate) fn cut(workspace: &Workspace, count: u32, tally: &mut Tally) {
     let name = format!("4 times {count} power cuts");
     mounted(workspace, &name, "mount_power_cut", ("SFS_CUTS", count), tally);
 }
 
-/// The mount test `test`, alone, with an environment variable set.
+/// Runs the mount test `test` alone, with an environment variable set.
 fn mounted(
     workspace: &Workspace,
     name: &str,
@@ -191,7 +198,7 @@ fn mounted(
     }
 }
 
-/// Mounting after a crash with so much log since the checkpoint, alone: time and memory.
+/// Measures time and memory of a mount after a crash with `log_mib` MiB of log, alone.
 pub(crate) fn recovery(workspace: &Workspace, log_mib: u64, tally: &mut Tally) {
     tally.step(&format!("recovery of {log_mib} MiB of log"), || {
         let cmd = cargo(workspace).args(["test", "--release", "--package", "sfs-core"]);
@@ -199,8 +206,8 @@ pub(crate) fn recovery(workspace: &Workspace, log_mib: u64, tally: &mut Tally) {
     });
 }
 
-/// The tests that `cmd` names, and what they print.
-fn alone(cmd: Cmd) -> Result<Outcome> {
+/// Runs the tests of `cmd`, and shows their output.
+fn alone(cmd: Cmd) -> Result<StepOutcome> {
     let outcome = cargo::test(cmd.args(["--", "--nocapture"]))?;
     if outcome.passed + outcome.failed == 0 {
         return Err(anyhow!("no test was run"));
@@ -208,7 +215,7 @@ fn alone(cmd: Cmd) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// cargo-deny, where it is installed; its list of advisories comes from outside.
+/// Runs cargo-deny if it is installed; its advisories come from the network.
 fn dependencies(workspace: &Workspace, tally: &mut Tally) {
     if cargo(workspace).args(["deny", "--version"]).read().is_err() {
         let missing = anyhow!("cargo-deny is missing: cargo install --locked cargo-deny");
@@ -219,18 +226,18 @@ fn dependencies(workspace: &Workspace, tally: &mut Tally) {
     });
     tally.step("advisories", || {
         let output = cargo(workspace).args(["deny", "check", "advisories"]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains("failed to fetch") {
-            return Ok(Outcome::skipped("the advisory database cannot be fetched from here"));
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        if output_text.contains("failed to fetch") {
+            return Ok(StepOutcome::skipped("the advisory database cannot be fetched from here"));
         }
         if !output.status.success() {
-            println!("{said}");
-            return Ok(Outcome::failed("cargo deny check advisories"));
+            println!("{output_text}");
+            return Ok(StepOutcome::failed("cargo deny check advisories"));
         }
-        Ok(Outcome::passed())
+        Ok(StepOutcome::passed())
     });
 }
 
-fn passes(cmd: Cmd) -> Result<Outcome> {
-    cmd.run().map(|()| Outcome::passed())
+fn passes(cmd: Cmd) -> Result<StepOutcome> {
+    cmd.run().map(|()| StepOutcome::passed())
 }

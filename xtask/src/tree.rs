@@ -1,8 +1,8 @@
-//! Trees of files: walking, copying and comparing them, by our own means.
+//! Trees of files: walking, copying and comparing them.
 //!
-//! Owns what "the same" means: names, kinds, contents, modes, owners, modification times to the
-//! nanosecond, link targets, extended attributes, and which names are one file.
-//! Never follows a symbolic link.
+//! Two trees are equal if their names, types, contents, modes, owners, modification times to the
+//! nanosecond, link targets, extended attributes and hard links are. Symbolic links are never
+//! followed.
 
 mod compare;
 mod copy;
@@ -22,27 +22,27 @@ pub(crate) use copy::copy;
 pub(crate) use plant::{COPY, plant};
 
 /// One name in a tree.
-pub(crate) struct Entry {
-    /// Relative to the tree's root; empty for the root itself.
+pub(crate) struct TreeEntry {
+    /// Path relative to the tree's root; empty for the root itself.
     pub(crate) path: PathBuf,
     pub(crate) meta: fs::Metadata,
 }
 
-impl Entry {
-    /// Which file this is, if it has other names.
+impl TreeEntry {
+    /// Returns the identity of the file, if it has other names.
     fn shared(&self) -> Option<(u64, u64)> {
         let shared = !self.meta.is_dir() && self.meta.nlink() > 1;
         shared.then(|| (self.meta.dev(), self.meta.ino()))
     }
 }
 
-/// How much there is.
+/// Size of a tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Census {
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) symlinks: u64,
-    /// Names beyond the first of a file.
+    /// Names of a file beyond its first.
     pub(crate) hard_links: u64,
     pub(crate) bytes: u64,
 }
@@ -56,10 +56,11 @@ impl fmt::Display for Census {
     }
 }
 
-/// Every name under `root`, itself first, a directory before what is in it, in the order of names.
-pub(crate) fn walk(root: &Path) -> Result<Vec<Entry>> {
+/// Returns every name below `root`, the root first, each directory before its content, in the order
+/// of names.
+pub(crate) fn walk(root: &Path) -> Result<Vec<TreeEntry>> {
     let meta = fs::symlink_metadata(root).with_context(|| format!("{}", root.display()))?;
-    let mut entries = vec![Entry { path: PathBuf::new(), meta }];
+    let mut entries = vec![TreeEntry { path: PathBuf::new(), meta }];
     let mut at = 0;
     while at < entries.len() {
         if entries[at].meta.is_dir() {
@@ -67,7 +68,7 @@ pub(crate) fn walk(root: &Path) -> Result<Vec<Entry>> {
             for entry in fs::read_dir(root.join(&dir)).with_context(|| format!("{dir:?}"))? {
                 let path = dir.join(entry?.file_name());
                 let meta = fs::symlink_metadata(root.join(&path))?;
-                entries.push(Entry { path, meta });
+                entries.push(TreeEntry { path, meta });
             }
         }
         at += 1;
@@ -76,8 +77,8 @@ pub(crate) fn walk(root: &Path) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Counts what [`walk`] gave.
-pub(crate) fn census(entries: &[Entry]) -> Census {
+/// Counts the result of [`walk`].
+pub(crate) fn census(entries: &[TreeEntry]) -> Census {
     let mut census = Census::default();
     let mut seen = HashSet::new();
     for entry in entries {
@@ -96,7 +97,7 @@ pub(crate) fn census(entries: &[Entry]) -> Census {
     census
 }
 
-/// Names of the extended attributes that a copy carries: the user's own.
+/// Returns the names of the extended attributes that a copy carries: those in the user namespace.
 fn xattr_names(path: &Path) -> Result<Vec<String>> {
     let mut names = vec![0; 64 << 10];
     let len = rustix::fs::llistxattr(path, &mut names[..]).with_context(|| format!("{path:?}"))?;

@@ -1,6 +1,7 @@
-//! Where things are, and building them.
+//! Paths of the repository, and builds of its programs.
 
 use std::{
+    cell::Cell,
     env,
     path::{Path, PathBuf},
 };
@@ -13,22 +14,24 @@ use crate::{cargo::cargo, run::Cmd};
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
+    /// `true` once all tests are built, whose build has the programs, too.
+    tests_are_built: Cell<bool>,
 }
 
-/// How programs are compiled.
+/// Build profile of programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
     Dev,
     Release,
 }
 
-/// The directory with the programs that were built.
+/// Directory of built programs, with the options to run them with.
 #[derive(Clone)]
 pub(crate) struct Programs {
     dir: PathBuf,
     transport: Option<String>,
     data_layout: Option<String>,
-    /// After `-o`, each.
+    /// Mount options, each after its own `-o`.
     options: Vec<&'static str>,
 }
 
@@ -37,33 +40,33 @@ impl Programs {
         self.dir.join(name)
     }
 
-    /// The programs of another build, in `dir`.
+    /// Returns the programs of another build, in `dir`.
     pub(crate) fn of_build(dir: PathBuf) -> Self {
         Self { dir, transport: None, data_layout: None, options: Vec::new() }
     }
 
-    /// What mounts does it with `transport`, not with the one that `SFS_TRANSPORT` names.
+    /// Sets the transport for mounting, instead of the one that `SFS_TRANSPORT` names.
     pub(crate) fn over(self, transport: &str) -> Self {
         Self { transport: Some(transport.to_owned()), ..self }
     }
 
-    /// Volumes are made with `data_layout`, not with the one that `SFS_LAYOUT` names.
-    pub(crate) fn placing(self, data_layout: &str) -> Self {
+    /// Sets the data layout of new volumes, instead of the one that `SFS_LAYOUT` names.
+    pub(crate) fn with_layout(self, data_layout: &str) -> Self {
         Self { data_layout: Some(data_layout.to_owned()), ..self }
     }
 
-    /// `sfs-mount` mounts with `options`, too.
+    /// Adds mount options of `sfs-mount`.
     pub(crate) fn with(self, options: Option<&'static str>) -> Self {
         Self { options: options.into_iter().collect(), ..self }
     }
 
-    /// `sfs-mkfs`, with the data layout that is to be used.
+    /// Prepares `sfs-mkfs` with the chosen data layout.
     pub(crate) fn mkfs_cmd(&self) -> Cmd {
         let data_layout = self.data_layout.iter().flat_map(|data_layout| ["--layout", data_layout]);
         self.cmd("sfs-mkfs").args(data_layout)
     }
 
-    /// `sfs-mount` or the null filesystem, with the transport that is to be used.
+    /// Prepares `sfs-mount` or the null filesystem with the chosen transport.
     pub(crate) fn mount_cmd(&self, name: &str) -> Cmd {
         let transport = self.transport.iter().flat_map(|transport| ["--transport", transport]);
         self.cmd(name).args(transport).args(self.options.iter().flat_map(|list| ["-o", list]))
@@ -77,18 +80,34 @@ impl Programs {
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has a parent")?;
-        // Ours is target/PROFILE/xtask, whatever cargo's configuration calls the target directory.
+        // This program is target/PROFILE/xtask, whatever the configured target directory is.
         let own = env::current_exe()?;
         let target =
             own.parent().and_then(Path::parent).context("where is the target directory?")?;
-        Ok(Self { root: root.to_owned(), target: target.to_owned() })
+        Ok(Self {
+            root: root.to_owned(),
+            target: target.to_owned(),
+            tests_are_built: Cell::new(false),
+        })
+    }
+
+    /// Notes that `cargo test --workspace` has built everything: the programs for [`Profile::Dev`] are
+    /// taken from that build from now on.
+    pub(crate) fn share_test_build(&self) {
+        self.tests_are_built.set(true);
     }
 
     /// Builds the programs of `packages`.
+    ///
+    /// A build of some packages has fewer features of their dependencies than a build of the whole
+    /// workspace with its tests, so that most dependencies and crates would be compiled once more.
     pub(crate) fn build(&self, profile: Profile, packages: &[&str]) -> Result<Programs> {
-        let mut cmd = cargo(self).args(["build", "--quiet", "--bins"]);
-        for package in packages {
-            cmd = cmd.args(["--package", package]);
+        let mut cmd = cargo(self);
+        if profile == Profile::Dev && self.tests_are_built.get() {
+            cmd = cmd.args(["test", "--quiet", "--workspace", "--no-run"]);
+        } else {
+            cmd = cmd.args(["build", "--quiet", "--bins"]);
+            cmd = packages.iter().fold(cmd, |cmd, package| cmd.args(["--package", package]));
         }
         let dir = match profile {
             Profile::Dev => "debug",

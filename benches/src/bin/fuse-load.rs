@@ -1,41 +1,41 @@
-//! Runs one row of the benchmark on a mounted filesystem and prints what it took.
+//! Runs one row of the benchmark on a mounted filesystem and prints its cost.
 //!
 //! The line is: operations, bytes, then nanoseconds of wall time and of the client's, the daemon's
-//! and the kernel workers' CPU time; with `--count` the daemon's own instructions, those of the kernel for
-//! it (or `-`), and its system calls.
+//! and the kernel workers' CPU time. With `--count` the line goes on with the daemon's instructions
+//! in user space, those in the kernel (or `-`), and its system calls.
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::Parser;
-use sfs_bench::load::{Place, Row, Scale, Watch, measure};
+use sfs_bench::load::{LoadDirectory, Row, Scale, Watch, measure};
 
 #[derive(Parser)]
 #[command(name = "fuse-load", about = "One row of the FUSE benchmark on a mounted filesystem")]
 struct Arguments {
-    /// A directory on the filesystem under test.
+    /// Directory on the filesystem under test.
     dir: PathBuf,
-    /// What to do.
+    /// Row to run.
     row: Row,
-    /// Everything random follows from it.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A look instead of numbers to publish.
+    /// Run a quick look instead of the published scale.
     #[arg(long)]
     quick: bool,
-    /// The device below, so that its page cache can be dropped too.
+    /// Device below the filesystem, whose page cache is dropped too.
     #[arg(long)]
     device: Option<PathBuf>,
-    /// A process of the filesystem, whose CPU time counts.
+    /// Process of the filesystem, whose CPU time counts.
     #[arg(long = "pid")]
     pids: Vec<u32>,
-    /// End of the names of kernel workers whose CPU time counts.
+    /// Ending of the names of kernel workers whose CPU time counts.
     #[arg(long = "worker")]
     workers: Vec<String>,
-    /// Count what the processes of the filesystem execute, by perf(1).
+    /// Count the instructions of the filesystem's processes, by perf(1).
     #[arg(long)]
     count: bool,
-    /// Write to this file where all processors spend the time of the row, by perf(1).
+    /// Write samples of all processors during the row to this file, by perf(1).
     #[arg(long, conflicts_with = "count")]
     profile: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<()> {
     let scale = if arguments.quick { Scale::QUICK } else { Scale::FULL };
-    let place = Place::new(arguments.dir, arguments.device, arguments.seed);
+    let place = LoadDirectory::new(arguments.dir, arguments.device, arguments.seed);
     let (pids, workers) = (arguments.pids, arguments.workers);
     let watch = Watch { pids, workers, counts: arguments.count, profile: arguments.profile };
     let sample = measure(arguments.row, &place, &scale, &watch)?;

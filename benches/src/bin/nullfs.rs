@@ -8,25 +8,26 @@ use sfs_bench::null::{self, Transport};
 #[derive(Parser)]
 #[command(name = "nullfs", about = "A FUSE filesystem in RAM: the ceiling of the benchmarks")]
 struct Arguments {
-    /// An empty directory.
+    /// Empty directory to mount on.
     dir: PathBuf,
-    /// Every write(2) goes to the daemon at once.
+    /// Send every write(2) to the daemon at once.
     #[arg(long)]
     no_writeback: bool,
-    /// How requests come from the kernel; only root may choose another.
+    /// Transport of requests; only root may choose another than the default.
     #[arg(long, default_value = "fuser")]
     transport: Transport,
-    /// Threads that serve; as many as sfs-mount starts if not given.
+    /// Threads that serve; by default as many as sfs-mount starts.
     #[arg(long)]
     threads: Option<usize>,
-    /// Keep what files hold on this device, which is overwritten: what FUSE and a device cost.
+    /// Keep file content on this device, which is overwritten: the cost of FUSE and a device.
     #[arg(long)]
     device: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // As daemons do: the scheduler shares processors by session. It may lead one already.
+    // A daemon leads a session, since the scheduler shares processors by session. The process may
+    // lead one already.
     let _ = rustix::process::setsid();
     let Arguments { dir, no_writeback, transport, threads, device } = &arguments;
     match null::serve(dir, *transport, !no_writeback, *threads, device.as_deref()) {

@@ -1,6 +1,6 @@
-//! The rows of asynchronous direct requests: fio asks, by libaio or io_uring.
+//! The rows of asynchronous direct requests, which fio makes by libaio or io_uring.
 //!
-//! Owns how fio is started, and what of its answer counts. Promises that its start and end do not.
+//! The times are those that fio reports, without its own start and end.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::{Client, Done, Place, Scale, buffer::BLOCK};
+use super::{Client, LoadDirectory, RowWork, Scale, buffer::BLOCK};
 
-/// How requests are given to the kernel.
+/// Interface by which requests reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     /// By io_submit(2).
@@ -19,7 +19,7 @@ pub(super) enum Engine {
     Uring,
 }
 
-/// What is asked for.
+/// Direction of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Read,
@@ -27,7 +27,7 @@ pub(super) enum Direction {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct FioReport {
     jobs: Vec<Job>,
 }
 
@@ -36,7 +36,7 @@ struct Job {
     error: i32,
     read: Side,
     write: Side,
-    /// Percent of the time that the requests took.
+    /// Percent of the time of the requests.
     usr_cpu: f64,
     sys_cpu: f64,
 }
@@ -48,23 +48,23 @@ struct Side {
     runtime: u64,
 }
 
-/// Random requests of a block on the whole file, `depth` of them at a time.
+/// Makes random requests of a block on the whole file, `depth` of them at a time.
 pub(super) fn run(
-    place: &Place,
+    place: &LoadDirectory,
     scale: &Scale,
     (engine, direction): (Engine, Direction),
     depth: u64,
-) -> Result<Done> {
+) -> Result<RowWork> {
     let output = command(place, scale, (engine, direction), depth).output();
     let output = output.context("fio(1), of the package of this name")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "fio: {}", failed.trim());
-    done(&said, direction).with_context(|| format!("fio said: {said}"))
+    done(&text, direction).with_context(|| format!("fio output: {text}"))
 }
 
 fn command(
-    place: &Place,
+    place: &LoadDirectory,
     scale: &Scale,
     (engine, direction): (Engine, Direction),
     depth: u64,
@@ -83,17 +83,17 @@ fn command(
     command
 }
 
-/// Out of what fio says; it may put a line of its own before the JSON.
-fn done(said: &str, direction: Direction) -> Result<Done> {
-    let json = &said[said.find('{').context("that is no JSON")?..];
-    let mut answer: Answer = serde_json::from_str(json)?;
+/// Parses fio's output, which may have a line of text before the JSON.
+fn done(output: &str, direction: Direction) -> Result<RowWork> {
+    let json = &output[output.find('{').context("that is no JSON")?..];
+    let mut answer: FioReport = serde_json::from_str(json)?;
     let job = answer.jobs.pop().context("no job was run")?;
     ensure!(job.error == 0, "error {}", job.error);
     let side = if direction == Direction::Read { job.read } else { job.write };
     let wall = Duration::from_millis(side.runtime);
     let cpu = wall.mul_f64((job.usr_cpu + job.sys_cpu) / 100.0);
     let (ops, bytes) = (side.total_ios, side.total_ios * BLOCK as u64);
-    Ok(Done { ops, bytes, client: Some(Client { wall, cpu }) })
+    Ok(RowWork { ops, bytes, client: Some(Client { wall, cpu }) })
 }
 
 #[cfg(test)]
@@ -101,16 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fio_says_is_read() {
-        let said = r#"fio: a note
+    fn the_report_of_fio_is_parsed() {
+        let output = r#"fio: a note
             {"jobs": [{"error": 0, "usr_cpu": 10.0, "sys_cpu": 15.0,
             "read": {"total_ios": 7, "runtime": 200}, "write": {"total_ios": 0, "runtime": 0}}]}"#;
-        let done = done(said, Direction::Read).unwrap();
+        let done = done(output, Direction::Read).unwrap();
         assert_eq!((done.ops, done.bytes), (7, 7 * 4096));
         let client = done.client.unwrap();
         assert_eq!((client.wall.as_millis(), client.cpu.as_millis()), (200, 50));
         assert!(
-            super::done(&said.replace("\"error\": 0", "\"error\": 5"), Direction::Read).is_err()
+            super::done(&output.replace("\"error\": 0", "\"error\": 5"), Direction::Read).is_err()
         );
         assert!(super::done("fio: no file", Direction::Read).is_err());
     }

@@ -1,4 +1,4 @@
-//! A 4 KiB buffer whose address is a multiple of 4 KiB, as O_DIRECT asks.
+//! A buffer of 4 KiB that is aligned to 4 KiB, as O_DIRECT requires.
 
 pub(super) const BLOCK: usize = 4096;
 

@@ -1,6 +1,6 @@
-//! What the daemon executes for the load: instructions and system calls, counted by perf(1).
+//! Instructions and system calls of the daemon during a row, counted by perf(1).
 //!
-//! Owns what is counted. Promises that nothing of what prepares a row is.
+//! The preparation of a row is not counted.
 
 use std::fs;
 
@@ -8,25 +8,26 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::perf::Perf;
 
-/// In the order of [`Counts`].
+/// Events of perf, in the order of [`Counts`].
 const EVENTS: [&str; 3] = ["instructions:u", "instructions:k", "raw_syscalls:sys_enter"];
 
-/// What some processes have executed.
+/// Instructions and system calls of some processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Instructions of their own; none where the machine does not count them, as many virtual ones.
+    /// Instructions in user space; `None` if the machine does not count them, as many virtual
+    /// machines.
     pub user: Option<u64>,
-    /// Instructions of the kernel on their behalf, interrupts included that come meanwhile.
+    /// Instructions in the kernel on behalf of the processes, interrupts in between included.
     pub kernel: Option<u64>,
     /// System calls.
     pub calls: u64,
 }
 
-/// Counting, as long as it lives.
+/// Counting in progress, stopped when dropped.
 pub(super) struct Counter(Perf);
 
 impl Counter {
-    /// Begins.
+    /// Starts counting.
     pub(super) fn begin(pids: &[u32]) -> Result<Self> {
         ensure!(!pids.is_empty(), "there is no process whose instructions could be counted");
         let pids = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -39,7 +40,7 @@ impl Counter {
         Ok(Self(perf))
     }
 
-    /// Ends, and gives what was counted.
+    /// Stops counting, and returns the counts.
     pub(super) fn end(mut self) -> Result<Counts> {
         self.0.end()?;
         let report = fs::read_to_string(self.0.dir.join("report"))?;
@@ -47,12 +48,12 @@ impl Counter {
     }
 }
 
-/// Out of perf's report: `123;;instructions:u;...`.
+/// Parses the report of perf: `123;;instructions:u;...`.
 fn read(report: &str) -> Result<Counts> {
     let count = |event: &str| -> Result<Option<u64>> {
         let line = report.lines().find(|line| line.split(';').nth(2) == Some(event));
         match line.and_then(|line| line.split(';').next()) {
-            // Nobody ran.
+            // None of the processes ran.
             Some("<not counted>") => Ok(Some(0)),
             Some("<not supported>") => Ok(None),
             count => {
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_read() {
+    fn reports_of_perf_are_parsed() {
         let report = "# started on\n\n12;;instructions:u;9;100.00;0.5;insn per cycle\n\
                       34;;instructions:k;9;100.00;;\n5;;raw_syscalls:sys_enter;9;100.00;;\n";
         let counts = Counts { user: Some(12), kernel: Some(34), calls: 5 };

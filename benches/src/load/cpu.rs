@@ -1,9 +1,9 @@
-//! CPU time of everything that works for the load.
+//! CPU time of the client, the daemon and the kernel workers of a mount.
 //!
-//! Owns the reading of clocks. The client is this process. The daemon is every thread of the given
-//! processes. Kernel workers are those whose last work, by their name, was for the given loop device
-//! or the mount's write-back: work that a worker did before it was given another name is not seen,
-//! so for a kernel filesystem the sum is a lower bound.
+//! The client is this process. The daemon is every thread of the given processes. A kernel worker
+//! counts if its name at the end is that of the given loop device or of the mount's write-back.
+//! Work that a worker did under an earlier name is not counted, so the sum for a kernel filesystem
+//! is a lower bound.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -11,40 +11,40 @@ use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 
-/// CPU times.
+/// CPU times at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     client: Duration,
     daemon: Duration,
-    /// By thread id.
+    /// Times of kernel workers, by thread ID.
     workers: FxHashMap<u32, (Duration, bool)>,
 }
 
 /// CPU time spent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
-    /// The load generator.
+    /// Time of the load generator.
     pub client: Duration,
-    /// The filesystem's process.
+    /// Time of the filesystem's process.
     pub daemon: Duration,
-    /// Kernel workers, as far as they can be seen.
+    /// Time of kernel workers, as far as they can be attributed.
     pub workers: Duration,
 }
 
-/// Whose time counts.
+/// Processes and kernel workers whose time counts.
 pub struct Watch {
     /// Processes of the filesystem.
     pub pids: Vec<u32>,
-    /// Ends of the names of kernel workers: `loop3`, `flush-7:3`, `jbd2/loop3-8`.
+    /// Endings of the names of kernel workers: `loop3`, `flush-7:3`, `jbd2/loop3-8`.
     pub workers: Vec<String>,
-    /// Whether what the processes execute is counted.
+    /// Whether to count the instructions of the processes.
     pub counts: bool,
-    /// Where it is written what the processors do meanwhile, if it is.
+    /// File for samples of all processors, if they are to be taken.
     pub profile: Option<PathBuf>,
 }
 
 impl Watch {
-    /// All clocks, now.
+    /// Reads all clocks.
     pub fn read(&self) -> Result<Clocks> {
         let client = clock_gettime(ClockId::ProcessCPUTime);
         let client = Duration::new(client.tv_sec as u64, client.tv_nsec as u32);
@@ -80,7 +80,7 @@ impl Watch {
 }
 
 impl Clocks {
-    /// What was spent since `before`.
+    /// Returns the time spent since `before`.
     pub fn since(&self, before: &Self) -> Cpu {
         let workers = self.workers.iter().filter(|(_, (_, ours))| *ours).map(|(pid, (now, _))| {
             let then = before.workers.get(pid).map_or(Duration::ZERO, |(time, _)| *time);
@@ -94,13 +94,13 @@ impl Clocks {
     }
 }
 
-/// A thread's time on a CPU: `schedstat` counts nanoseconds, `stat` only ticks.
+/// Returns a thread's time on a CPU, from `schedstat` in nanoseconds or else from `stat` in ticks.
 fn on_cpu(task: &str) -> Option<Duration> {
     if let Ok(text) = fs::read_to_string(format!("{task}/schedstat")) {
         return text.split(' ').next()?.parse().ok().map(Duration::from_nanos);
     }
     let text = fs::read_to_string(format!("{task}/stat")).ok()?;
-    // The name, in parentheses, may hold blanks; user and system time are fields 14 and 15.
+    // The name, in parentheses, may contain blanks; user and system time are fields 14 and 15.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
     let hz = rustix::param::clock_ticks_per_second();

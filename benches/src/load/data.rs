@@ -1,4 +1,4 @@
-//! The rows that move data.
+//! The rows that read and write data.
 
 use std::{
     fs::{File, OpenOptions},
@@ -9,18 +9,18 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use rustix::fs::OFlags;
+use sfs_testkit::SeededRng;
 
 use super::{
-    Done, Place, Scale,
+    LoadDirectory, RowWork, Scale,
     buffer::{BLOCK, Block},
-    random::Random,
 };
 
-/// Requests between two looks at the clock.
+/// Requests between two readings of the clock.
 const CLOCK_EVERY: u64 = 32;
 
-/// The file is whole: the random rows only ever overwrite.
-pub(super) fn fill(place: &Place, scale: &Scale) -> Result<()> {
+/// Writes the whole file, so that the random rows only overwrite.
+pub(super) fn fill(place: &LoadDirectory, scale: &Scale) -> Result<()> {
     let whole = std::fs::metadata(place.file()).is_ok_and(|meta| meta.len() == scale.file_len);
     if !whole {
         place.remove_file()?;
@@ -31,11 +31,16 @@ pub(super) fn fill(place: &Place, scale: &Scale) -> Result<()> {
     place.forget_data()
 }
 
-pub(super) fn write(place: &Place, scale: &Scale, len: usize, end: Instant) -> Result<Done> {
+pub(super) fn write(
+    place: &LoadDirectory,
+    scale: &Scale,
+    len: usize,
+    end: Instant,
+) -> Result<RowWork> {
     let mut bytes = vec![0; len];
-    Random::new(place.seed).fill(&mut bytes);
+    SeededRng::new(place.seed).fill(&mut bytes);
     let file = File::create_new(place.file()).context("creating the file")?;
-    let mut done = Done::default();
+    let mut done = RowWork::default();
     while done.bytes < scale.file_len && in_time(done.ops, end) {
         file.write_all_at(&bytes, done.bytes)?;
         done.ops += 1;
@@ -45,11 +50,16 @@ pub(super) fn write(place: &Place, scale: &Scale, len: usize, end: Instant) -> R
     Ok(done)
 }
 
-pub(super) fn read(place: &Place, scale: &Scale, len: usize, end: Instant) -> Result<Done> {
+pub(super) fn read(
+    place: &LoadDirectory,
+    scale: &Scale,
+    len: usize,
+    end: Instant,
+) -> Result<RowWork> {
     let mut bytes = vec![0; len];
     let file = File::open(place.file())?;
     let file_len = file.metadata()?.len().min(scale.file_len);
-    let mut done = Done::default();
+    let mut done = RowWork::default();
     while done.bytes < file_len && in_time(done.ops, end) {
         file.read_exact_at(&mut bytes, done.bytes)?;
         done.ops += 1;
@@ -59,18 +69,18 @@ pub(super) fn read(place: &Place, scale: &Scale, len: usize, end: Instant) -> Re
 }
 
 pub(super) fn overwrite(
-    place: &Place,
+    place: &LoadDirectory,
     scale: &Scale,
     ops: u64,
     sync_each: bool,
     end: Instant,
-) -> Result<Done> {
-    let mut random = Random::new(place.seed);
+) -> Result<RowWork> {
+    let mut random = SeededRng::new(place.seed);
     let mut bytes = [0; BLOCK];
     random.fill(&mut bytes);
     let file = File::options().write(true).open(place.file())?;
     let blocks = scale.file_len / BLOCK as u64;
-    let mut done = Done::default();
+    let mut done = RowWork::default();
     while done.ops < ops && in_time(done.ops, end) {
         file.write_all_at(&bytes, random.below(blocks) * BLOCK as u64)?;
         if sync_each {
@@ -79,15 +89,20 @@ pub(super) fn overwrite(
         done.ops += 1;
     }
     file.sync_all()?;
-    Ok(Done { bytes: done.ops * BLOCK as u64, ..done })
+    Ok(RowWork { bytes: done.ops * BLOCK as u64, ..done })
 }
 
-/// `depth` threads, each with one request in flight.
-pub(super) fn read_direct(place: &Place, scale: &Scale, depth: u64, end: Instant) -> Result<Done> {
+/// Reads with `depth` threads, each with one request in flight.
+pub(super) fn read_direct(
+    place: &LoadDirectory,
+    scale: &Scale,
+    depth: u64,
+    end: Instant,
+) -> Result<RowWork> {
     let reader = |no: u64| -> Result<u64> {
         let direct = OFlags::DIRECT.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(direct).open(place.file())?;
-        let mut random = Random::new(place.seed + no);
+        let mut random = SeededRng::new(place.seed + no);
         let mut block = Block::new();
         let blocks = scale.file_len / BLOCK as u64;
         let mut ops = 0;
@@ -102,7 +117,7 @@ pub(super) fn read_direct(place: &Place, scale: &Scale, depth: u64, end: Instant
         readers.into_iter().map(|reader| reader.join().expect("a reader panicked")).sum()
     });
     let ops = ops.context("reading with O_DIRECT")?;
-    Ok(Done { ops, bytes: ops * BLOCK as u64, ..Done::default() })
+    Ok(RowWork { ops, bytes: ops * BLOCK as u64, ..RowWork::default() })
 }
 
 fn in_time(ops: u64, end: Instant) -> bool {

@@ -1,4 +1,4 @@
-//! The rows that move names.
+//! The rows of metadata: create, stat, list, rename and unlink.
 
 use std::{
     fs::{self, File},
@@ -11,24 +11,30 @@ use std::{
 use anyhow::{Context as _, Result};
 use rustix::fs::{AtFlags, lstat, statat};
 use rustix::io::Errno;
+use sfs_testkit::SeededRng;
 
-use super::{Done, Place, Scale, random::Random};
+use super::{LoadDirectory, RowWork, Scale};
 
-/// Of the rows that do it in parallel.
+/// Threads of the parallel rows.
 const THREADS: u64 = 4;
 
-pub(super) fn create(place: &Place, scale: &Scale, len: usize, end: Instant) -> Result<Done> {
+pub(super) fn create(
+    place: &LoadDirectory,
+    scale: &Scale,
+    len: usize,
+    end: Instant,
+) -> Result<RowWork> {
     let mut bytes = vec![0; len];
-    Random::new(place.seed).fill(&mut bytes);
+    SeededRng::new(place.seed).fill(&mut bytes);
     each(scale, end, |no| {
         let mut file = File::create_new(name(place, no))?;
         Ok(file.write_all(&bytes)?)
     })
-    .map(|ops| Done { ops, bytes: ops * len as u64, ..Done::default() })
+    .map(|ops| RowWork { ops, bytes: ops * len as u64, ..RowWork::default() })
 }
 
-pub(super) fn stat(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
-    // In an order that the directory does not have; what a slow `create` left out is not asked for.
+pub(super) fn stat(place: &LoadDirectory, scale: &Scale, end: Instant) -> Result<RowWork> {
+    // In another order than the directory's; files that a slow `create` left out are skipped.
     let mut order: Vec<u64> =
         (0..scale.files).filter(|no| no % 2 == 0).chain((0..scale.files).rev()).collect();
     order.retain(|&no| no < scale.files);
@@ -43,14 +49,14 @@ pub(super) fn stat(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { ops, ..Done::default() })
+    Ok(RowWork { ops, ..RowWork::default() })
 }
 
-pub(super) fn list(place: &Place, end: Instant) -> Result<Done> {
+pub(super) fn list(place: &LoadDirectory, end: Instant) -> Result<RowWork> {
     let directory = File::open(place.directory())?;
     let mut ops = 0;
     for entry in fs::read_dir(place.directory())? {
-        // As ls does, for no time of birth: asking for that would be a request for each file.
+        // With the attributes that ls asks for: the birth time would cost a request for each file.
         statat(&directory, entry?.file_name(), AtFlags::SYMLINK_NOFOLLOW)
             .context("stat of an entry")?;
         ops += 1;
@@ -58,20 +64,20 @@ pub(super) fn list(place: &Place, end: Instant) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { ops, ..Done::default() })
+    Ok(RowWork { ops, ..RowWork::default() })
 }
 
-pub(super) fn rename(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
+pub(super) fn rename(place: &LoadDirectory, scale: &Scale, end: Instant) -> Result<RowWork> {
     let ops = each(scale, end, |no| {
         let from = name(place, no);
         Ok(fs::rename(&from, from.with_extension("renamed"))?)
     })?;
-    Ok(Done { ops, ..Done::default() })
+    Ok(RowWork { ops, ..RowWork::default() })
 }
 
-/// Whatever is there, in the directory's order.
-pub(super) fn unlink(place: &Place, end: Instant) -> Result<Done> {
-    remove_all(&place.directory(), end).map(|ops| Done { ops, ..Done::default() })
+/// Unlinks all files of the directory, in the directory's order.
+pub(super) fn unlink(place: &LoadDirectory, end: Instant) -> Result<RowWork> {
+    remove_all(&place.directory(), end).map(|ops| RowWork { ops, ..RowWork::default() })
 }
 
 fn remove_all(directory: &Path, end: Instant) -> Result<u64> {
@@ -88,13 +94,17 @@ fn remove_all(directory: &Path, end: Instant) -> Result<u64> {
     Ok(ops)
 }
 
-/// One for each thread.
-pub(super) fn make_directories(place: &Place) -> Result<()> {
+/// Makes one directory for each thread.
+pub(super) fn make_directories(place: &LoadDirectory) -> Result<()> {
     (0..THREADS).try_for_each(|no| Ok(fs::create_dir(directory(place, no))?))
 }
 
-/// Each thread creates as many files as one does in the other rows.
-pub(super) fn create_parallel(place: &Place, scale: &Scale, end: Instant) -> Result<Done> {
+/// Creates in each thread as many files as the other rows do in one.
+pub(super) fn create_parallel(
+    place: &LoadDirectory,
+    scale: &Scale,
+    end: Instant,
+) -> Result<RowWork> {
     parallel(place, |directory| {
         each(scale, end, |no| {
             Ok(File::create_new(directory.join(format!("file-{no:06}"))).map(drop)?)
@@ -102,25 +112,25 @@ pub(super) fn create_parallel(place: &Place, scale: &Scale, end: Instant) -> Res
     })
 }
 
-pub(super) fn unlink_parallel(place: &Place, end: Instant) -> Result<Done> {
+pub(super) fn unlink_parallel(place: &LoadDirectory, end: Instant) -> Result<RowWork> {
     parallel(place, |directory| remove_all(directory, end))
 }
 
-fn parallel(place: &Place, work: impl Fn(&Path) -> Result<u64> + Sync) -> Result<Done> {
+fn parallel(place: &LoadDirectory, work: impl Fn(&Path) -> Result<u64> + Sync) -> Result<RowWork> {
     let work = &work;
     let ops: Result<u64> = thread::scope(|scope| {
         let spawn = |no| scope.spawn(move || work(&directory(place, no)));
         let threads: Vec<_> = (0..THREADS).map(spawn).collect();
         threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).sum()
     });
-    Ok(Done { ops: ops?, ..Done::default() })
+    Ok(RowWork { ops: ops?, ..RowWork::default() })
 }
 
-fn directory(place: &Place, thread: u64) -> PathBuf {
+fn directory(place: &LoadDirectory, thread: u64) -> PathBuf {
     place.directory().join(format!("{thread}"))
 }
 
-fn name(place: &Place, no: u64) -> PathBuf {
+fn name(place: &LoadDirectory, no: u64) -> PathBuf {
     place.directory().join(format!("file-{no:06}"))
 }
 

@@ -1,6 +1,6 @@
-//! perf(1), told when to begin and when to end.
+//! perf(1) as a child process, started and stopped through pipes.
 //!
-//! Owns the process and the pipes to it. Promises that nothing of what prepares a row is looked at.
+//! The preparation of a row is not observed.
 
 use std::{
     ffi::OsStr,
@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Looking, as long as it lives.
+/// A running perf, stopped when dropped.
 pub(super) struct Perf {
     child: Child,
     orders: File,
@@ -23,7 +23,8 @@ pub(super) struct Perf {
 }
 
 impl Perf {
-    /// Begins; `arguments` are perf's, given a directory that goes with this.
+    /// Starts perf. `arguments` returns perf's arguments; its own argument is a directory that is
+    /// deleted with this value.
     pub(super) fn begin<S: AsRef<OsStr>>(arguments: impl FnOnce(&Path) -> Vec<S>) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("fuse-load-{}", std::process::id()));
         fs::create_dir(&dir).with_context(|| format!("{}", dir.display()))?;
@@ -42,7 +43,7 @@ impl Perf {
             .stderr(Stdio::null())
             .spawn()
             .context("perf is missing: apt-get install linux-perf")?;
-        // Opened both ways, so that neither side waits for the other.
+        // Opened for reading and writing, so that neither side waits for the other.
         let open = |path: &Path| File::options().read(true).write(true).open(path);
         let answers = BufReader::new(open(&answers)?);
         let mut perf = Self { child, orders: open(&orders)?, answers, dir };
@@ -50,7 +51,7 @@ impl Perf {
         Ok(perf)
     }
 
-    /// Tells perf, and waits until it has obeyed.
+    /// Sends a command to perf, and waits for its acknowledgement.
     fn order(&mut self, order: &str) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("perf has ended: {status}");
@@ -62,7 +63,7 @@ impl Perf {
         Ok(())
     }
 
-    /// Ends; what perf writes is there.
+    /// Stops perf; its output is complete afterwards.
     pub(super) fn end(&mut self) -> Result<()> {
         self.order("disable")?;
         kill_process(Pid::from_child(&self.child), Signal::INT)?;

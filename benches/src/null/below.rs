@@ -1,15 +1,14 @@
-//! A device below the null filesystem: what FUSE and a device cost together, and nothing else.
+//! A device below the null filesystem, for the cost of FUSE and a device together.
 //!
-//! Owns the device, and memory for requests to it. Promises one request to the device for each of the
-//! kernel's, and one copy of what is written, as the device wants it aligned. Never remembers where
-//! anything is: every file lies at its own offset, so that files overwrite each other.
+//! Each request of the kernel becomes one request to the device. Written data is copied once, into
+//! aligned memory. The file's offset is the address on the device, so files overwrite each other.
 
 use std::{io, ops::Range, path::Path, sync::Arc};
 
 use parking_lot::Mutex;
 use sfs_device::{Access, BLOCK_SIZE, Block, Device, FileDevice, Stream};
 
-/// Blocks of the longest request, and one for what is not aligned.
+/// Blocks of the longest request, and one more for an unaligned start.
 const REQUEST_MAX: usize = (1 << 20) / BLOCK_SIZE + 1;
 
 pub(super) struct Below {
@@ -17,7 +16,7 @@ pub(super) struct Below {
     spare: Mutex<Vec<Box<[Block]>>>,
 }
 
-/// Memory of a request, until it is answered.
+/// Memory of a request, returned to the pool when dropped.
 pub(super) struct Lent {
     below: Arc<Below>,
     memory: Box<[Block]>,
@@ -33,7 +32,7 @@ impl Below {
         Ok(Self { device, spare: Mutex::default() })
     }
 
-    /// `len` bytes at `offset` of any file.
+    /// Reads `len` bytes at `offset` of any file.
     pub(super) fn read(self: &Arc<Self>, offset: u64, len: usize) -> io::Result<Lent> {
         let mut lent = self.lend(offset, len);
         let blocks = lent.blocks();
@@ -43,7 +42,7 @@ impl Below {
         Ok(lent)
     }
 
-    /// As [`Below::read`], into `room`; false if the device cannot.
+    /// Reads as [`Below::read`] does, into `room`; returns `false` if the device cannot.
     pub(super) fn read_into(&self, offset: u64, len: usize, room: &mut [u8]) -> io::Result<bool> {
         let Some(blocks) = Block::room_for(offset, len, room) else { return Ok(false) };
         if !blocks.is_empty() {
@@ -78,7 +77,7 @@ impl Below {
 }
 
 impl Lent {
-    /// Those that its bytes lie in.
+    /// Returns the range of blocks that the bytes lie in.
     fn blocks(&self) -> Range<usize> {
         0..self.range.end.div_ceil(BLOCK_SIZE)
     }
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_data_is_read_back() {
         let path = std::env::temp_dir().join(format!("nullfs-below-{}", std::process::id()));
         drop(FileDevice::create(&path, 4 << 20).expect("an image"));
         let below = Arc::new(Below::open(&path).expect("it is large enough"));

@@ -1,7 +1,6 @@
-//! The requests of the null filesystem, one call on the store each.
+//! The requests of the null filesystem through fuser, one call on the store each.
 //!
-//! Owns the answers and the session flags (`docs/SEMANTICS.md` has why SFS asks for the same ones).
-//! Never blocks.
+//! The session flags are those of SFS; `docs/SEMANTICS.md` has the reasons. No request blocks.
 
 use std::{
     ffi::OsStr,
@@ -19,7 +18,8 @@ use sfs_fuse::AsyncDio;
 
 use super::store::{Node, Store};
 
-/// The only writer is here, so what the kernel knows stays true.
+/// Validity of attributes and names. All changes pass through the kernel, so its cache stays
+/// correct.
 pub(super) const TTL: Duration = Duration::from_secs(1 << 30);
 const GENERATION: Generation = Generation(0);
 pub(super) const STATFS_BLOCKS: u64 = 1 << 30;
@@ -80,9 +80,10 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
     }
 }
 
-/// Calls `each` with cookie, node and name, from the one after `cookie`, until it says "full".
+/// Calls `each` with cookie, node and name, from the entry after `cookie`, until it returns `true`
+/// for "full".
 pub(super) fn entries(node: &Node, cookie: u64, mut each: impl FnMut(u64, &Node, &OsStr) -> bool) {
-    // ".." may name the directory itself: the kernel answers ".." on its own.
+    // ".." may name the directory itself, since the kernel resolves ".." on its own.
     for (own, name) in [(1, "."), (2, "..")] {
         if cookie < own && each(own, node, OsStr::new(name)) {
             return;
@@ -97,7 +98,8 @@ pub(super) fn entries(node: &Node, cookie: u64, mut each: impl FnMut(u64, &Node,
 
 impl Filesystem for NullFs {
     fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel lacks stays off: one by one, so that the rest is still asked for.
+        // An older kernel may lack a flag. Each flag is requested separately, so that the others
+        // are still set.
         let mut flags = flags(self.writeback);
         let is_asked = AsyncDio::WhereSafe.is_asked_of(config.kernel_abi().1);
         flags.set(InitFlags::FUSE_ASYNC_DIO, is_asked);
@@ -275,7 +277,7 @@ impl Filesystem for NullFs {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // Asked once: after ENOSYS the kernel leaves it out of every close.
+        // The kernel sends one request: after ENOSYS it omits flush from every close.
         reply.error(Errno::ENOSYS);
     }
 
@@ -301,7 +303,7 @@ impl Filesystem for NullFs {
         reply.ok();
     }
 
-    // The kernel does not ask again.
+    // After ENOSYS the kernel does not send opendir again.
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         reply.error(Errno::ENOSYS);
     }
@@ -332,7 +334,7 @@ impl Filesystem for NullFs {
         let Ok(node) = self.store.node(ino) else { return reply.error(Errno::ENOENT) };
         entries(&node, offset, |cookie, child, name| {
             let full = reply.add(child.ino, cookie, name, &TTL, &child.attr(), GENERATION);
-            // The kernel counts every entry given but the two dots.
+            // The kernel counts every returned entry except the two dots.
             if !full && cookie > 2 {
                 child.looked_up();
             }

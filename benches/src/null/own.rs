@@ -1,8 +1,7 @@
-//! The requests of the null filesystem, as our own transports bring them.
+//! The requests of the null filesystem through the transports of sfs-fuse.
 //!
-//! Owns: the translation between them and the store; the answers are those of `filesystem.rs`.
-//! Promises: nothing is copied that its counterpart does not copy.
-//! Never: blocks.
+//! The functions translate between requests and the store; the replies are those of
+//! `filesystem.rs`. No data is copied that `filesystem.rs` does not copy, and no request blocks.
 
 use std::{
     ffi::OsStr,
@@ -32,9 +31,9 @@ const WRITE_MAX: u32 = 1 << 20;
 
 /// A part of a file's content.
 pub(super) enum Content {
-    /// Which stays as it is meanwhile.
+    /// Bytes of the store, which do not change while the reply is sent.
     Stored(ArcRwLockReadGuard<RawRwLock, Vec<u8>>, Range<usize>),
-    /// From the device.
+    /// Bytes read from the device.
     Read(Lent),
 }
 
@@ -47,7 +46,8 @@ impl AsRef<[u8]> for Content {
     }
 }
 
-/// Mounts at `dir`, as root, and serves; what `mounted` does waits for an answer.
+/// Mounts at `dir`, as root, and serves. `mounted` runs in a thread of its own, since it waits for
+/// a reply.
 pub(super) fn serve(
     dir: &Path,
     writeback: bool,
@@ -109,7 +109,7 @@ fn flags(writeback: bool) -> InitFlags {
     flags
 }
 
-/// What goes to the device, if `request` is one of that.
+/// Serves `request` from the device, if it is a request for file content.
 fn answer_below(
     store: &Store,
     below: &Arc<Below>,
@@ -306,7 +306,7 @@ fn attributes(attr: &FileAttr) -> NodeAttributes {
     }
 }
 
-/// Nothing here is older than 1970.
+/// Converts a time; all times here are after 1970.
 fn time(time: SystemTime) -> Time {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }

@@ -1,7 +1,7 @@
-//! The nodes of the null filesystem.
+//! The nodes of the null filesystem: inodes, bytes and names.
 //!
-//! Owns every inode, its bytes and its names. Promises that an unlinked node lives until the kernel
-//! forgets it, and that directory cookies stay valid. Never reuses an inode number.
+//! An unlinked node lives until the kernel forgets it. Directory cookies stay valid, and an inode
+//! number is never reused.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ pub(super) struct Node {
     lookups: AtomicU64,
 }
 
-/// A directory's entries, by name and by cookie.
+/// Entries of a directory, by name and by cookie.
 #[derive(Default)]
 pub(super) struct Names {
     by_name: FxHashMap<OsString, u64>,
@@ -35,7 +35,7 @@ pub(super) struct Names {
     last_cookie: u64,
 }
 
-/// Cookies 1 and 2 are "." and "..".
+/// First cookie of an entry; cookies 1 and 2 are "." and "..".
 const COOKIE_FIRST: u64 = 3;
 
 impl Names {
@@ -81,7 +81,7 @@ impl Node {
         })
     }
 
-    /// The attributes of nothing.
+    /// Returns attributes of an empty node.
     pub(super) fn blank() -> FileAttr {
         let epoch = SystemTime::UNIX_EPOCH;
         FileAttr {
@@ -107,7 +107,7 @@ impl Node {
         *self.attr.lock()
     }
 
-    /// Changes the attributes and gives what they are then.
+    /// Changes the attributes and returns them.
     pub(super) fn change(&self, change: impl FnOnce(&mut FileAttr)) -> FileAttr {
         let mut attr = self.attr.lock();
         change(&mut attr);
@@ -139,22 +139,22 @@ impl Node {
         self.change(|attr| attr.size = len);
     }
 
-    /// One more entry reply names this node.
+    /// Counts one more entry reply for this node.
     pub(super) fn looked_up(&self) {
         self.lookups.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Every node by its number.
+/// All nodes by number.
 pub(super) struct Store {
     nodes: RwLock<FxHashMap<u64, Arc<Node>>>,
     ino_next: AtomicU64,
-    /// Room of files that are gone. Fresh memory costs a page fault for each page, which would be
-    /// measured as if it were FUSE's.
+    /// Memory of deleted files, for reuse. Fresh memory costs a page fault for each page, which
+    /// would be charged to FUSE.
     room: Mutex<Vec<Vec<u8>>>,
 }
 
-/// Smaller files grow where they are, and leave nothing worth keeping.
+/// Capacity below which memory is not kept for reuse: smaller files grow in place.
 const ROOM_MIN: usize = 64 << 10;
 
 impl Store {

@@ -1,10 +1,8 @@
-//! The segment size of a device that does not say what its erase blocks are.
+//! Decides whether the erase block size is measured.
 //!
-//! Owns: whether to measure, and what follows from it.
-//! Promises: what the device says goes before what is measured; a device is measured only after
-//! its old superblocks are gone; an answer that no volume fits is none.
-//! Never: measures an image file or a loop device, unless told to: their erase blocks are those of
-//! whatever is below.
+//! The size that a device reports takes precedence over a measurement. A device is measured only
+//! after its old superblocks are wiped. An image file or loop device is measured only on request,
+//! since its erase blocks are those of the device below.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -16,15 +14,16 @@ use sfs_device::{Device, DeviceError, Geometry};
 use crate::in_use::device_number;
 use crate::measure::{Budget, DeviceProbe, Measurement, Region, measure};
 use crate::plan::Plan;
-use crate::{Options, SegmentSize, wipe};
+use crate::{MkfsOptions, SegmentSize, wipe};
 
-/// A discard granularity from this on, in bytes, tells of erase blocks; less is a flash page.
-const GRANULARITY_TOLD: u64 = 128 << 10;
+/// Discard granularity from which it counts as the erase block size, in bytes; a smaller one is a
+/// flash page.
+const ERASE_GRANULARITY_MIN: u64 = 128 << 10;
 
-/// Measures `device` if it is to be: with `--segment-size measure`, or by default if it is flash that says
-/// nothing of itself. `plan` is what would be made without.
+/// Measures `device` with `--segment-size measure`, or by default if it is flash that reports no
+/// erase block size. `plan` is the plan without a measurement.
 pub(crate) fn measurement(
-    options: &Options,
+    options: &MkfsOptions,
     device: &dyn Device,
     plan: &Plan,
 ) -> Result<Option<Measurement>, DeviceError> {
@@ -32,7 +31,7 @@ pub(crate) fn measurement(
         SegmentSize::Bytes(_) => false,
         SegmentSize::Measure => true,
         SegmentSize::Auto => {
-            !tells(device.geometry()) && is_flash(Path::new("/sys"), &options.device)
+            !reports_erase_size(device.geometry()) && is_flash(Path::new("/sys"), &options.device)
         }
     };
     if !wanted {
@@ -51,12 +50,13 @@ pub(crate) fn measurement(
     measured.map(Some)
 }
 
-/// Whether a device says what its erase blocks are.
-fn tells(geometry: &Geometry) -> bool {
-    geometry.preferred_erase_size > 0 || geometry.discard_granularity >= GRANULARITY_TOLD
+/// Returns whether a device reports its erase block size.
+fn reports_erase_size(geometry: &Geometry) -> bool {
+    geometry.preferred_erase_size > 0 || geometry.discard_granularity >= ERASE_GRANULARITY_MIN
 }
 
-/// Whether this is a disk, or a partition of one, that has hardware of its own and does not rotate.
+/// Returns whether `path` is a disk, or a partition of one, that has hardware of its own and does
+/// not rotate.
 fn is_flash(sysfs_root: &Path, path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.file_type().is_block_device() {
@@ -66,7 +66,7 @@ fn is_flash(sysfs_root: &Path, path: &Path) -> bool {
     has_flash(&sysfs_root.join(format!("dev/block/{major}:{minor}")))
 }
 
-/// The same of a device's directory of attributes.
+/// Returns the same for a device's directory of attributes in sysfs.
 fn has_flash(attributes: &Path) -> bool {
     let disk = match attributes.join("partition").exists() {
         true => attributes.join(".."),
@@ -76,7 +76,7 @@ fn has_flash(attributes: &Path) -> bool {
     disk.join("device").exists() && rotational.is_ok_and(|text| text.trim() == "0")
 }
 
-fn bar(options: &Options) -> ProgressBar {
+fn bar(options: &MkfsOptions) -> ProgressBar {
     if options.quiet {
         return ProgressBar::hidden();
     }
@@ -105,9 +105,18 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_tells_is_believed() {
-        assert!(!tells(&Geometry { discard_granularity: 4096, ..Geometry::default() }));
-        assert!(tells(&Geometry { preferred_erase_size: 4 << 20, ..Geometry::default() }));
-        assert!(tells(&Geometry { discard_granularity: 1 << 20, ..Geometry::default() }));
+    fn a_reported_erase_size_takes_precedence() {
+        assert!(!reports_erase_size(&Geometry {
+            discard_granularity: 4096,
+            ..Geometry::default()
+        }));
+        assert!(reports_erase_size(&Geometry {
+            preferred_erase_size: 4 << 20,
+            ..Geometry::default()
+        }));
+        assert!(reports_erase_size(&Geometry {
+            discard_granularity: 1 << 20,
+            ..Geometry::default()
+        }));
     }
 }

@@ -1,10 +1,8 @@
-//! Why no volume was made.
+//! Errors of making a volume.
 //!
-//! Owns: the error type, and the remedy that each message names.
-//! Promises: one line each.
-//! Never: carries text that another part made up.
+//! Each message is one line that begins with the device and names the remedy, if there is one.
 
-use std::fmt;
+use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
@@ -15,161 +13,129 @@ use crate::Fault;
 use crate::plan::SEGMENT_SIZE_MIN;
 use crate::signatures::Found;
 
-/// Why no volume was made.
-#[derive(Debug)]
+/// Reason why no volume was made.
+#[derive(Debug, thiserror::Error)]
 pub enum MkfsError {
     /// There is no such file or device.
+    #[error("{}: no such file or device; give --size to make an image file", .0.display())]
     Missing(PathBuf),
-    /// It could not be opened.
+    /// The device could not be opened.
+    #[error(transparent)]
     Open(OpenError),
-    /// It is mounted there.
+    /// The device is mounted.
+    #[error("{}: is mounted at {}; unmount it first", .device.display(), .at.display())]
     Mounted {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// The mount point.
+        /// Mount point.
         at: PathBuf,
     },
-    /// It is behind that loop device.
+    /// A loop device uses the image file.
+    #[error("{}: is in use by {used}; detach it first with losetup -d {used}", .device.display(), used = .loop_device.display())]
     BehindLoop {
-        /// The image file.
+        /// Path of the image file.
         device: PathBuf,
-        /// The loop device.
+        /// Path of the loop device.
         loop_device: PathBuf,
     },
-    /// It is a loop device over a file that is mounted by itself.
+    /// The file below the loop device is mounted by itself.
+    #[error("{}: its file {} is mounted at {}; unmount it first", .device.display(), .file.display(), .at.display())]
     FileMounted {
-        /// The loop device.
+        /// Path of the loop device.
         device: PathBuf,
-        /// What it is over.
+        /// Path of the file below it.
         file: PathBuf,
-        /// The mount point.
+        /// Mount point.
         at: PathBuf,
     },
-    /// The kernel swaps to it.
+    /// The kernel swaps to the device.
+    #[error("{device}: is in use as swap; swapoff {device} first", device = .0.display())]
     Swap(PathBuf),
-    /// It carries the marks of something else.
+    /// The device carries the marks of other content.
+    #[error("{}: has {}; give -f to overwrite", .device.display(), listed(.found))]
     Signatures {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// The marks; at least one.
+        /// Marks; at least one.
         found: Vec<Found>,
     },
-    /// It exists, and is not as large as asked for.
+    /// The file or device exists with another size than the requested one.
+    #[error("{}: exists and has {actual} bytes, not {wanted}; remove it, or leave out --size", .device.display())]
     SizeDiffers {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// Its size in bytes.
+        /// Actual size in bytes.
         actual: u64,
-        /// The size asked for.
+        /// Requested size in bytes.
         wanted: u64,
     },
     /// No volume fits.
+    #[error("{}: {error}{}", .device.display(), hint(.error))]
     Layout {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// Why.
+        /// Reason.
+        #[source]
         error: LayoutError,
     },
-    /// The device does not store what it is given.
+    /// The device does not store what is written to it.
+    #[error("{}: {fault}; do not use it: nothing was made", .device.display())]
     Faulty {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// What it does instead.
+        /// Defect of the device.
         fault: Fault,
     },
     /// The device failed.
+    #[error("{}: {error}", .device.display())]
     Device {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// What it said.
+        /// Error of the device.
+        #[source]
         error: DeviceError,
     },
     /// The volume's first content could not be written.
+    #[error("{}: {error}", .device.display())]
     Volume {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// What happened.
+        /// Error of the core.
+        #[source]
         error: sfs_core::Error,
     },
-    /// The device's bytes could not be looked at, or its last odd bytes not be wiped.
+    /// The device's bytes could not be read, or its last odd bytes could not be wiped.
+    #[error("{}: {error}", .device.display())]
     Bytes {
-        /// The device.
+        /// Path of the device.
         device: PathBuf,
-        /// What the system said.
+        /// Error of the system.
+        #[source]
         error: io::Error,
     },
 }
 
-impl fmt::Display for MkfsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(device) => write!(
-                f,
-                "{}: no such file or device; give --size to make an image file",
-                device.display()
-            ),
-            Self::Open(error) => error.fmt(f),
-            Self::Mounted { device, at } => {
-                let (device, at) = (device.display(), at.display());
-                write!(f, "{device}: is mounted at {at}; unmount it first")
-            }
-            Self::BehindLoop { device, loop_device } => {
-                let (device, used) = (device.display(), loop_device.display());
-                write!(f, "{device}: is in use by {used}; detach it first with losetup -d {used}")
-            }
-            Self::FileMounted { device, file, at } => {
-                let (device, file, at) = (device.display(), file.display(), at.display());
-                write!(f, "{device}: its file {file} is mounted at {at}; unmount it first")
-            }
-            Self::Swap(device) => {
-                let device = device.display();
-                write!(f, "{device}: is in use as swap; swapoff {device} first")
-            }
-            Self::Signatures { device, found } => {
-                write!(f, "{}: has ", device.display())?;
-                for (index, found) in found.iter().enumerate() {
-                    let separator = if index == 0 { "" } else { ", " };
-                    write!(f, "{separator}{} (at byte {})", found.name, found.offset)?;
-                }
-                f.write_str("; give -f to overwrite")
-            }
-            Self::SizeDiffers { device, actual, wanted } => write!(
-                f,
-                "{}: exists and has {actual} bytes, not {wanted}; remove it, or leave out --size",
-                device.display()
-            ),
-            Self::Layout { device, error } => {
-                write!(f, "{}: {error}", device.display())?;
-                let would_fit = match error {
-                    LayoutError::TooSmall { minimum } => *minimum > least_volume(),
-                    LayoutError::SegmentSize => false,
-                };
-                if would_fit { f.write_str("; try --segment-size auto") } else { Ok(()) }
-            }
-            Self::Faulty { device, fault } => {
-                write!(f, "{}: {fault}; do not use it: nothing was made", device.display())
-            }
-            Self::Device { device, error } => write!(f, "{}: {error}", device.display()),
-            Self::Volume { device, error } => write!(f, "{}: {error}", device.display()),
-            Self::Bytes { device, error } => write!(f, "{}: {error}", device.display()),
+/// Returns the marks as a list: `XFS filesystem (at byte 0), ...`.
+fn listed(found: &[Found]) -> String {
+    let mut list = String::new();
+    for (index, Found { name, offset }) in found.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ", " };
+        let _ = write!(list, "{separator}{name} (at byte {offset})");
+    }
+    list
+}
+
+/// Returns the remedy of `error`, if another segment size would fit.
+fn hint(error: &LayoutError) -> &'static str {
+    match error {
+        LayoutError::TooSmall { minimum } if *minimum > least_volume() => {
+            "; try --segment-size auto"
         }
+        _ => "",
     }
 }
 
-impl std::error::Error for MkfsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Open(error) => Some(error),
-            Self::Layout { error, .. } => Some(error),
-            Self::Device { error, .. } => Some(error),
-            Self::Volume { error, .. } => Some(error),
-            Self::Bytes { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// Bytes of the smallest volume, whatever its segment size.
+/// Returns the size of the smallest volume with any segment size, in bytes.
 fn least_volume() -> u64 {
     match Layout::new(0, SEGMENT_SIZE_MIN / BLOCK_SIZE as u64, 0) {
         Err(LayoutError::TooSmall { minimum }) => minimum,

@@ -1,8 +1,8 @@
-//! Whether the system uses a device or image file in a way that an exclusive open does not notice.
+//! Uses of a device or image file that an exclusive open does not notice.
 //!
-//! Owns: the reading of `/proc/self/mountinfo`, `/proc/swaps` and `/sys/block/loop*`.
-//! Promises: what cannot be read counts as not in use; the exclusive open is the other guard.
-//! Never: opens the device.
+//! Mounts, swap areas and loop devices come from `/proc/self/mountinfo`, `/proc/swaps` and
+//! `/sys/block/loop*`. An unreadable source counts as no use, since an exclusive open of the device is the
+//! other guard.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,8 +32,9 @@ pub fn refuse_in_use(path: &Path) -> Result<(), MkfsError> {
     refuse_in_use_by_loop(path)
 }
 
-/// Refuses `path` if it is behind a loop device, or is one over a file that is mounted or behind another
-/// with a block in common. Neither a lock on the file nor an exclusive open of the device tells of the other.
+/// Refuses an image file that a loop device uses, and a loop device over a file that is mounted or that
+/// another loop device uses with a block in common. A lock on the file does not exclude an exclusive open
+/// of the loop device, nor the reverse.
 ///
 /// # Errors
 ///
@@ -47,7 +48,7 @@ pub fn refuse_in_use_by_loop(path: &Path) -> Result<(), MkfsError> {
         Some((major, minor)) => {
             let here = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
             let Ok(here) = fs::canonicalize(here) else { return Ok(()) };
-            // A partition's directory is in that of its device.
+            // The directory of a partition is in the directory of its disk.
             match loops.iter().find(|other| here.starts_with(&other.sysfs)) {
                 None => return Ok(()),
                 Some(own) => Some(own),
@@ -78,13 +79,13 @@ fn block_device_number(real: &Path) -> Option<(u64, u64)> {
     metadata.file_type().is_block_device().then(|| device_number(metadata.rdev()))
 }
 
-/// A loop device, and what it is over.
+/// A loop device and the file below it.
 #[derive(Debug, PartialEq, Eq)]
 struct Loop {
-    /// Its directory.
+    /// Directory in sysfs.
     sysfs: PathBuf,
     file: PathBuf,
-    /// Bytes of the file.
+    /// Bytes of the file that the device maps.
     bytes: Range<u64>,
 }
 
@@ -108,14 +109,14 @@ impl Loop {
         Path::new("/dev").join(self.sysfs.file_name().unwrap_or_default())
     }
 
-    /// Whether `other` is another one, over some of the same bytes.
+    /// Returns whether `other` is another loop device over some of the same bytes.
     fn is_beside(&self, other: &Self) -> bool {
         let overlaps = self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end;
         self.sysfs != other.sysfs && overlaps
     }
 }
 
-/// Major and minor number, as glibc packs them.
+/// Returns major and minor number of `rdev`, as glibc packs them.
 pub(crate) fn device_number(rdev: u64) -> (u64, u64) {
     let major = (rdev >> 8 & 0xfff) | (rdev >> 32 & 0xffff_f000);
     let minor = (rdev & 0xff) | (rdev >> 12 & 0xffff_ff00);

@@ -1,10 +1,11 @@
-//! Makes an SFS volume.
+//! Makes an SFS volume on a block device or in an image file.
 //!
-//! Owns: what may be overwritten and what not, the choice of the segment size, and the order in
-//! which an old content is wiped.
-//! Promises: nothing is written before every check has passed; an interrupted run leaves nothing
-//! that looks like a volume, neither the old nor the new.
-//! Never: writes the log or the tree itself; `sfs_core::make` does.
+//! [`make`] refuses a device that is in use or holds other content, chooses the segment size, wipes
+//! the old content, and has `sfs_core::make` write the empty log. Nothing is written before every
+//! check has passed. An interrupted run leaves neither the old superblocks nor the new ones.
+//!
+//! Other crates use three modules besides: [`signatures`] finds the marks of other filesystems,
+//! [`measure`] finds the erase block size of a device, and [`probe`] finds fake capacity.
 #![forbid(unsafe_code)]
 
 mod detect;
@@ -21,7 +22,7 @@ mod wipe;
 pub use error::MkfsError;
 pub use in_use::{refuse_in_use, refuse_in_use_by_loop};
 pub use make::{Made, make, make_on, make_with};
-pub use options::{Options, SegmentSize};
+pub use options::{MkfsOptions, SegmentSize};
 pub use plan::{Identity, Plan, segment_size_for};
 pub use probe::{Fault, probe};
 pub use sfs_system::{Human, output, parse_size};

@@ -1,8 +1,8 @@
 //! `sfs-mkfs`: makes an SFS volume.
 //!
-//! Owns: exit codes (0 made, 1 not) and what is printed.
-//! Promises: errors are one line on stderr that begins with the program's name.
-//! Never: decides anything.
+//! The program parses the command line, shows progress, and prints the result. The exit code is 0
+//! if a volume was made, or would be with `--dry-run`, and 1 otherwise. An error is one line on
+//! stderr that begins with the program's name.
 
 use std::cell::OnceCell;
 use std::fmt::Display;
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
-use sfs_mkfs::{Made, Options, make_with, output};
+use sfs_mkfs::{Made, MkfsOptions, make_with, output};
 
 fn main() -> ExitCode {
-    let options = match Options::try_parse() {
+    let options = match MkfsOptions::try_parse() {
         Ok(options) => options,
         Err(error) => return usage(&error),
     };
@@ -36,7 +36,7 @@ fn fail(error: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// How far a probe is: shown on a terminal only.
+/// Progress of a probe, shown on a terminal only.
 #[derive(Default)]
 struct Bar(OnceCell<ProgressBar>);
 
@@ -57,9 +57,9 @@ impl Bar {
     }
 }
 
-/// mkfs(8) knows one code for every failure; help and version are none.
+/// Returns mkfs(8)'s only code for failures; help and version are no failures.
 fn usage(error: &clap::Error) -> ExitCode {
-    // If the terminal is gone, nobody is there to be told.
+    // If the terminal is gone, the message has no reader.
     let _ = error.print();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
@@ -67,7 +67,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
-fn report(options: &Options, made: &Made) -> io::Result<()> {
+fn report(options: &MkfsOptions, made: &Made) -> io::Result<()> {
     if options.json {
         output::print(format_args!("{}\n", serde_json::json!(made)))
     } else if !options.quiet {

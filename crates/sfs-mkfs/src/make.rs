@@ -1,9 +1,7 @@
-//! From options to a volume: look, refuse, wipe, make.
+//! Making a volume: check, refuse, wipe, write.
 //!
-//! Owns: the order of the steps.
-//! Promises: nothing is written before the last check; the new superblocks come last of all; an
-//! image file that this made is removed again if it fails.
-//! Never: asks anything.
+//! Nothing is written before the last check, and the new superblocks are written last. An image
+//! file that a failed run has created is removed.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -24,28 +22,29 @@ use crate::in_use::refuse_in_use;
 use crate::measure::Measurement;
 use crate::plan::{Identity, Plan};
 use crate::signatures::{Ends, detect};
-use crate::{Human, MkfsError, Options, detect, probe, wipe};
+use crate::{Human, MkfsError, MkfsOptions, detect, probe, wipe};
 
-/// What was made, or would be.
+/// A volume that was made, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Made {
-    /// Where.
+    /// Path of the device.
     pub device: String,
-    /// Identity of the volume.
+    /// UUID of the volume.
     pub uuid: String,
-    /// Its name.
+    /// Label of the volume.
     pub label: String,
-    /// Bytes of a segment.
+    /// Size of a segment, in bytes.
     pub segment_size: u64,
     /// Number of segments.
     pub segment_count: u32,
-    /// Where file data goes.
+    /// Name of the data layout.
+    #[serde(rename = "layout")]
     pub data_layout: &'static str,
     /// Bytes in all segments.
     pub capacity: u64,
-    /// Nothing was written.
+    /// `true` if nothing was written.
     pub dry_run: bool,
-    /// What was measured to find the size of a segment, if anything was.
+    /// Measurement that the segment size was chosen by, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measurement>,
 }
@@ -91,13 +90,17 @@ impl fmt::Display for Made {
     }
 }
 
-/// Makes the volume that `options` ask for.
-pub fn make(options: &Options) -> Result<Made, MkfsError> {
+/// Makes the volume that `options` describe.
+pub fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     make_with(options, &mut |_, _| {})
 }
 
-/// As [`make`]; `progress` is told how far a probe is: requests done, and all of them.
-pub fn make_with(options: &Options, progress: &mut dyn FnMut(u64, u64)) -> Result<Made, MkfsError> {
+/// Makes a volume as [`make`] does, and reports the progress of a probe: requests done, and all
+/// requests.
+pub fn make_with(
+    options: &MkfsOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Made, MkfsError> {
     let exists = fs::symlink_metadata(&options.device).is_ok();
     match (options.size, exists) {
         (None, false) => Err(MkfsError::Missing(options.device.clone())),
@@ -107,7 +110,7 @@ pub fn make_with(options: &Options, progress: &mut dyn FnMut(u64, u64)) -> Resul
 }
 
 fn make_image(
-    options: &Options,
+    options: &MkfsOptions,
     size: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Made, MkfsError> {
@@ -120,14 +123,14 @@ fn make_image(
     let device = FileDevice::create(path, size).map_err(MkfsError::Open)?;
     let made = try_out(options, &device, progress).and_then(|()| write(options, device, &plan));
     if made.is_err() {
-        // It is ours, and nothing to anyone; the first error still says more than a second one.
+        // The file was created by this run. The first error says more than an error of the removal.
         let _ = fs::remove_file(path);
     }
     made
 }
 
 fn make_on_existing(
-    options: &Options,
+    options: &MkfsOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Made, MkfsError> {
     let path = &options.device;
@@ -156,9 +159,10 @@ fn make_on_existing(
     Ok(Made { measured, ..made })
 }
 
-/// The plan with segments as measured, if anything was found and a volume fits.
+/// Returns the plan with the measured segment size, or `default` if none was found or no volume
+/// fits.
 fn replanned(
-    options: &Options,
+    options: &MkfsOptions,
     geometry: &Geometry,
     default: Plan,
     measured: Option<&Measurement>,
@@ -167,9 +171,9 @@ fn replanned(
     found.and_then(|size| plan(options, geometry, Some(size)).ok()).unwrap_or(default)
 }
 
-/// Probes the device, if that was asked for.
+/// Probes the device, if the options ask for it.
 fn try_out(
-    options: &Options,
+    options: &MkfsOptions,
     device: &FileDevice,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), MkfsError> {
@@ -187,13 +191,13 @@ fn try_out(
 
 fn explain(path: &Path, error: OpenError) -> MkfsError {
     match error.kind {
-        // A dangling symbolic link, or gone since we looked.
+        // A dangling symbolic link, or a file that was removed since the check.
         OpenErrorKind::Missing => MkfsError::Missing(path.to_owned()),
         _ => MkfsError::Open(error),
     }
 }
 
-/// Reads where marks may be, to the last odd byte, which a [`Device`] does not reach.
+/// Reads the ranges where marks can be, up to the last odd byte, which a [`Device`] does not reach.
 fn look(path: &Path) -> io::Result<(Ends, u64)> {
     let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
@@ -201,7 +205,7 @@ fn look(path: &Path) -> io::Result<(Ends, u64)> {
     Ok((ends, size))
 }
 
-/// Zeroes what lies after the last whole block: a backup partition table may.
+/// Zeroes the bytes after the last whole block, where a backup partition table can be.
 fn wipe_tail(path: &Path, size: u64) -> io::Result<()> {
     let tail_len = size % BLOCK_SIZE as u64;
     if tail_len == 0 {
@@ -213,7 +217,7 @@ fn wipe_tail(path: &Path, size: u64) -> io::Result<()> {
 }
 
 fn plan(
-    options: &Options,
+    options: &MkfsOptions,
     geometry: &Geometry,
     segment_size: Option<u64>,
 ) -> Result<Plan, MkfsError> {
@@ -222,10 +226,10 @@ fn plan(
         .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })
 }
 
-fn identity(options: &Options) -> Identity {
+fn identity(options: &MkfsOptions) -> Identity {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let owner = fs::metadata("/proc/self").map_or((0, 0), |own| (own.uid(), own.gid()));
-    // Version 4 has six bits that are not random; the halves of two make a key without them.
+    // A UUID of version 4 has six bits that are not random; two halves make a key without them.
     let random = || Uuid::new_v4().as_u64_pair();
     Identity {
         uuid: options.uuid.unwrap_or_else(Uuid::new_v4).into_bytes(),
@@ -237,7 +241,7 @@ fn identity(options: &Options) -> Identity {
     }
 }
 
-fn write(options: &Options, device: FileDevice, plan: &Plan) -> Result<Made, MkfsError> {
+fn write(options: &MkfsOptions, device: FileDevice, plan: &Plan) -> Result<Made, MkfsError> {
     let path = &options.device;
     make_on(Arc::new(device), plan, !options.keep_blocks).map_err(|error| match error {
         sfs_core::Error::Device(error) => MkfsError::Device { device: path.clone(), error },
@@ -246,13 +250,13 @@ fn write(options: &Options, device: FileDevice, plan: &Plan) -> Result<Made, Mkf
     Ok(Made::new(path, plan, false))
 }
 
-/// Makes the volume `plan` on `device`, whatever is there. Lets go of all blocks first if `discard`
-/// says so.
+/// Makes the volume `plan` on `device`, whatever the device holds. Discards all blocks first if
+/// `discard` is set.
 pub fn make_on(device: Arc<dyn Device>, plan: &Plan, discard: bool) -> sfs_core::Result<()> {
     let layout = &plan.superblock.layout;
     wipe::wipe(&*device, layout)?;
     if discard {
-        // A discard is a favour to the device. One that fails at it may still store blocks.
+        // A discard only helps the device. A device that fails at it may still store blocks.
         let done: Result<(), DeviceError> = wipe::discard(&*device, layout);
         if done.is_err() {
             wipe::wipe(&*device, layout)?;

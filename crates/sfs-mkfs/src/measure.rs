@@ -1,12 +1,13 @@
-//! Finding the size of a device's erase blocks from outside.
+//! Measurement of a device's erase block size by timing writes.
 //!
-//! Owns: the measurement of the FAST 2009 paper, section 4.1: the request size from which random
-//! writes are as fast as sequential ones. It goes the other way, from large requests to small: so
-//! every pass but the last is as fast as the device can be, and nothing has been left for the
-//! device to tidy up when the answer is found.
-//! Promises: bounded in bytes and time; an answer only if there is a size from which on random
-//! writes are as fast, and just below which they are not, twice.
-//! Never: decides whether the device may be written.
+//! The measurement is that of the FAST 2009 paper, section 4.1: it finds the request size from
+//! which random writes are as fast as sequential ones. It goes from large requests to small ones.
+//! So every pass but the last is as fast as the device can be, and the device has no postponed work
+//! when the answer is found.
+//!
+//! A measurement is bounded in bytes and time. It has an answer only if random writes of that size
+//! are as fast, and random writes of half the size are not, twice. The caller decides whether the
+//! device may be written.
 
 mod probe;
 
@@ -23,28 +24,28 @@ use crate::Human;
 const SIZE_MAX: u64 = 64 << 20;
 const SIZE_MIN: u64 = 128 << 10;
 
-/// Requests of the largest size that a pass has at least.
+/// Least number of requests of the largest size in a pass.
 const REQUESTS_MIN: u64 = 8;
 
-/// Random writes are as fast as sequential ones from this share of their throughput on. The paper
-/// compares whole MB/s; noise of 20% in each of 16 requests moves their ratio by 4%.
+/// Share of the sequential throughput from which random writes count as fast. The paper compares
+/// whole MB/s; noise of 20% in each of 16 requests moves the ratio by 4%.
 const CLOSE_PERCENT: u64 = 88;
 
-/// Random writes must be slow so often to be called slow.
+/// Number of attempts that must be slow for a size to count as slow.
 const ATTEMPTS: u32 = 2;
 
-/// A pass that takes so many times as long as the sequential one has shown enough.
+/// Multiple of the sequential pass's time after which a random pass is ended.
 const PATIENCE: u64 = 4;
 
-/// Part of the time that one pass may take.
+/// Divisor of the time budget for one pass.
 const PASS_PART: u64 = 16;
 
-/// What a measurement may cost.
+/// Limits of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Bytes of a pass: must be more than the device can put off (the paper: 1 GB).
+    /// Bytes of a pass: must be more than the device can buffer (the paper: 1 GB).
     pub pass_bytes: u64,
-    /// Nanoseconds of device time for all of it.
+    /// Device time of all passes, in nanoseconds.
     pub total_ns: u64,
 }
 
@@ -53,12 +54,12 @@ impl Budget {
     pub const DEFAULT: Budget = Budget { pass_bytes: 1 << 30, total_ns: 90_000_000_000 };
 }
 
-/// Where to measure.
+/// Region of a medium to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
     /// Blocks of the device.
     pub block_count: u64,
-    /// Where it starts on the medium, in bytes: requests are aligned there.
+    /// Start of the device on the medium, in bytes: requests are aligned on the medium.
     pub partition_start: u64,
 }
 
@@ -73,13 +74,13 @@ pub struct Row {
     pub random_kb_per_s: u64,
 }
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Measurement {
-    /// Every measurement, in order; a size that looked slow is there more than once.
+    /// Throughput in the order of measurement; a size that looked slow occurs more than once.
     pub rows: Vec<Row>,
-    /// The size from which on random writes are as fast as sequential ones, in bytes; `None` if
-    /// there was no such size, or time ran out.
+    /// Size from which random writes are as fast as sequential ones, in bytes. `None` if there is
+    /// no such size, or the time ran out.
     pub segment_size: Option<u64>,
     /// Bytes written.
     pub written_bytes: u64,
@@ -105,14 +106,14 @@ impl fmt::Display for Measurement {
     }
 }
 
-/// Told how far a measurement is, in thousandths.
+/// Callback for the progress of a measurement, in thousandths.
 pub type Progress<'a> = &'a mut dyn FnMut(u64);
 
-/// Measures a device. What is in the region is lost.
+/// Measures a device. The content of the region is overwritten.
 ///
 /// # Errors
 ///
-/// Those of the device.
+/// Errors of the device.
 pub fn measure(
     probe: &mut dyn Probe,
     region: Region,
@@ -134,12 +135,12 @@ pub fn measure(
     })
 }
 
-/// Throughput at every size from `size_min` up, for a model of the device's cost: each size once,
-/// the larger ones first.
+/// Measures the throughput at every size from `size_min` up, for a model of the device's cost: each
+/// size once, the larger ones first.
 ///
 /// # Errors
 ///
-/// Those of the device.
+/// Errors of the device.
 pub fn sweep(
     probe: &mut dyn Probe,
     region: Region,
@@ -159,7 +160,7 @@ pub fn sweep(
     Ok(rows)
 }
 
-/// The blocks that are written, from one that is aligned on the medium.
+/// Blocks that are written, from one that is aligned on the medium.
 #[derive(Clone, Copy)]
 struct Area {
     first_block: u64,
@@ -168,7 +169,7 @@ struct Area {
 }
 
 impl Area {
-    /// `None` on a device that has no room for a few requests.
+    /// Returns `None` for a device that is too small for a few requests.
     fn new(region: Region, pass_bytes: u64) -> Option<Area> {
         let block = BLOCK_SIZE as u64;
         let start = region.partition_start.div_ceil(block) * block;
@@ -215,12 +216,12 @@ impl Bench<'_> {
         Ok(Area { bytes, ..area })
     }
 
-    /// From the largest size down to the first that is slow.
+    /// Measures from the largest size down to the first that is slow.
     fn descend(&mut self, area: &Area, rows: &mut Vec<Row>) -> Result<Option<u64>, DeviceError> {
         let mut size = area.size_max;
         while size >= SIZE_MIN && self.has_time() {
             if !self.is_fast(area, size, rows)? {
-                // The largest size being slow says that the answer is larger than we look.
+                // If the largest size is slow, the answer is above the measured sizes.
                 return Ok((size < area.size_max && self.has_time()).then_some(size * 2));
             }
             size /= 2;
@@ -228,9 +229,9 @@ impl Bench<'_> {
         Ok(None)
     }
 
-    /// Whether random writes of this size are as fast as sequential ones, in one of two attempts:
-    /// sequential ones of the better attempt, as the first may leave a disorder that slows down
-    /// even them.
+    /// Returns whether random writes of this size are as fast as sequential ones, in one of two
+    /// attempts. The better sequential throughput counts, since the first attempt may leave the
+    /// device slow even for sequential writes.
     fn is_fast(
         &mut self,
         area: &Area,
@@ -259,7 +260,7 @@ impl Bench<'_> {
         Ok(Row { size, sequential_kb_per_s, random_kb_per_s })
     }
 
-    /// Writes the area in requests of `size` bytes, until it takes longer than `patience_ns`.
+    /// Writes the area in requests of `size` bytes, until the pass takes longer than `patience_ns`.
     /// Returns bytes written and nanoseconds.
     fn pass(
         &mut self,
@@ -292,8 +293,9 @@ fn kb_per_s(bytes: u64, elapsed_ns: u64) -> u64 {
     (u128::from(bytes) * 1_000_000 / u128::from(elapsed_ns.max(1))) as u64
 }
 
-/// The `no`th of `count` places, each of which comes once, in an order that looks random: a Feistel
-/// network over the next power of four, walked until it falls below `count`.
+/// Returns the `no`th of `count` positions in an order that looks random; each position occurs
+/// once. A Feistel network permutes the next power of four, and is walked until the position is
+/// below `count`.
 fn scattered(no: u64, count: u64) -> u64 {
     let half_bits = count.max(2).ilog2().div_ceil(2).max(1) + u32::from(!count.is_power_of_two());
     let mask = (1u64 << half_bits) - 1;
@@ -316,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_comes_once_and_few_in_order() {
+    fn every_position_occurs_once_and_few_in_order() {
         for count in [1, 2, 3, 8, 16, 100, 1024, 5000] {
             let places: Vec<u64> = (0..count).map(|no| scattered(no, count)).collect();
             let mut sorted = places.clone();
@@ -332,7 +334,7 @@ mod tests {
         let region = Region { block_count: 1 << 20, partition_start: 1 << 20 };
         let area = Area::new(region, 1 << 30).expect("room");
         assert_eq!((area.first_block, area.bytes, area.size_max), (63 << 8, 1 << 30, 64 << 20));
-        // At sector 63 to the next block.
+        // A partition at sector 63 is aligned to the next block.
         let old = Area::new(Region { partition_start: 63 * 512, ..region }, 1 << 30);
         assert_eq!(old.expect("room").first_block * 4096 + 64 * 512, 64 << 20);
         let small = Area::new(Region { block_count: 10_000, partition_start: 0 }, 1 << 30);

@@ -1,8 +1,6 @@
-//! The command line.
+//! The command line of `sfs-mkfs`.
 //!
-//! Owns: what can be said, and the short help.
-//! Promises: what parses is in range, apart from what only the device can tell.
-//! Never: looks at the device.
+//! Values that parse are in range, except where the range depends on the device.
 
 use std::path::PathBuf;
 
@@ -15,7 +13,7 @@ use uuid::Uuid;
 /// Makes an SFS volume on a block device or in an image file.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "sfs-mkfs", version, disable_version_flag = true)]
-pub struct Options {
+pub struct MkfsOptions {
     /// Name of the volume, at most 64 bytes
     #[arg(short = 'L', long, value_parser = parse_label, default_value = "", hide_default_value = true)]
     pub label: Label,
@@ -24,15 +22,15 @@ pub struct Options {
     #[arg(short = 'U', long)]
     pub uuid: Option<Uuid>,
 
-    /// Overwrite whatever is on the device
+    /// Overwrite the content of the device
     #[arg(short, long)]
     pub force: bool,
 
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Check everything, say what would be made, and write nothing
+    /// Check everything, print what would be made, and write nothing
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
@@ -44,16 +42,16 @@ pub struct Options {
     #[arg(short = 'K', long)]
     pub keep_blocks: bool,
 
-    /// Size of a segment, a power of two from 128K to 1G; auto: what the device says, and if it
-    /// says nothing and is flash, what is measured; measure: measure anything, for a minute or so
-    /// [default: auto]
+    /// Size of a segment, a power of two from 128K to 1G; auto: the size that the device reports, or on
+    /// flash that reports none a measured size; measure: a measured size on any device, which takes
+    /// about a minute [default: auto]
     #[arg(long, value_name = "SIZE", default_value = "auto", hide_default_value = true, value_parser = parse_segment_size)]
     pub segment_size: SegmentSize,
 
-    /// Where file data goes, for good. log: appended, never overwritten; the others overwrite it in place,
-    /// without checksums, and put new blocks into the emptiest segment (greedy-space), the next under a
-    /// threshold by the FAST 2009 table or by its relation (clock-space, clock-space-exact), or near their
-    /// inode (block-group) [default: log]
+    /// Data layout, fixed for the life of the volume. log: data is appended, never overwritten; the
+    /// others overwrite data in place, without checksums, and put new blocks into the emptiest segment
+    /// (greedy-space), the next under a threshold by the FAST 2009 table or by its relation
+    /// (clock-space, clock-space-exact), or near their inode (block-group) [default: log]
     #[arg(long = "layout", alias = "placement", value_name = "LAYOUT", default_value = "log", hide_default_value = true, hide_possible_values = true, value_parser = PossibleValuesParser::new(DataLayout::ALL.map(DataLayout::name)).map(|name| data_layout(&name)))]
     pub data_layout: DataLayout,
 
@@ -73,14 +71,14 @@ pub struct Options {
     pub device: PathBuf,
 }
 
-/// How large a segment is to be.
+/// Choice of the segment size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentSize {
-    /// As suits the device: as it says, or as is measured on flash that does not say.
+    /// Size that the device reports, or a measured one on flash that reports none.
     Auto,
-    /// As is measured, whatever the device is and says.
+    /// Measured size, whatever the device is and reports.
     Measure,
-    /// That many bytes.
+    /// Fixed size, in bytes.
     Bytes(u64),
 }
 
@@ -101,7 +99,7 @@ fn parse_segment_size(text: &str) -> Result<SegmentSize, sfs_system::SizeError> 
 }
 
 impl SegmentSize {
-    /// The size in bytes, if it was said.
+    /// Returns the size in bytes if it is fixed.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Auto | Self::Measure => None,

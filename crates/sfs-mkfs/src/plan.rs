@@ -1,34 +1,32 @@
-//! What a volume on a device will be.
+//! The plan of a volume: its segment size, superblock and root directory.
 //!
-//! Owns: the choice of the segment size, and the superblock's content.
-//! Promises: pure; the same arguments give the same superblock.
-//! Never: touches a device.
+//! Planning does no I/O: the same arguments give the same superblock.
 
 use sfs_core::format::{DataLayout, Inode, Label, Layout, LayoutError, Superblock, Timestamp};
 use sfs_device::{BLOCK_SIZE, Geometry};
 
-/// Segment size where nothing speaks for another, in bytes.
+/// Default segment size, in bytes.
 const SEGMENT_SIZE: u64 = 8 << 20;
 
 /// Smallest and largest segment, in bytes.
 pub(crate) const SEGMENT_SIZE_MIN: u64 = 128 << 10;
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
-/// With fewer segments than this the cleaner has little to choose from.
+/// Number of segments below which the cleaner has little choice.
 const SEGMENTS_WANTED: u32 = 250;
 
-/// What only the caller can know: randomness, time, names and owners.
+/// Properties that only the caller can know: randomness, time, names and owners.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Identity of the volume.
+    /// UUID of the volume.
     pub uuid: [u8; 16],
-    /// Name of the volume.
+    /// Label of the volume.
     pub label: Label,
     /// Key of the hash of names; random.
     pub hash_key: [u64; 2],
-    /// The time.
+    /// Time of creation.
     pub now: Timestamp,
-    /// Where file data goes.
+    /// Data layout, fixed for the life of the volume.
     pub data_layout: DataLayout,
     /// Owner of the root directory: user and group.
     pub owner: (u32, u32),
@@ -44,8 +42,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The volume on a device of `geometry`, with segments of `segment_size` bytes or, if there is
-    /// none, of [`segment_size_for`] it.
+    /// Plans the volume on a device of `geometry`, with segments of `segment_size` bytes, or of
+    /// [`segment_size_for`] if there is none.
     pub fn new(
         geometry: &Geometry,
         segment_size: Option<u64>,
@@ -69,7 +67,7 @@ impl Plan {
         Ok(Self { superblock, root: sfs_core::root_directory(uid, gid, identity.now) })
     }
 
-    /// Bytes of a segment.
+    /// Returns the size of a segment, in bytes.
     pub fn segment_size(&self) -> u64 {
         u64::from(self.superblock.layout.segment_blocks) * BLOCK_SIZE as u64
     }
@@ -80,9 +78,9 @@ fn layout(geometry: &Geometry, segment_size: u64) -> Result<Layout, LayoutError>
     Layout::new(geometry.block_count, segment_blocks, geometry.partition_start)
 }
 
-/// The segment size, in bytes, that suits a device: 8 MiB, or the device's erase unit if that is
-/// larger; less on a device that would have fewer than 250 segments, but no less than the erase
-/// unit as long as a volume fits at all.
+/// Returns the segment size that suits a device, in bytes: 8 MiB, or the device's erase unit if
+/// that is larger. A device that would have fewer than 250 segments gets smaller ones, but none
+/// below the erase unit as long as a volume fits at all.
 pub fn segment_size_for(geometry: &Geometry) -> u64 {
     let erase_size = geometry.preferred_erase_size.max(geometry.discard_granularity);
     let least = erase_size.clamp(SEGMENT_SIZE_MIN, SEGMENT_SIZE_MAX).next_power_of_two();

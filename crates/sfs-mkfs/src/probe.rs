@@ -1,15 +1,15 @@
-//! Whether a device stores what it is given, all over the addresses that it claims to have.
+//! Detection of devices that do not store what is written to them.
 //!
-//! Owns: the places that are tried, and what is written there.
-//! Promises: finds every device whose addresses begin again after some of them, wherever that is, and one
-//! that drops writes, if it drops one in a few thousand; time grows with the root of the size.
-//! Never: leaves content alone: what was on the device is gone.
+//! The probe writes a reference at the start of the device and samples behind it, and reads all of
+//! them back. It finds every device whose addresses wrap around, and a device that drops one write
+//! in a few thousand. Its time grows with the square root of the size. The content of the device is
+//! lost.
 
 use std::fmt;
 
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
-/// Fewest blocks at the start that are written one by one.
+/// Least number of blocks of the reference, which is written without gaps.
 const REFERENCE_MIN: u64 = 1024;
 
 /// Blocks of one request.
@@ -18,17 +18,17 @@ const REQUEST_BLOCKS: u64 = 256;
 /// Requests between two reports of progress.
 const REPORT_EVERY: u64 = 64;
 
-/// What is wrong with a device.
+/// Defect of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Its addresses begin again after so many blocks: it claims more than it has.
+    /// Addresses wrap around after so many blocks: the device claims more capacity than it has.
     Wraps {
-        /// Blocks that it has.
+        /// Blocks that the device has.
         blocks: u64,
     },
-    /// It said that it had written this block, and had not.
+    /// The device reported this block as written, and had not written it.
     Drops {
-        /// The block.
+        /// Address of the block.
         address: u64,
     },
 }
@@ -54,60 +54,64 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The places that are tried: each block up to `reference`, and one in each `reference` blocks behind.
+/// Addresses that are tried: every block of the reference, and one of each `reference` blocks
+/// behind.
 ///
-/// If addresses begin again after R blocks, with R not below `reference`, then of the blocks from R to
-/// R + `reference` exactly one is tried; it lands in the reference and is found there. If R is below, the
-/// reference overwrites itself.
+/// Let addresses wrap around after R blocks. If R is at least `reference`, exactly one of the
+/// blocks from R to R + `reference` is tried; that write lands in the reference and is found there.
+/// If R is less, the reference overwrites itself.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct TriedAddresses {
     reference: u64,
     block_count: u64,
 }
 
-impl Places {
+impl TriedAddresses {
     fn new(block_count: u64) -> Self {
         let reference = block_count.isqrt().max(REFERENCE_MIN).min(block_count);
         Self { reference, block_count }
     }
 
-    /// Those behind the reference, ascending.
+    /// Returns the addresses behind the reference, ascending.
     fn samples(self) -> impl Iterator<Item = u64> {
         let step = self.reference.max(1) as usize;
-        // The last block of each: so the last of the device is among them, or nearly.
+        // The last block of each step, so that the last block of the device is among them, or
+        // nearly.
         ((2 * self.reference).saturating_sub(1)..self.block_count)
             .step_by(step)
             .chain(self.block_count.checked_sub(1).filter(|last| *last >= self.reference))
     }
 }
 
-/// Writes to `device`, reads back, and says what is wrong. `seed` tells this run from earlier ones.
-/// `progress` is told how many requests of how many are done.
+/// Writes to `device`, reads back, and returns the defect, if there is one. `seed` distinguishes
+/// this run's content from that of earlier runs. `progress` receives the requests done and all
+/// requests.
 ///
 /// # Errors
 ///
-/// If the device says itself that it has failed.
+/// Errors that the device reports.
 pub fn probe(
     device: &dyn Device,
     seed: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<Fault>, DeviceError> {
-    let places = Places::new(device.geometry().block_count);
-    let requests = places.reference.div_ceil(REQUEST_BLOCKS) + places.samples().count() as u64;
+    let tried = TriedAddresses::new(device.geometry().block_count);
+    let requests = tried.reference.div_ceil(REQUEST_BLOCKS) + tried.samples().count() as u64;
     let mut run = Run { device, seed, done: 0, total: 2 * requests, progress };
-    run.write_reference(places)?;
+    run.write_reference(tried)?;
     device.flush()?;
-    // Descending: of those that land on one block the first behind the end is left, which says where that is.
-    let mut samples: Vec<u64> = places.samples().collect();
+    // Descending: of several samples that land on one block, the first behind the end is left. Its
+    // address gives the real size.
+    let mut samples: Vec<u64> = tried.samples().collect();
     samples.reverse();
     for address in samples {
         run.write(address, 1)?;
     }
     device.flush()?;
-    if let Some(fault) = run.read_reference(places)? {
+    if let Some(fault) = run.read_reference(tried)? {
         return Ok(Some(fault));
     }
-    for address in places.samples() {
+    for address in tried.samples() {
         if let [fault, ..] = run.read(address, 1)?[..] {
             return Ok(Some(fault));
         }
@@ -124,18 +128,18 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn write_reference(&mut self, places: Places) -> Result<(), DeviceError> {
-        for address in (0..places.reference).step_by(REQUEST_BLOCKS as usize) {
-            self.write(address, REQUEST_BLOCKS.min(places.reference - address))?;
+    fn write_reference(&mut self, tried: TriedAddresses) -> Result<(), DeviceError> {
+        for address in (0..tried.reference).step_by(REQUEST_BLOCKS as usize) {
+            self.write(address, REQUEST_BLOCKS.min(tried.reference - address))?;
         }
         Ok(())
     }
 
-    /// The fault of the reference; of several the shortest wrap.
-    fn read_reference(&mut self, places: Places) -> Result<Option<Fault>, DeviceError> {
+    /// Returns the defect that the reference shows; of several, the shortest wrap.
+    fn read_reference(&mut self, tried: TriedAddresses) -> Result<Option<Fault>, DeviceError> {
         let mut faults = Vec::new();
-        for address in (0..places.reference).step_by(REQUEST_BLOCKS as usize) {
-            let count = REQUEST_BLOCKS.min(places.reference - address);
+        for address in (0..tried.reference).step_by(REQUEST_BLOCKS as usize) {
+            let count = REQUEST_BLOCKS.min(tried.reference - address);
             faults.extend(self.read(address, count)?);
         }
         let wraps = |fault: &Fault| match fault {
@@ -150,20 +154,20 @@ impl Run<'_> {
         for (at, block) in (address..).zip(blocks.iter_mut()) {
             fill(block, self.seed, at);
         }
-        self.tell();
+        self.report();
         self.device.write(address, &[&blocks], Stream::default())
     }
 
-    /// Reads `count` blocks, and says what is wrong with each.
+    /// Reads `count` blocks, and returns the defect that each shows.
     fn read(&mut self, address: u64, count: u64) -> Result<Vec<Fault>, DeviceError> {
         let mut blocks = Block::zeroed(count as usize);
         self.device.read(address, &mut blocks)?;
-        self.tell();
+        self.report();
         let read = (address..).zip(blocks.iter());
         Ok(read.filter_map(|(at, block)| self.fault_of(at, block)).collect())
     }
 
-    /// What is wrong with `block`, read at `address`.
+    /// Returns the defect that `block`, read at `address`, shows.
     fn fault_of(&self, address: u64, block: &Block) -> Option<Fault> {
         let mut expected = Block::ZERO;
         fill(&mut expected, self.seed, address);
@@ -178,7 +182,7 @@ impl Run<'_> {
         })
     }
 
-    fn tell(&mut self) {
+    fn report(&mut self) {
         self.done += 1;
         if self.done.is_multiple_of(REPORT_EVERY) || self.done == self.total {
             (self.progress)(self.done, self.total);
@@ -186,8 +190,8 @@ impl Run<'_> {
     }
 }
 
-/// The address, then noise that depends on it and on the seed (splitmix64): nothing that a device
-/// could make up or make smaller.
+/// Fills a block with its address, then noise that depends on the address and the seed
+/// (SplitMix64). A device can neither predict nor compress the noise.
 fn fill(block: &mut Block, seed: u64, address: u64) {
     let mut state = seed ^ address.rotate_left(32);
     let (first, rest) = block.0.split_at_mut(8);
@@ -208,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    /// A device that claims `claimed` blocks and stores `real` of them, and of these not the writes that
-    /// begin at a block of `dropped`.
+    /// A device that claims `claimed` blocks and stores `real` of them, without those that
+    /// `dropped` selects.
     struct Liar {
         geometry: Geometry,
         inside: RamDevice,
@@ -267,12 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn every_wrap_is_found_and_measured() {
+    fn every_wrap_is_found_with_its_length() {
         for claimed in [5000, 1 << 20, 3_000_001] {
             for real in [1, 2, 1000, 1023, 1024, 1025, 1999, 2048, 4095, 4999, 500_001, 1_048_575] {
                 if real < claimed {
                     let fault = found(claimed, real, |_| false);
-                    // Below the reference only a multiple shows.
+                    // Below the reference only a multiple of the real size shows.
                     let Some(Fault::Wraps { blocks }) = fault else { panic!("{claimed} {real}") };
                     assert_eq!(blocks % real, 0, "{claimed} {real}");
                     assert!(real < 1732 || blocks == real, "{claimed} {real} {blocks}");

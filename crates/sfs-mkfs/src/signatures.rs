@@ -1,8 +1,8 @@
-//! What else may be on a device: the marks of other filesystems, volumes and partition tables.
+//! Marks of other filesystems, volumes and partition tables.
 //!
-//! Owns: where marks are looked for, which is also what `sfs-mkfs` wipes.
-//! Promises: pure; a mark that is found lies in [`ranges`], so that wiping them removes it.
-//! Never: judges whether what is found still works.
+//! [`detect`] compares the bytes in [`ranges`] with a table of marks. Every mark lies in these
+//! ranges, so that `sfs-mkfs` removes all marks by wiping them. A mark does not prove that the
+//! content still works.
 
 mod table;
 
@@ -11,27 +11,29 @@ use std::ops::Range;
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError};
 
 pub use self::table::SFS;
-use self::table::{Place, SIGNATURES};
+use self::table::{Position, SIGNATURES};
 
-/// Bytes at the start. The last mark is the ninth place of a second LUKS2 header, at 4 MiB.
+/// Bytes at the start of a device. The last mark is the ninth possible position of a second LUKS2
+/// header, at 4 MiB.
 const START_LEN: u64 = (4 << 20) + (64 << 10);
 
-/// Bytes at the end. The first mark is a ZFS label: 512 KiB before a multiple of 256 KiB.
+/// Bytes at the end of a device. The first mark is a ZFS label: 512 KiB before a multiple of 256
+/// KiB.
 const END_LEN: u64 = 2 << 20;
 
-/// Copies of the btrfs superblock, far inside.
+/// Offsets of copies of the btrfs superblock, far inside a device.
 const FAR: [u64; 2] = [64 << 20, 256 << 30];
 
 /// A mark that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What it belongs to: `XFS filesystem`.
+    /// Kind of content: `XFS filesystem`.
     pub name: &'static str,
-    /// Byte of the device at which the mark is.
+    /// Offset of the mark on the device, in bytes.
     pub offset: u64,
 }
 
-/// The parts of a device of `size` bytes where marks can be, ascending, without overlap.
+/// Returns the ranges of a device of `size` bytes where marks can be, ascending, without overlap.
 pub fn ranges(size: u64) -> Vec<Range<u64>> {
     let block_size = BLOCK_SIZE as u64;
     let end = size.saturating_sub(END_LEN) / block_size * block_size;
@@ -50,14 +52,14 @@ pub fn ranges(size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The bytes of a device in its [`ranges`].
+/// Bytes of a device in its [`ranges`].
 pub struct Ends {
     size: u64,
     pieces: Vec<(u64, Vec<u8>)>,
 }
 
 impl Ends {
-    /// Reads them from something of `size` bytes.
+    /// Reads the ranges of a source of `size` bytes.
     pub fn read<E>(
         size: u64,
         mut read_at: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
@@ -71,7 +73,7 @@ impl Ends {
         Ok(Self { size, pieces })
     }
 
-    /// Reads them from a device, as far as it has whole blocks.
+    /// Reads the ranges of a device, as far as it has whole blocks.
     pub fn read_device(device: &dyn Device) -> Result<Self, DeviceError> {
         let size = device.geometry().block_count.saturating_mul(BLOCK_SIZE as u64);
         Self::read(size, |offset, bytes| {
@@ -82,7 +84,7 @@ impl Ends {
         })
     }
 
-    /// The `len` bytes at `offset`, if they were read.
+    /// Returns the `len` bytes at `offset`, if they were read.
     fn get(&self, offset: u64, len: usize) -> Option<&[u8]> {
         self.pieces.iter().find_map(|(start, bytes)| {
             let from = usize::try_from(offset.checked_sub(*start)?).ok()?;
@@ -91,11 +93,11 @@ impl Ends {
     }
 }
 
-/// Every mark on a device, each name once.
+/// Returns the marks on a device, each kind once.
 pub fn detect(ends: &Ends) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for signature in SIGNATURES {
-        let Some(offset) = signature.place.offset(ends.size) else { continue };
+        let Some(offset) = signature.position.offset(ends.size) else { continue };
         let matches = ends.get(offset, signature.magic.len()) == Some(signature.magic);
         if matches && found.iter().all(|other| other.name != signature.name) {
             found.push(Found { name: signature.name, offset });
@@ -107,7 +109,8 @@ pub fn detect(ends: &Ends) -> Vec<Found> {
     found
 }
 
-/// The two bytes that end a boot sector say little: a partition must be plausible too.
+/// Returns whether there is a partition table. Two bytes at the end of a boot sector prove little,
+/// so a partition must be plausible, too.
 fn has_partitions(ends: &Ends) -> bool {
     let Some(sector) = ends.get(0, 512) else { return false };
     let entries = sector[446..510].chunks_exact(16);
@@ -116,8 +119,8 @@ fn has_partitions(ends: &Ends) -> bool {
     sector[510..] == [0x55, 0xaa] && entries.clone().all(plausible) && { entries }.any(used)
 }
 
-impl Place {
-    /// The byte of a device of `size` bytes.
+impl Position {
+    /// Returns the offset on a device of `size` bytes.
     fn offset(self, size: u64) -> Option<u64> {
         match self {
             Self::Start(offset) => Some(offset),
@@ -138,7 +141,7 @@ mod tests {
         Ends::read(size, |_, _| Ok::<_, ()>(())).expect("reading zeros")
     }
 
-    /// Puts `magic` at `offset`, and says whether that is within the ranges.
+    /// Puts `magic` at `offset`, and returns whether that is within the ranges.
     fn put(ends: &mut Ends, offset: u64, magic: &[u8]) -> bool {
         ends.pieces.iter_mut().any(|(start, bytes)| {
             let Some(from) = offset.checked_sub(*start) else { return false };
@@ -154,7 +157,7 @@ mod tests {
     fn every_signature_lies_in_the_ranges_and_is_found() {
         for signature in SIGNATURES {
             let mut ends = blank(SIZE);
-            let offset = signature.place.offset(SIZE).expect("an offset");
+            let offset = signature.position.offset(SIZE).expect("an offset");
             assert!(put(&mut ends, offset, signature.magic), "{}", signature.name);
             assert_eq!(detect(&ends), [Found { name: signature.name, offset }]);
         }

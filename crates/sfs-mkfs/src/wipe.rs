@@ -1,8 +1,7 @@
-//! Wiping: what a device was before must not come back.
+//! Wiping: old content must not be recognized again.
 //!
-//! Owns: the zeros over everything that any program could take for an old content.
-//! Promises: superblocks, checkpoint slots and all [`signatures::ranges`] are zero, and durable.
-//! Never: decides whether wiping is allowed.
+//! Afterwards the superblocks, the checkpoint slots and all [`signatures::ranges`] are zero and
+//! durable. The caller decides whether wiping is allowed.
 
 use std::ops::Range;
 
@@ -14,13 +13,13 @@ use crate::signatures;
 /// Blocks of one request.
 const REQUEST_BLOCKS: u64 = 256;
 
-/// Blocks let go of at once: 1 GiB, so that an interrupt does not wait for a whole disk.
+/// Blocks of one discard: 1 GiB, so that an interrupt does not wait for a whole disk.
 const DISCARD_BLOCKS: u64 = 1 << 18;
 
-/// Zeroes the places of old marks, and those of the volume to come.
+/// Zeroes the ranges of old marks, and the superblocks and checkpoint slots of the new volume.
 pub(crate) fn wipe(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
     let block_size = BLOCK_SIZE as u64;
-    // Without its superblocks an old volume is none, whatever else is gone when we are interrupted.
+    // The superblocks go first: without them an interrupted run leaves no old volume.
     let last = device.geometry().block_count - 1;
     for superblock in [LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS, last, layout.backup] {
         zero(device, superblock..superblock + 1)?;
@@ -35,7 +34,7 @@ pub(crate) fn wipe(device: &dyn Device, layout: &Layout) -> Result<(), DeviceErr
     device.flush()
 }
 
-/// Lets go of everything, and wipes again: what a discarded block reads as is anyone's guess.
+/// Discards all blocks, and wipes again, since the content of a discarded block is undefined.
 pub(crate) fn discard(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
     let block_count = device.geometry().block_count;
     for start in (0..block_count).step_by(DISCARD_BLOCKS as usize) {
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_and_backup_are_zero_afterwards() {
+    fn wiping_zeroes_slots_and_superblocks() {
         let device = RamDevice::new(16 << 10);
         let layout = Layout::new(16 << 10, 256, 0).expect("a layout");
         let ones = [Block([1; BLOCK_SIZE])];

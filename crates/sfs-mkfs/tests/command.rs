@@ -1,4 +1,4 @@
-//! The program from the outside: what it refuses, what it leaves alone, and what it wipes.
+//! The program `sfs-mkfs`: devices that it refuses, content that it preserves, and content that it wipes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use sfs_core::format::{DataLayout, Superblock};
+use sfs_testkit::LoopDevice;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -31,7 +32,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("UTF-8")
 }
 
-/// An image of `size` bytes with `bytes` at `offset`.
+/// Makes an image of `size` bytes with `bytes` at `offset`.
 fn image(directory: &TempDir, size: u64, offset: u64, bytes: &[u8]) -> PathBuf {
     let path = directory.path().join("image");
     let file = File::create(&path).expect("an image");
@@ -44,7 +45,7 @@ fn directory() -> TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-/// Runs `mkfs` and expects it to fail with `message` and to leave the image alone.
+/// Asserts that `sfs-mkfs` fails with `message` and leaves the image unchanged.
 fn expect_refusal(arguments: &[&str], path: &Path, message: &str) {
     let before = fs::read(path).expect("the image");
     let output = mkfs(arguments, path);
@@ -99,7 +100,7 @@ fn wrong_usage_exits_with_1() {
 }
 
 #[test]
-fn foreign_content_is_refused_and_stays() {
+fn foreign_content_is_refused_and_unchanged() {
     let directory = directory();
     let marks: [(u64, &[u8], &str); 7] = [
         (0, b"XFSB", "has XFS filesystem (at byte 0)"),
@@ -127,7 +128,7 @@ fn a_mark_in_the_last_odd_bytes_is_seen() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_stays() {
+fn a_volume_that_does_not_fit_is_refused_and_the_image_unchanged() {
     let directory = directory();
     let path = image(&directory, MIB, 5000, b"hello");
     let before = fs::read(&path).expect("the image");
@@ -172,18 +173,22 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn the_data_layout_is_laid_down_in_the_superblock() {
+fn the_data_layout_is_stored_in_the_superblock_with_either_spelling() {
     let directory = directory();
-    for data_layout in DataLayout::ALL {
-        let path = directory.path().join(data_layout.name());
-        let output = mkfs(&["--layout", data_layout.name(), "--size", "16M"], &path);
-        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""));
-        assert!(stdout(&output).contains(data_layout.name()), "{}", stdout(&output));
+    for (data_layout, option) in DataLayout::ALL
+        .into_iter()
+        .flat_map(|layout| ["--layout", "--placement"].map(|o| (layout, o)))
+    {
+        let name = data_layout.name();
+        let path = directory.path().join(format!("{name}{option}"));
+        let output = mkfs(&[option, name, "--size", "16M"], &path);
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{option}");
+        assert!(stdout(&output).contains(name), "{}", stdout(&output));
         let mut block = [0; 4096];
         let file = File::open(&path).expect("the image");
         file.read_exact_at(&mut block, 4 * 4096).expect("a superblock");
-        let superblock = Superblock::decode(&block, 4).expect("a sound one");
-        assert_eq!(superblock.data_layout, data_layout);
+        let superblock = Superblock::decode(&block, 4).expect("a valid superblock");
+        assert_eq!(superblock.data_layout, data_layout, "{option}");
     }
     let path = directory.path().join("none");
     let output = mkfs(&["--layout", "ext2", "--size", "16M"], &path);
@@ -193,7 +198,7 @@ fn the_data_layout_is_laid_down_in_the_superblock() {
 }
 
 #[test]
-fn an_image_is_measured_only_if_told_to() {
+fn an_image_is_measured_only_on_request() {
     let directory = directory();
     let path = image(&directory, 64 * MIB, 0, b"");
     let json = |arguments: &[&str]| -> serde_json::Value {
@@ -208,7 +213,7 @@ fn an_image_is_measured_only_if_told_to() {
     let measured = &made["measured"];
     assert!(measured["written_bytes"].as_u64().expect("bytes") >= 3 * 64 * MIB, "{measured}");
     assert_eq!(measured["rows"][0]["size"], 8 * MIB);
-    // Whether this machine's disk shows a knee is not ours to say; 32 segments of 2 MiB do not fit.
+    // The disk of this machine may have any erase block size; 32 segments of 2 MiB do not fit.
     let found = measured["segment_size"].as_u64().filter(|size| *size < 2 * MIB);
     assert_eq!(made["segment_size"], found.unwrap_or(256 << 10));
 }
@@ -235,7 +240,7 @@ fn making_an_image_prints_what_was_made() {
     );
     assert_eq!(stdout(&output), expected);
     assert_eq!(fs::metadata(&path).expect("the image").len(), 64 * MIB);
-    // systemd-makefs runs mkfs at every boot when libblkid sees nothing.
+    // systemd-makefs runs mkfs at every boot when libblkid finds no filesystem.
     let again = mkfs(&[], &path);
     assert_eq!(code(&again), 1);
     assert!(stderr(&again).contains("has SFS volume"), "{}", stderr(&again));
@@ -243,7 +248,7 @@ fn making_an_image_prints_what_was_made() {
 }
 
 #[test]
-fn other_filesystems_are_gone_afterwards() {
+fn other_filesystems_are_wiped() {
     let makers: [(&str, &[&str]); 6] = [
         ("mkfs.ext4", &["-q", "-F"]),
         ("mkfs.xfs", &["-q", "-f"]),
@@ -270,7 +275,7 @@ fn other_filesystems_are_gone_afterwards() {
     }
 }
 
-/// What blkid sees; `None` if it is not installed.
+/// Returns the output of blkid(8); `None` if it is not installed.
 fn blkid(path: &Path) -> Option<String> {
     let output = Command::new("blkid").arg("-p").arg(path).output();
     let Ok(output) = output else {
@@ -281,7 +286,7 @@ fn blkid(path: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_probe_comes_after_the_refusals_and_before_the_volume() {
+fn a_probe_follows_the_refusals_and_precedes_the_volume() {
     let directory = directory();
     let path = image(&directory, 32 * MIB, 0, b"XFSB");
     expect_refusal(&["--probe"], &path, "has XFS filesystem (at byte 0); give -f to overwrite");
@@ -291,51 +296,26 @@ fn a_probe_comes_after_the_refusals_and_before_the_volume() {
     assert_eq!(code(&mkfs(&["--probe", "-n", "-f"], &path)), 1, "a dry run writes nothing");
 }
 
-/// A loop device, detached when dropped.
-struct Looped(PathBuf);
-
-impl Looped {
-    /// Over `image`; says why not where there are none.
-    fn over(image: &Path) -> Option<Looped> {
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
-        let said = match output {
-            Ok(output) if output.status.success() => {
-                return Some(Looped(String::from_utf8_lossy(&output.stdout).trim().into()));
-            }
-            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            Err(error) => error.to_string(),
-        };
-        eprintln!("skipped: losetup: {said}");
-        None
-    }
-}
-
-impl Drop for Looped {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-    }
-}
-
 #[test]
-fn a_loop_device_gets_the_default_at_once() {
+fn a_loop_device_gets_the_default_segment_size_without_a_measurement() {
     let directory = directory();
-    let Some(device) = Looped::over(&image(&directory, 4 << 30, 0, b"")) else { return };
-    // Others may hold the machine's disk up: the best of three.
+    let Some(device) = LoopDevice::attach(&image(&directory, 4 << 30, 0, b"")) else { return };
+    // Other processes may delay the disk: the fastest of three runs counts.
     let mut durations = Vec::new();
     for _ in 0..3 {
         let began = Instant::now();
-        let output = mkfs(&["--json", "-f"], &device.0);
+        let output = mkfs(&["--json", "-f"], &device.path);
         durations.push(began.elapsed());
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
         assert_eq!(made["segment_size"], 8 * MIB);
-        assert!(made["measured"].is_null(), "its erase blocks are nobody's");
+        assert!(made["measured"].is_null(), "a loop device has no erase blocks of its own");
     }
     assert!(durations.iter().any(|took| *took < Duration::from_secs(1)), "{durations:?}");
 }
 
 #[test]
-fn a_full_output_is_an_error_and_a_closed_one_is_none() {
+fn a_full_output_is_an_error_and_a_closed_output_is_not() {
     let directory = directory();
     let run = |stdout: Stdio, stderr: Stdio, device: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mkfs"));

@@ -1,9 +1,10 @@
-//! The measurement finds what each model has, whatever the noise, and admits when there is nothing.
+//! The measurement finds the erase block size of each model despite noise, and reports when there is none.
 
 use sfs_device::DeviceError;
 use sfs_mkfs::measure::{Budget, Measurement, Probe, Region, measure};
 use sfs_ssd::ftl::Layer;
 use sfs_ssd::{HostRequest, RequestKind, Ssd, SsdConfig, SsdProfile, profiles};
+use sfs_testkit::SeededRng;
 
 const BLOCK: u64 = 4096;
 
@@ -12,13 +13,13 @@ struct Model {
     ssd: Ssd,
     now_ns: u64,
     noise_percent: u64,
-    random: u64,
+    rng: SeededRng,
 }
 
 impl Model {
     fn new(config: &SsdConfig, noise_percent: u64, seed: u64) -> Model {
         let ssd = Ssd::new(config).expect("a device");
-        Model { ssd, now_ns: 0, noise_percent, random: seed }
+        Model { ssd, now_ns: 0, noise_percent, rng: SeededRng::new(seed) }
     }
 }
 
@@ -28,15 +29,12 @@ impl Probe for Model {
         let completion = self.ssd.serve(&request, self.now_ns);
         let took_ns = completion.ended_ns - self.now_ns;
         self.now_ns = completion.ended_ns;
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        let noise = (self.random >> 33) % (2 * self.noise_percent + 1);
+        let noise = self.rng.below(2 * self.noise_percent + 1);
         Ok(took_ns * (100 - self.noise_percent + noise) / 100)
     }
 }
 
-/// Virtual minutes cost nothing.
+/// An hour of virtual time, which costs no real time.
 const BUDGET: Budget = Budget { total_ns: 3_600_000_000_000, ..Budget::DEFAULT };
 
 fn found(config: &SsdConfig, noise_percent: u64, seed: u64) -> Measurement {
@@ -46,13 +44,13 @@ fn found(config: &SsdConfig, noise_percent: u64, seed: u64) -> Measurement {
     measure(&mut model, region, BUDGET, &mut |_| ()).expect("a model does not fail")
 }
 
-/// A GiB of a profile's device.
+/// Returns the device of a profile, with a capacity of 1 GiB.
 fn device(profile: SsdProfile) -> SsdConfig {
     profile.with_capacity(1 << 30).config()
 }
 
 #[test]
-fn every_profile_is_found_with_and_without_noise() {
+fn every_profile_has_its_erase_block_size_found_despite_noise() {
     for profile in profiles().into_iter().filter(|profile| profile.name != "fast12") {
         let name = profile.name;
         let size = profile.geometry.cluster_size();
@@ -66,7 +64,7 @@ fn every_profile_is_found_with_and_without_noise() {
 }
 
 #[test]
-fn every_layer_shows_its_erase_blocks() {
+fn every_translation_layer_shows_its_erase_block_size() {
     let profile = || SsdProfile::by_name("mtron").expect("a profile");
     for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 8 }, Layer::Bast { log_blocks: 8 }] {
         let config = device(profile().with_layer(layer));
@@ -75,7 +73,7 @@ fn every_layer_shows_its_erase_blocks() {
     }
 }
 
-/// A device to which order does not matter.
+/// A device that writes equally fast in any order.
 struct Even;
 
 impl Probe for Even {
@@ -85,7 +83,7 @@ impl Probe for Even {
 }
 
 #[test]
-fn a_device_without_a_knee_is_not_told() {
+fn a_device_without_erase_blocks_has_no_answer() {
     let region = Region { block_count: 1 << 18, partition_start: 0 };
     let measurement = measure(&mut Even, region, BUDGET, &mut |_| ()).expect("no failure");
     assert_eq!(measurement.segment_size, None);
@@ -94,7 +92,7 @@ fn a_device_without_a_knee_is_not_told() {
 }
 
 #[test]
-fn the_budget_is_kept() {
+fn a_measurement_stays_within_its_time_budget() {
     let region = Region { block_count: 1 << 18, partition_start: 0 };
     let budget = Budget { total_ns: 1_000_000_000, ..Budget::DEFAULT };
     let measurement = measure(&mut Even, region, budget, &mut |_| ()).expect("no failure");

@@ -1,7 +1,8 @@
 //! `cargo xtask bench compare`: the rows of `bench fuse` for two builds of SFS.
 //!
-//! Both builds are mounted at once and take turns within every row of every round, the order changing from
-//! round to round. A row has changed if the median of each build lies outside the range of the other.
+//! Both builds are mounted at once and take turns within every row of every round, in an order that
+//! changes from round to round. A row has changed if the median of each build lies outside the
+//! range of the other.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -10,14 +11,14 @@ use clap::Args;
 
 use super::{DEVICE_LEN, ROWS, Sample, Target, Unit, table::median};
 use crate::{
-    filesystem::Kind,
+    filesystem::FilesystemKind,
     machine::{self, Rings},
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
 };
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct CompareOptions {
     /// Directory with the programs of the earlier build (`target/release` of another checkout).
     #[arg(long)]
     before: PathBuf,
@@ -27,27 +28,28 @@ pub(crate) struct Options {
     /// Samples of each row.
     #[arg(long, default_value_t = 6)]
     rounds: u32,
-    /// Only these rows. Rows on existing files need the one that makes them: `create,rename`.
+    /// Measure only these rows. Rows on existing files need the row that makes them:
+    /// `create,rename`.
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
-    /// Less of everything: for a look.
+    /// Run less of everything.
     #[arg(long)]
     quick: bool,
 }
 
-/// The samples of one row and transport: of the earlier build, and of this one.
+/// Samples of one row and transport, of the earlier build and of this one.
 type Pair = [Vec<Sample>; 2];
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &CompareOptions) -> Result<()> {
     if !options.before.join("sfs-mount").exists() {
         bail!("{}: there is no sfs-mount; build it with --release", options.before.display());
     }
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
     let builds = [
         Programs::of_build(options.before.canonicalize()?),
-        Kind::Sfs.build(workspace, Profile::Release)?,
+        FilesystemKind::Sfs.build(workspace, Profile::Release)?,
     ];
-    Kind::Sfs.need()?;
+    FilesystemKind::Sfs.need()?;
     let _rings = Rings::enable()?;
     let scratch = Scratch::in_ram(DEVICE_LEN * 2 * options.transports.len() as u64)?;
     let mut targets = Vec::new();
@@ -55,7 +57,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         for (build, programs) in builds.iter().enumerate() {
             let name = format!("{}-{transport}", ["before", "after"][build]);
             let programs = programs.clone().over(transport);
-            targets.push((build, transport, Target::new(Kind::Sfs, &programs, &name, &scratch)?));
+            targets.push((
+                build,
+                transport,
+                Target::new(FilesystemKind::Sfs, &programs, &name, &scratch)?,
+            ));
         }
     }
     let mut pairs: BTreeMap<(usize, &str), Pair> = BTreeMap::new();
@@ -66,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 continue;
             }
             for turn in 0..targets.len() {
-                // In every other round the later build goes first.
+                // In every other round the later build is measured first.
                 let turn = if round % 2 == 0 { turn } else { targets.len() - 1 - turn };
                 let (build, transport, target) = &targets[turn];
                 let sample = target.measure(&load, row, options.quick)?;
@@ -117,7 +123,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// The rates of one build: their median and range.
+/// Rates of one build: their median and range.
 #[derive(Clone, Copy)]
 struct Spread {
     low: f64,
@@ -135,7 +141,7 @@ impl Spread {
         }
     }
 
-    /// Whether the median of each lies outside the range of the other.
+    /// Returns whether the median of each build lies outside the range of the other.
     fn excludes(&self, other: &Self) -> bool {
         let is_outside = |of: &Self, rate: f64| rate < of.low || rate > of.high;
         is_outside(self, other.median) && is_outside(other, self.median)

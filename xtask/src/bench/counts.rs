@@ -1,7 +1,8 @@
-//! `cargo xtask bench counts`: what the daemon executes for a call, by row and transport.
+//! `cargo xtask bench counts`: instructions and system calls of the daemon per call, by row and
+//! transport.
 //!
-//! Owns the table of counts. Promises that SFS and the null filesystem are asked the same; what is
-//! counted is exact, however busy the machine is, but for interrupts.
+//! SFS and the null filesystem get the same calls. The counts do not depend on other load of the
+//! machine, except for interrupts.
 
 use std::fmt::Write as _;
 
@@ -10,39 +11,39 @@ use clap::Args;
 
 use super::{Contestant, DEVICE_LEN, ROWS, Target, table};
 use crate::{
-    filesystem::Kind,
+    filesystem::FilesystemKind,
     machine::{self, Rings},
     scratch::Scratch,
     workspace::{Profile, Workspace},
 };
 
 const CONTESTANTS: [Contestant; 5] = [
-    Contestant::over(Kind::Sfs, "uring"),
-    Contestant::over(Kind::NullDevice, "uring"),
-    Contestant::over(Kind::Null, "uring"),
-    Contestant::over(Kind::Sfs, "dev"),
-    Contestant::over(Kind::Null, "dev"),
+    Contestant::over(FilesystemKind::Sfs, "uring"),
+    Contestant::over(FilesystemKind::NullDevice, "uring"),
+    Contestant::over(FilesystemKind::Null, "uring"),
+    Contestant::over(FilesystemKind::Sfs, "dev"),
+    Contestant::over(FilesystemKind::Null, "dev"),
 ];
 
 #[derive(Args)]
-pub(crate) struct Options {
-    /// Every cell is the median of so many.
+pub(crate) struct CountsOptions {
+    /// Samples of each cell, whose median is shown.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Less of everything, and nothing is written to `docs/`: for a look.
+    /// Run less of everything, and write nothing to `docs/`.
     #[arg(long)]
     quick: bool,
 }
 
-/// For one call.
+/// Counts of one call.
 #[derive(Clone, Copy, Default)]
 struct Counts {
-    /// Of itself, and of the kernel; none where the machine does not count them.
+    /// Instructions in user space and in the kernel; `None` if the machine does not count them.
     instructions: Option<(f64, f64)>,
     calls: f64,
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &CountsOptions) -> Result<()> {
     machine::need("perf", "linux-perf")?;
     machine::need("fio", "fio")?;
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
@@ -56,7 +57,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             println!("{}, round {} of {}", contestant.name(), round + 1, options.rounds);
             for ((row, ..), samples) in ROWS.iter().zip(&mut samples) {
                 let line = target.cmd(&load, row, options.quick).arg("--count").read()?;
-                samples.push(counts(&line).with_context(|| format!("fuse-load said: {line}"))?);
+                samples.push(counts(&line).with_context(|| format!("fuse-load printed: {line}"))?);
             }
         }
         columns.push((contestant, samples.iter().map(|samples| median(samples)).collect()));
@@ -71,7 +72,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table::publish(&workspace.root.join("docs/benchmarks.md"), "counts", &text)
 }
 
-/// Out of what the load generator prints.
+/// Parses the output of the load generator.
 fn counts(line: &str) -> Option<Counts> {
     let numbers: Vec<Option<u64>> = line.split(' ').map(|number| number.parse().ok()).collect();
     let [Some(ops @ 1..), _, _, _, _, _, user, kernel, Some(calls)] = numbers[..] else {

@@ -1,9 +1,8 @@
-//! `cargo xtask bench pacing`: how long requests take while the volume is cleaned, with cleaning that
-//! yields to them and with cleaning that does not (Rajimwale et al., section 3.6, table 6).
+//! `cargo xtask bench pacing`: latency of requests during cleaning, with cleaning that yields to
+//! requests and with cleaning that does not (Rajimwale et al., section 3.6, table 6).
 //!
-//! Owns the loads. Promises that both volumes are mounted at once, are equally full and old, and take
-//! turns under the same load. Requests that a device would have in hand meanwhile are not invented:
-//! the next one comes when the last has been answered, or later.
+//! Both volumes are mounted at once, are equally full and old, and take turns under the same load.
+//! There is one request at a time: the next one comes when the last has been answered, or later.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -15,24 +14,24 @@ use super::table;
 use crate::{
     cleanup::{Guard, Undo},
     device::Device,
-    filesystem::{Blocks, Kind},
+    filesystem::{Blocks, FilesystemKind},
     fio, machine,
     scratch::Scratch,
     workspace::{Profile, Programs, Workspace},
 };
 
-/// The two ways of cleaning, as `-o cleaning=` names them.
+/// Modes of cleaning, as `-o cleaning=` names them.
 const MODES: [&str; 2] = ["yielding", "eager"];
 
-/// Parts of the requests that write, in percent: the paper's.
+/// Share of writes among the requests, in percent: the paper's.
 const SHARES: [u32; 5] = [20, 40, 50, 60, 80];
 
-/// How requests arrive.
+/// Arrival process of the requests.
 #[derive(Clone, Copy)]
 enum Arrival {
-    /// At random moments, so many a second.
+    /// Random arrivals at this rate per second.
     Steady(u32),
-    /// So many in a row, then a rest of 100 ms.
+    /// Bursts of this many requests, with pauses of 100 ms.
     Bursts(u32),
 }
 
@@ -46,7 +45,8 @@ impl Arrival {
         }
     }
 
-    /// How fio is told, when `writes` percent of the requests write. It has a rate for each side.
+    /// Arguments of fio when `writes` percent of the requests write. fio has a rate for each
+    /// direction.
     fn arguments(self, writes: u32) -> [String; 2] {
         match self {
             Self::Steady(rate) => {
@@ -63,20 +63,20 @@ impl Arrival {
 
 const DEVICE_LEN: u64 = 256 << 20;
 
-/// Part of what files can have that is filled, in percent.
+/// Part of the space for files that is filled, in percent.
 const FILL: u64 = 85;
 
 #[derive(Args)]
-pub(crate) struct Options {
-    /// Every cell is the median of so many.
+pub(crate) struct PacingOptions {
+    /// Samples of each cell, whose median is shown.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// How long each load runs, in seconds.
+    /// Duration of each load, in seconds.
     #[arg(long, default_value_t = 5)]
     seconds: u32,
 }
 
-/// A volume that is cleaned in one of the two ways. The mount goes before the device.
+/// A volume with one mode of cleaning. The mount is dropped before the device.
 struct Target {
     _mount: Guard,
     dir: PathBuf,
@@ -84,13 +84,13 @@ struct Target {
     _device: Device,
 }
 
-/// What one load found.
-struct Sample {
-    /// Mean response, in microseconds.
+/// Result of one load.
+struct PacingSample {
+    /// Mean latency, in microseconds.
     mean: f64,
-    /// Longest response, in milliseconds.
+    /// Longest latency, in milliseconds.
     longest: f64,
-    /// Segments cleaned meanwhile.
+    /// Segments that were cleaned during the load.
     cleaned: u64,
     /// Requests that had to wait for cleaning or a checkpoint.
     stalls: u64,
@@ -106,17 +106,17 @@ struct Activity {
     counters: BTreeMap<String, u64>,
 }
 
-/// An arrival, a share of writes and a mode, by their places.
+/// Indices of an arrival process, a share of writes and a mode.
 type Cell = (usize, usize, usize);
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &PacingOptions) -> Result<()> {
     machine::need("fio", "fio")?;
-    Kind::Sfs.need()?;
+    FilesystemKind::Sfs.need()?;
     let programs = workspace.build(Profile::Release, &["sfs", "sfs-mkfs"])?;
     let scratch = Scratch::in_ram(DEVICE_LEN * MODES.len() as u64)?;
     let targets = MODES.map(|mode| Target::new(&programs, &scratch, mode));
     let targets = targets.into_iter().collect::<Result<Vec<_>>>()?;
-    let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
+    let mut samples: BTreeMap<Cell, Vec<PacingSample>> = BTreeMap::new();
     for round in 0..options.rounds as usize {
         println!("round {} of {}", round + 1, options.rounds);
         for (arrival, how) in ARRIVALS.iter().enumerate() {
@@ -136,10 +136,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 impl Target {
-    /// A volume on which one file takes [`FILL`] percent and has been overwritten at random once.
+    /// Makes a volume on which one file fills [`FILL`] percent and has been overwritten at random
+    /// once.
     fn new(programs: &Programs, scratch: &Scratch, mode: &'static str) -> Result<Self> {
         let device = Device::best(&scratch.dir.join(format!("{mode}.img")), DEVICE_LEN)?;
-        Kind::Sfs.make(programs, &device, Blocks::Discard)?;
+        FilesystemKind::Sfs.make(programs, &device, Blocks::Discard)?;
         let dir = scratch.directory(mode)?;
         let mount = Undo::Unmount(dir.clone()).later();
         let option = format!("cleaning={mode}");
@@ -162,7 +163,13 @@ impl Target {
         Ok(serde_json::from_str::<Stat>(&json)?.mount.counters)
     }
 
-    fn measure(&self, programs: &Programs, how: Arrival, writes: u32, secs: u32) -> Result<Sample> {
+    fn measure(
+        &self,
+        programs: &Programs,
+        how: Arrival,
+        writes: u32,
+        secs: u32,
+    ) -> Result<PacingSample> {
         let before = self.counters(programs)?;
         let [first, second] = how.arguments(writes);
         let job = self.fio(&[
@@ -185,7 +192,7 @@ impl Target {
         let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
         let time: f64 = sides.iter().map(|s| s.clat_ns.mean * s.total_ios as f64).sum();
         let longest = sides.iter().map(|side| side.clat_ns.max).max().unwrap_or(0);
-        Ok(Sample {
+        Ok(PacingSample {
             mean: time / requests.max(1) as f64 / 1e3,
             longest: longest as f64 / 1e6,
             cleaned: count("segments_cleaned")?,
@@ -194,7 +201,7 @@ impl Target {
     }
 }
 
-fn markdown(samples: &BTreeMap<Cell, Vec<Sample>>, options: &Options) -> String {
+fn markdown(samples: &BTreeMap<Cell, Vec<PacingSample>>, options: &PacingOptions) -> String {
     let mut text = format!("{}.\n\n", machine::description());
     text += &format!(
         "Two volumes of 256 MiB, {FILL}% full and overwritten once, on loop devices in RAM, taking turns. \
@@ -204,7 +211,7 @@ fn markdown(samples: &BTreeMap<Cell, Vec<Sample>>, options: &Options) -> String 
     );
     text += "| arrival | writes | mean, yielding, us | mean, eager, us | faster by | longest, yielding, ms | longest, eager, ms |\n";
     text += "|---|---:|---:|---:|---:|---:|---:|\n";
-    let cell = |key: Cell, of: fn(&Sample) -> f64| {
+    let cell = |key: Cell, of: fn(&PacingSample) -> f64| {
         table::median(samples.get(&key).into_iter().flatten().map(of)).unwrap_or_default()
     };
     for (arrival, how) in ARRIVALS.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! `cargo xtask bench profile`: where the processor time of a call goes.
+//! `cargo xtask bench profile`: the processor time of a call, by part of the system.
 //!
-//! Owns what the name of a function says of the part that it belongs to. Promises that the parts make up what
-//! the row took of the client, the daemon and the kernel's workers. Never counts waiting.
+//! The name of a function decides to which part its time belongs. The parts add up to the time of
+//! the client, the daemon and the kernel's workers. Time spent waiting is not counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,14 +13,14 @@ use clap::Args;
 
 use super::{Contestant, DEVICE_LEN, Sample, Target, table};
 use crate::{
-    filesystem::Kind,
+    filesystem::FilesystemKind,
     machine::{self, Rings},
     run::Cmd,
     scratch::Scratch,
     workspace::{Profile, Workspace},
 };
 
-/// As `fuse-load` calls them, and as a reader does.
+/// Rows, by the name in `fuse-load` and by a title for readers.
 const ROWS: [(&str, &str); 4] = [
     ("rand-read1", "direct read, 4 KiB"),
     ("rand-write", "write, 4 KiB, sync at the end"),
@@ -29,13 +29,13 @@ const ROWS: [(&str, &str); 4] = [
 ];
 
 #[derive(Args)]
-pub(crate) struct Options {
-    /// Less of everything, and nothing is written to `docs/`: for a look.
+pub(crate) struct ProfileOptions {
+    /// Run less of everything, and write nothing to `docs/`.
     #[arg(long)]
     quick: bool,
 }
 
-/// What takes time, in the order of a request's way.
+/// Parts of the system, in the order in which a request passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Client,
@@ -63,7 +63,8 @@ const PARTS: [(Part, &str); 10] = [
     (Part::Device, "block layer, loop device and its file"),
 ];
 
-/// With them what runs while interrupts are off: where a clock is all that perf has, it is found where they come on again.
+/// Parts of the names of functions that switch and wake threads, or enable interrupts. If perf has
+/// only a clock, the samples of a region without interrupts are attributed to the end of the region.
 const WAKING: &str = "unlock_irq sched switch wake ttwu enqueue dequeue pick_ select_task futex \
     update_curr update_load reweight prepare_to_wait finish_wait";
 const COPYING: &str = "memcpy memmove memset copy_user rep_movs clear_page";
@@ -77,12 +78,12 @@ struct Row {
     wall: Duration,
 }
 
-pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &ProfileOptions) -> Result<()> {
     machine::need("perf", "linux-perf")?;
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
     let _rings = Rings::enable()?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
-    let contestant = Contestant::over(Kind::Sfs, "uring");
+    let contestant = Contestant::over(FilesystemKind::Sfs, "uring");
     let target = Target::of(workspace, contestant, &scratch)?;
     let file = scratch.dir.join("perf.data");
     let mut rows = Vec::new();
@@ -101,7 +102,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     table::publish(&workspace.root.join("docs/benchmarks.md"), "profile", &text)
 }
 
-/// `file` is what perf recorded of it.
+/// Returns the shares of the samples that perf recorded in `file`.
 fn explain(sample: &Sample, file: &Path) -> Result<Row> {
     let each = |time: Duration| time.div_f64(sample.ops as f64);
     let processors = each(sample.cpu);
@@ -115,12 +116,13 @@ fn explain(sample: &Sample, file: &Path) -> Result<Row> {
         *periods.entry(part).or_default() += period;
     }
     let all: f64 = periods.values().sum();
-    ensure!(all > 0.0, "perf found nobody running");
+    ensure!(all > 0.0, "perf has no samples");
     let parts = periods.into_iter().map(|(part, p)| (part, processors.mul_f64(p / all))).collect();
     Ok(Row { parts, processors, wall: each(sample.wall) })
 }
 
-/// The part that a line of perf's report is of, and its weight; none if it has nothing to do with the row.
+/// Returns the part and weight of a line of perf's report, or `None` if the line does not belong to
+/// the row.
 fn period(line: &str) -> Option<(Part, f64)> {
     let mut fields = line.splitn(4, ';').map(str::trim);
     let period = fields.next()?.parse().ok()?;

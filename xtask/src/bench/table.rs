@@ -1,24 +1,24 @@
 //! The table of the results, on the terminal and in `docs/benchmarks.md`.
 //!
-//! Owns the medians and the text between the two markers of the document. Never touches its prose.
+//! Only the text between the two markers of the document is replaced.
 
 use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context as _, Result, bail};
 
 use super::{Column, Contestant, DEVICE_LEN, ROWS, Sample, Unit};
-use crate::{filesystem::Kind, machine};
+use crate::{filesystem::FilesystemKind, machine};
 
-/// The markers of what `cargo xtask bench NAME` measured.
+/// Returns the markers around the result of `cargo xtask bench NAME`.
 fn markers(name: &str) -> [String; 2] {
     ["begin", "end"].map(|side| format!("<!-- cargo xtask bench {name}: {side} -->"))
 }
 
-/// The document, where there is none yet.
+/// Text of a new document.
 const FRAME: &str = "\
 # Benchmarks
 
-What the numbers mean is told below the tables; how they are made, by `xtask/src/bench.rs`.
+The text below the tables explains the numbers; `xtask/src/bench.rs` makes them.
 ";
 
 impl Sample {
@@ -35,8 +35,9 @@ impl Sample {
     }
 }
 
-/// Two tables of rows by filesystems: by transport, and beside others. A cell has the rate, for SFS
-/// its ratio to the null filesystem's with the same transport, and CPU time per operation.
+/// Formats two tables of rows by filesystems: by transport, and against other filesystems. A cell
+/// has the rate, the CPU time per operation and, for SFS, the ratio to the null filesystem with the
+/// same transport.
 pub(super) fn markdown(
     columns: &[(Contestant, Column)],
     rounds: u32,
@@ -53,13 +54,17 @@ pub(super) fn markdown(
          transport; for uring also to the null filesystem on a device. Each is on a loop device of {gib} GiB over an allocated file {place}; the null \
          filesystem has none, but where it says so. CPU time is the client's, the daemon's, and that of the kernel \
          workers which bear the loop device's or the write-back's name at the end: for a kernel \
-         filesystem that is a lower bound. ext4 starts with initialized tables, and nobody discards, which \
+         filesystem that is a lower bound. ext4 starts with initialized tables, and no filesystem discards, which \
          would take the file's memory away.\n\n"
     );
     let is_ours = |contestant: &Contestant| {
-        matches!(contestant.kind, Kind::Sfs | Kind::Null | Kind::NullDevice)
+        matches!(
+            contestant.kind,
+            FilesystemKind::Sfs | FilesystemKind::Null | FilesystemKind::NullDevice
+        )
     };
-    let is_best = |contestant: &Contestant| *contestant == Contestant::over(Kind::Sfs, "uring");
+    let is_best =
+        |contestant: &Contestant| *contestant == Contestant::over(FilesystemKind::Sfs, "uring");
     let ours: Vec<_> = columns.iter().filter(|(c, _)| is_ours(c)).collect();
     let others: Vec<_> = columns.iter().filter(|(c, _)| is_best(c) || !is_ours(c)).collect();
     for shown in [ours, others] {
@@ -85,10 +90,10 @@ fn table(shown: &[&(Contestant, Column)], all: &[(Contestant, Column)]) -> Strin
         let cells: Vec<String> = shown
             .iter()
             .map(|(contestant, column)| {
-                let Contestant { kind: Kind::Sfs, transport, .. } = contestant else {
+                let Contestant { kind: FilesystemKind::Sfs, transport, .. } = contestant else {
                     return cell(column, row, unit, &[]);
                 };
-                let ceilings: Vec<f64> = [Kind::Null, Kind::NullDevice]
+                let ceilings: Vec<f64> = [FilesystemKind::Null, FilesystemKind::NullDevice]
                     .iter()
                     .filter_map(|kind| {
                         let ceiling = Contestant { transport: *transport, ..Contestant::of(*kind) };
@@ -128,8 +133,8 @@ pub(super) fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     Some((numbers[low] + numbers[high]) / 2.0)
 }
 
-/// Puts what `cargo xtask bench NAME` measured between its markers in the document, which is made if
-/// it is not there.
+/// Puts the result of `cargo xtask bench NAME` between its markers in the document, which is made
+/// if it does not exist.
 pub(super) fn publish(path: &Path, name: &str, text: &str) -> Result<()> {
     let old = if path.exists() { fs::read_to_string(path)? } else { FRAME.to_owned() };
     fs::write(path, placed(&old, name, text)?).with_context(|| format!("{}", path.display()))?;
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_around_the_markers_stays() {
+    fn text_around_the_markers_is_unchanged() {
         let old = placed("# Title\n", "name", "one").unwrap() + "after\n";
         let new = placed(&old, "name", "two").unwrap();
         assert_eq!(new, old.replace("one", "two"));

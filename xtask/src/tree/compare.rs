@@ -1,4 +1,4 @@
-//! Comparing two trees.
+//! Comparison of two trees.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{Entry, walk, xattr, xattr_names};
+use super::{TreeEntry, walk, xattr, xattr_names};
 use crate::machine;
 
-/// A name at which two trees differ, and in what.
+/// A name at which two trees differ, and the difference.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) path: PathBuf,
@@ -27,10 +27,10 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Every difference between the trees, in the order of names; none if they are the same.
+/// Returns every difference between the trees, in the order of names.
 pub(crate) fn compare(left: &Path, right: &Path) -> Result<Vec<Difference>> {
     let (entries, others) = (walk(left)?, walk(right)?);
-    let mut others_by_path: HashMap<&Path, &Entry> =
+    let mut others_by_path: HashMap<&Path, &TreeEntry> =
         others.iter().map(|entry| (entry.path.as_path(), entry)).collect();
     let mut differences = Vec::new();
     let mut differs = |path: &Path, what: String| {
@@ -61,7 +61,8 @@ pub(crate) fn compare(left: &Path, right: &Path) -> Result<Vec<Difference>> {
     Ok(differences)
 }
 
-/// Each file with several names has one partner on the other side, the same at each of its names.
+/// Compares hard links: each file with several names has one partner in the other tree, the same at
+/// each of its names.
 #[derive(Default)]
 struct Pairs {
     right_of: HashMap<(u64, u64), (u64, u64)>,
@@ -69,7 +70,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn add(&mut self, left: &Entry, right: &Entry) -> bool {
+    fn add(&mut self, left: &TreeEntry, right: &TreeEntry) -> bool {
         let (Some(l), Some(r)) = (left.shared(), right.shared()) else {
             return left.shared().is_none() && right.shared().is_none();
         };
@@ -77,11 +78,11 @@ impl Pairs {
     }
 }
 
-fn attributes(left: &Entry, right: &Entry) -> Vec<String> {
-    let numbers = |entry: &Entry| {
+fn attributes(left: &TreeEntry, right: &TreeEntry) -> Vec<String> {
+    let numbers = |entry: &TreeEntry| {
         let meta = &entry.meta;
         let nlink = if meta.is_dir() { 0 } else { meta.nlink() };
-        // A link's mode and a directory's length are the filesystem's own affair.
+        // The mode of a link and the length of a directory depend on the filesystem.
         let mode = if meta.is_symlink() { meta.mode() & !0o7777 } else { meta.mode() };
         let len = if meta.is_dir() { 0 } else { meta.len() };
         let owner = if machine::is_root() { (meta.uid(), meta.gid()) } else { (0, 0) };
@@ -100,7 +101,7 @@ fn attributes(left: &Entry, right: &Entry) -> Vec<String> {
     unlike.map(|((name, l), (_, r))| format!("{name}: {l} and {r}")).collect()
 }
 
-fn contents(entry: &Entry, left: &Path, right: &Path) -> Result<Option<String>> {
+fn contents(entry: &TreeEntry, left: &Path, right: &Path) -> Result<Option<String>> {
     if entry.meta.is_symlink() {
         let (l, r) = (fs::read_link(left)?, fs::read_link(right)?);
         return Ok((l != r).then(|| format!("links to {l:?} and {r:?}")));
@@ -121,7 +122,7 @@ fn contents(entry: &Entry, left: &Path, right: &Path) -> Result<Option<String>> 
     Ok(at.map(|at| format!("has other bytes from {at}")))
 }
 
-/// Where two files first differ, by bytes or by their end.
+/// Returns the first position at which two files differ, by bytes or by their length.
 fn first_unlike(left: &Path, right: &Path) -> Result<Option<u64>> {
     const LEN: u64 = 1 << 20;
     let (mut left, mut right) = (File::open(left)?, File::open(right)?);
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn another_byte_is_found() {
+    fn a_changed_byte_is_found() {
         let (_scratch, left, right) = two_trees();
         let time = fs::metadata(left.join("b")).unwrap().modified().unwrap();
         for name in ["b", "dir/a"] {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn another_time_is_found_to_the_nanosecond() {
+    fn a_changed_time_is_found_to_the_nanosecond() {
         let (_scratch, left, right) = two_trees();
         let time = fs::metadata(left.join("dir")).unwrap().modified().unwrap();
         let later = time + std::time::Duration::from_nanos(1);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn another_link_target_is_found() {
+    fn a_changed_link_target_is_found() {
         let (_scratch, left, right) = two_trees();
         fs::remove_file(right.join("link")).unwrap();
         symlink("dir/b", right.join("link")).unwrap();

@@ -1,4 +1,4 @@
-//! Copying a tree.
+//! Copying of a tree.
 
 use std::{
     collections::HashMap,
@@ -10,10 +10,10 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, lsetxattr, utimensat};
 
-use super::{Census, Entry, census, walk, xattr, xattr_names};
+use super::{Census, TreeEntry, census, walk, xattr, xattr_names};
 use crate::machine;
 
-/// Copies the tree at `from` to `to`, which is made if it is not there.
+/// Copies the tree at `from` to `to`, which is made if it does not exist.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<Census> {
     let entries = walk(from)?;
     let mut first_names: HashMap<(u64, u64), PathBuf> = HashMap::new();
@@ -29,7 +29,8 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<Census> {
         put(entry, &from.join(&entry.path), &target)
             .with_context(|| format!("copying {:?}", entry.path))?;
     }
-    // What is put into a directory changes its time, and a mode may forbid it: so now, deepest first.
+    // A new entry changes the time of its directory, and a mode may forbid it. So attributes of
+    // directories come last, the deepest first.
     for entry in entries.iter().rev().filter(|entry| entry.meta.is_dir()) {
         dress(entry, &from.join(&entry.path), &to.join(&entry.path))
             .with_context(|| format!("attributes of {:?}", entry.path))?;
@@ -37,7 +38,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<Census> {
     Ok(census(&entries))
 }
 
-fn put(entry: &Entry, from: &Path, to: &Path) -> Result<()> {
+fn put(entry: &TreeEntry, from: &Path, to: &Path) -> Result<()> {
     let kind = entry.meta.file_type();
     if kind.is_dir() {
         return Ok(fs::create_dir_all(to)?);
@@ -52,8 +53,8 @@ fn put(entry: &Entry, from: &Path, to: &Path) -> Result<()> {
     dress(entry, from, to)
 }
 
-/// Owner, mode, extended attributes and times, in the order in which none undoes another.
-fn dress(entry: &Entry, from: &Path, to: &Path) -> Result<()> {
+/// Copies owner, mode, extended attributes and times, in an order in which none resets another.
+fn dress(entry: &TreeEntry, from: &Path, to: &Path) -> Result<()> {
     let meta = &entry.meta;
     if machine::is_root() {
         lchown(to, Some(meta.uid()), Some(meta.gid()))?;

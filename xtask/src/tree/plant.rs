@@ -1,4 +1,4 @@
-//! A source tree that has everything: what cargo has downloaded, and oddities that it lacks.
+//! A source tree for copying: cargo's downloads, with rare kinds of files added.
 
 use std::{
     env, fs,
@@ -14,11 +14,11 @@ use super::{Census, census, copy, walk};
 /// Name of a copy of the registry, before its number.
 pub(crate) const COPY: &str = "registry-";
 
-/// Every so many files one gets another name, an attribute, another mode.
+/// Interval, in files, at which a file gets another name, an attribute or another mode.
 const ODD_EVERY: usize = 37;
 
-/// Copies crates of cargo's registry to `to`, all of them again under another name if need be, until
-/// there are `files_min` files of `bytes_min` bytes, and makes some of them odd.
+/// Copies crates of cargo's registry to `to`, repeatedly under other names if necessary, until
+/// there are `files_min` files and `bytes_min` bytes. Some of the files are made unusual.
 pub(crate) fn plant(to: &Path, files_min: u64, bytes_min: u64) -> Result<Census> {
     let crates = crates(&registry()?)?;
     let (mut files, mut bytes) = (0, 0);
@@ -42,7 +42,7 @@ pub(crate) fn plant(to: &Path, files_min: u64, bytes_min: u64) -> Result<Census>
     Ok(census(&walk(to)?))
 }
 
-/// The crates that cargo has unpacked, of all its indexes.
+/// Returns the crates that cargo has unpacked, of all its indexes.
 fn crates(registry: &Path) -> Result<Vec<PathBuf>> {
     let mut crates = Vec::new();
     for index in fs::read_dir(registry).with_context(|| format!("{}", registry.display()))? {

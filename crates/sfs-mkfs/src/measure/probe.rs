@@ -1,31 +1,29 @@
-//! What is measured: how long a durable write takes.
+//! The time of a durable write, on a device or in a model.
 //!
-//! Owns: the contract, and its implementation for a device and the clock of the world.
-//! Promises: the content looks random, so that a device that compresses gains nothing.
-//! Never: chooses an address.
+//! The written content looks random, so that a device that compresses gains nothing.
 
 use std::time::Instant;
 
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
-/// Bytes of content; longer requests repeat it.
+/// Blocks of content; longer requests repeat them.
 const CONTENT_BLOCKS: usize = 256;
 
-/// Something that can be written and takes time.
+/// A medium whose writes take time.
 pub trait Probe {
-    /// Writes `count` blocks from block `address` on, as one request, and says how long it took
-    /// until they were durable, in nanoseconds.
+    /// Writes `count` blocks from block `address` on as one request, and returns the nanoseconds
+    /// until they were durable.
     fn write(&mut self, address: u64, count: u64) -> Result<u64, DeviceError>;
 }
 
-/// A device, by the clock of the world.
+/// A device, timed by the system's clock.
 pub struct DeviceProbe<'a> {
     device: &'a dyn Device,
     content: Vec<Block>,
 }
 
 impl<'a> DeviceProbe<'a> {
-    /// Measures `device`.
+    /// Creates a probe of `device`.
     pub fn new(device: &'a dyn Device) -> Self {
         let mut content = vec![Block([0; BLOCK_SIZE]); CONTENT_BLOCKS];
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;

@@ -1,28 +1,27 @@
-//! The table of marks.
+//! The table of marks: names, positions and bytes.
 //!
-//! Owns: names, places and bytes. Source: each project's on-disk headers, and libblkid's probers.
-//! Promises: every place is within the ranges of the parent module; a test holds it to that.
-//! Never: code.
+//! Sources are each project's on-disk headers and the probers of libblkid. Every position is within
+//! the ranges of the parent module, which a test checks.
 
-/// Where a mark is.
+/// Position of a mark.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
-    /// That many bytes from the start.
+pub(super) enum Position {
+    /// Bytes from the start.
     Start(u64),
-    /// `offset` bytes after the place that is `back` bytes before the end, the end being rounded
-    /// down to a multiple of `unit`.
+    /// `offset` bytes after the position `back` bytes before the end, where the end is rounded down
+    /// to a multiple of `unit`.
     End { unit: u64, back: u64, offset: u64 },
 }
 
 /// A mark.
 pub(super) struct Signature {
     pub(super) name: &'static str,
-    pub(super) place: Place,
+    pub(super) position: Position,
     pub(super) magic: &'static [u8],
 }
 
 const fn start(name: &'static str, offset: u64, magic: &'static [u8]) -> Signature {
-    Signature { name, place: Place::Start(offset), magic }
+    Signature { name, position: Position::Start(offset), magic }
 }
 
 const fn end(
@@ -32,12 +31,12 @@ const fn end(
     offset: u64,
     magic: &'static [u8],
 ) -> Signature {
-    Signature { name, place: Place::End { unit, back, offset }, magic }
+    Signature { name, position: Position::End { unit, back, offset }, magic }
 }
 
 const K: u64 = 1024;
 
-/// Of a volume, whether or not it has a superblock left.
+/// Kind of an SFS volume, with or without a superblock.
 pub const SFS: &str = "SFS volume";
 const BTRFS: &str = "btrfs filesystem";
 const F2FS: &str = "F2FS filesystem";

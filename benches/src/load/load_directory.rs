@@ -1,6 +1,6 @@
-//! Where the load works: a directory on the filesystem under test.
+//! The directory of the load on the filesystem under test.
 //!
-//! Owns the names of the files there and what makes them cold again. Never leaves the directory.
+//! The type names the files of the load and evicts them from the kernel's caches.
 
 use std::{
     fs::{self, File},
@@ -11,15 +11,15 @@ use std::{
 use anyhow::{Context as _, Result};
 use rustix::fs::{Advice, fadvise, syncfs};
 
-/// A directory on the filesystem under test, and the device below it if there is one.
-pub struct Place {
+/// A directory on the filesystem under test, and the device below the filesystem if there is one.
+pub struct LoadDirectory {
     dir: PathBuf,
     device: Option<PathBuf>,
     pub(super) seed: u64,
 }
 
-impl Place {
-    /// `device`: its page cache is dropped together with the files'.
+impl LoadDirectory {
+    /// Creates the value; the page cache of `device` is dropped together with that of the files.
     pub fn new(dir: PathBuf, device: Option<PathBuf>, seed: u64) -> Self {
         Self { dir, device, seed }
     }
@@ -32,7 +32,7 @@ impl Place {
         self.dir.join("many")
     }
 
-    /// Everything written so far is out of the way of what is measured.
+    /// Writes out everything so far, so that it does not disturb the measurement.
     pub(super) fn sync(&self) -> Result<()> {
         syncfs(File::open(&self.dir)?).context("syncfs")
     }
@@ -46,7 +46,7 @@ impl Place {
         fs::create_dir(self.directory()).context("making the directory")
     }
 
-    /// The file's pages, and the device's, leave the page cache.
+    /// Drops the pages of the file and of the device from the page cache.
     pub(super) fn forget_data(&self) -> Result<()> {
         drop_pages(File::open(self.file())?)?;
         if let Some(device) = &self.device {
@@ -55,7 +55,8 @@ impl Place {
         Ok(())
     }
 
-    /// The kernel's names and inodes go. They go for the whole machine, page cache excepted.
+    /// Drops the names and inodes of the whole machine from the kernel's caches, but not the page
+    /// cache.
     pub(super) fn forget_names(&self) -> Result<()> {
         drop_pages(File::open(self.directory())?)?;
         fs::write("/proc/sys/vm/drop_caches", "2").context("dropping names needs root")

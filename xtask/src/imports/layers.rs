@@ -1,0 +1,91 @@
+//! The order of the layers of each crate that is checked.
+
+/// A crate and the order of its outermost modules.
+pub(super) struct Layered {
+    /// Folder of the sources, from the root of the repository.
+    pub(super) sources: &'static str,
+    /// Outermost modules of the library from the lowest layer to the highest. Modules of one layer may
+    /// import each other, but not in a circle. Without layers only circles are looked for.
+    pub(super) layers: &'static [&'static [&'static str]],
+    pub(super) circles: Circles,
+}
+
+/// Circles that are reported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Circles {
+    /// Circles among modules beside each other, and between a module's file and its children.
+    WithParents,
+    /// Only circles among modules beside each other.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "for a crate whose folders are not split yet")
+    )]
+    BetweenChildren,
+}
+
+pub(super) const CRATES: [Layered; 5] = [
+    Layered {
+        sources: "crates/sfs-core/src",
+        layers: &[
+            &["mutant"],
+            &["format"],
+            &["clock", "error"],
+            &["memory"],
+            &["request"],
+            &["counters"],
+            &["policy"],
+            &["segments"],
+            &["tree"],
+            &["metadata"],
+            &["files"],
+            &["log"],
+            &["writeback"],
+            &["clean"],
+            &["space"],
+            &["recovery"],
+            &["volume"],
+        ],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "crates/sfs-fsck/src",
+        layers: &[
+            &["error", "finding"],
+            &["findings", "progress"],
+            &["read"],
+            &["check"],
+            &["repair"],
+            &["cli"],
+        ],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "crates/sfs-lab/src",
+        layers: &[
+            &["block_trace", "closed_form", "random", "report"],
+            &["exported", "workload"],
+            &["host", "simulation"],
+            &["flash"],
+        ],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "crates/sfs-fuse/src",
+        layers: &[&["protocol"], &["channels"], &["fuse_session"]],
+        circles: Circles::WithParents,
+    },
+    Layered {
+        sources: "src",
+        layers: &[
+            &["exit_error", "file_clock", "logging", "panic_hook", "unsafe_calls"],
+            &["program", "ready_pipe"],
+            &["background", "bdi", "mount", "mount_options", "waiting_requests"],
+            &["fuse"],
+            &["transport"],
+            &["stat_report"],
+            &["control"],
+            &["mount_session", "remount", "stat", "unmount"],
+        ],
+        circles: Circles::WithParents,
+    },
+];

@@ -1,0 +1,173 @@
+//! `cargo xtask where`: every decider that `docs/WHERE.md` names exists.
+//!
+//! Each row of a table in that page names one or more `path::function`: a source file and a function, type,
+//! constant or macro that it declares. A path begins at the root of the repository, or is the end of the
+//! path of exactly one source file below `crates/` or `src/`. Methods may be written `path::Type::method`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::{report::StepOutcome, words, workspace::Workspace};
+
+const PAGE: &str = "docs/WHERE.md";
+
+/// Keywords before the name of a declaration.
+const DECLARING: [&str; 10] =
+    ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "mod", "macro_rules!"];
+
+/// A name in the page, `path::Type::function`.
+#[derive(Debug, PartialEq, Eq)]
+struct Reference<'a> {
+    path: &'a str,
+    names: Vec<&'a str>,
+}
+
+/// Looks up every reference, prints each that leads nowhere, and counts it as a failure.
+pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
+    let page = workspace.root.join(PAGE);
+    if !page.exists() {
+        println!("{PAGE} is absent: nothing to look up");
+        return Ok(StepOutcome::passed().note(format!("{PAGE} is absent")));
+    }
+    let text = fs::read_to_string(&page).with_context(|| format!("{}", page.display()))?;
+    let sources = Sources::read(&workspace.root)?;
+    let mut outcome = StepOutcome::default();
+    for (number, line) in rows(&text) {
+        let references: Vec<Reference<'_>> = references(line).collect();
+        if references.is_empty() {
+            println!("{PAGE}:{number}: the row names no `path.rs::function`");
+            outcome.failed += 1;
+        }
+        for reference in references {
+            match sources.look_up(&reference) {
+                Ok(()) => outcome.passed += 1,
+                Err(error) => {
+                    println!("{PAGE}:{number}: {error:#}");
+                    outcome.failed += 1;
+                }
+            }
+        }
+    }
+    if outcome.failed > 0 {
+        outcome.notes.push("cargo xtask where lists the rows".into());
+    }
+    Ok(outcome)
+}
+
+/// Returns the rows of the page's tables, without their heads, each with its line number.
+fn rows(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_table = false;
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(move |(_, line)| {
+        let is_row = line.starts_with('|');
+        let is_rule = is_row && line.chars().all(|c| "|-: ".contains(c));
+        let is_body = is_row && in_table && !is_rule;
+        in_table = is_row && (in_table || is_rule);
+        is_body
+    })
+}
+
+/// Returns the references between backticks in a row.
+fn references(row: &str) -> impl Iterator<Item = Reference<'_>> {
+    row.split('`').skip(1).step_by(2).filter_map(|span| {
+        let (path, names) = span.split_once(".rs::")?;
+        let names = names.split("::").map(|name| name.trim_end_matches("()")).collect();
+        Some(Reference { path: &span[..path.len() + ".rs".len()], names })
+    })
+}
+
+/// The source files that a reference may mean.
+struct Sources {
+    root: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Sources {
+    fn read(root: &Path) -> Result<Self> {
+        let mut files = words::sources_below(&root.join("crates"))?;
+        files.append(&mut words::sources_below(&root.join("src"))?);
+        Ok(Self { root: root.to_owned(), files })
+    }
+
+    /// Succeeds if the file declares every name of the reference.
+    fn look_up(&self, reference: &Reference<'_>) -> Result<()> {
+        let file = self.file(reference.path)?;
+        let text = fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+        for name in &reference.names {
+            ensure!(declares(&text, name), "{} declares no {name}", reference.path);
+        }
+        Ok(())
+    }
+
+    fn file(&self, path: &str) -> Result<PathBuf> {
+        let from_root = self.root.join(path);
+        if from_root.is_file() {
+            return Ok(from_root);
+        }
+        let ending: Vec<&PathBuf> = self.files.iter().filter(|file| file.ends_with(path)).collect();
+        match ending[..] {
+            [file] => Ok(file.clone()),
+            [] => bail!("there is no {path}"),
+            _ => bail!("{path} is the end of {} paths: name the crate too", ending.len()),
+        }
+    }
+}
+
+/// Returns whether `text` declares `name`, or implements methods for a type of this name.
+fn declares(text: &str, name: &str) -> bool {
+    text.lines().map(str::trim_start).filter(|line| !line.starts_with("//")).any(|line| {
+        let words: Vec<&str> =
+            line.split(|c: char| !(c.is_alphanumeric() || "_!".contains(c))).collect();
+        let is_declared =
+            words.windows(2).any(|pair| DECLARING.contains(&pair[0]) && pair[1] == name);
+        is_declared || (line.starts_with("impl") && words.contains(&name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# Where\n\n| question | deciders |\n|---|---|\n\
+                        | When? | `space.rs::Space::is_due()`, never `later` |\n| How? | nowhere |\n\nEnd.";
+
+    #[test]
+    fn rows_are_those_below_the_rule_of_a_table() {
+        assert_eq!(rows(PAGE).map(|(number, _)| number).collect::<Vec<_>>(), [5, 6]);
+    }
+
+    #[test]
+    fn references_are_paths_with_names() {
+        let rows: Vec<&str> = rows(PAGE).map(|(_, row)| row).collect();
+        let expected = Reference { path: "space.rs", names: vec!["Space", "is_due"] };
+        assert_eq!(references(rows[0]).collect::<Vec<_>>(), [expected]);
+        assert_eq!(references(rows[1]).count(), 0);
+    }
+
+    #[test]
+    fn a_call_and_a_comment_declare_nothing() {
+        let text = "impl Space<'_> {\n    // fn gone()\n    pub(crate) const fn is_due(&self) {}\n}\n\
+                    const MAX: u8 = due();";
+        for name in ["Space", "is_due", "MAX"] {
+            assert!(declares(text, name), "{name}");
+        }
+        for name in ["gone", "due", "is_du"] {
+            assert!(!declares(text, name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reference_to_a_file_or_name_that_is_gone_fails() {
+        let sources = Sources::read(&Workspace::find().unwrap().root).unwrap();
+        let look_up = |path, name| sources.look_up(&Reference { path, names: vec![name] });
+        look_up("xtask/src/where_page.rs", "look_up").unwrap();
+        look_up("sfs-mkfs/src/main.rs", "main").unwrap();
+        assert!(look_up("sfs-mkfs/src/main.rs", "gone").is_err());
+        assert!(look_up("sfs-mkfs/src/gone.rs", "main").is_err());
+        assert!(look_up("main.rs", "main").is_err());
+    }
+}
