@@ -6,6 +6,8 @@ mod harness;
 
 #[path = "mount_told/bound.rs"]
 mod bound;
+#[path = "mount_told/kernel.rs"]
+mod kernel;
 #[path = "mount_told/short.rs"]
 mod short;
 #[path = "mount_told/told.rs"]
