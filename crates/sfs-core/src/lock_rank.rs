@@ -26,46 +26,32 @@
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
 //! | – | `SizeClass` of the memory pool | free memory | no |
 
+mod held;
+mod rank;
+
 use std::ops::{Deref, DerefMut};
 
-/// Rank of a lock: see the module's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(crate) enum Rank {
-    /// `Admission::lock`.
-    Admission = 1,
-    /// `InodeState::io`. A thread may hold the lock of one file only.
-    FileIo,
-    /// `Cleaner::round`.
-    Cleaner,
-    /// `LogWriter::state`.
-    Log,
-    /// `MetadataStore::metadata`.
-    Metadata,
-    /// `InodeTable::shards`.
-    InodeShard,
-    /// `InodeState::data`. A commit holds those of many files at once, hence no check among equals.
-    FileData,
-}
+use held::Held;
+pub(crate) use rank::Rank;
 
 /// Guard of a lock that has a rank.
 #[derive(Debug)]
 pub(crate) struct Ranked<G> {
     // Dropped first: the lock is released before its rank.
     guard: G,
-    _held: held::Held,
+    _held: Held,
 }
 
 impl<G> Ranked<G> {
     /// Takes a lock of `rank`.
     pub(crate) fn take(rank: Rank, lock: impl FnOnce() -> G) -> Self {
-        let held = held::Held::check_and_add(rank);
+        let held = Held::check_and_add(rank);
         Self { guard: lock(), _held: held }
     }
 
     /// Tries to take a lock of `rank`. An attempt cannot deadlock, so the order is not checked.
     pub(crate) fn try_take(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
-        lock().map(|guard| Self { guard, _held: held::Held::add(rank) })
+        lock().map(|guard| Self { guard, _held: Held::add(rank) })
     }
 
     /// Replaces the guard, as a downgrade does; the rank stays.
@@ -85,71 +71,6 @@ impl<G: Deref> Deref for Ranked<G> {
 impl<G: DerefMut> DerefMut for Ranked<G> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.guard
-    }
-}
-
-#[cfg(debug_assertions)]
-mod held {
-    use std::cell::RefCell;
-    use std::marker::PhantomData;
-
-    use super::Rank;
-
-    thread_local! {
-        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
-    }
-
-    /// A rank that this thread holds. It must be dropped by the thread that took it, so it is not `Send`.
-    #[derive(Debug)]
-    pub(super) struct Held(Rank, PhantomData<*const ()>);
-
-    impl Held {
-        pub(super) fn check_and_add(rank: Rank) -> Self {
-            HELD.with_borrow(|held| {
-                let is_above =
-                    |other: &Rank| *other > rank || *other == rank && rank != Rank::FileData;
-                if let Some(other) = held.iter().find(|other| is_above(other)) {
-                    panic!("a lock of rank {rank:?} is taken while one of {other:?} is held");
-                }
-            });
-            Self::add(rank)
-        }
-
-        pub(super) fn add(rank: Rank) -> Self {
-            HELD.with_borrow_mut(|held| held.push(rank));
-            Self(rank, PhantomData)
-        }
-    }
-
-    impl Drop for Held {
-        fn drop(&mut self) {
-            // A thread that ends may have dropped the list already.
-            let _ = HELD.try_with(|held| {
-                let mut held = held.borrow_mut();
-                if let Some(at) = held.iter().rposition(|rank| *rank == self.0) {
-                    held.remove(at);
-                }
-            });
-        }
-    }
-}
-
-#[cfg(not(debug_assertions))]
-mod held {
-    use super::Rank;
-
-    /// Nothing: ranks are checked in debug builds only.
-    #[derive(Debug)]
-    pub(super) struct Held;
-
-    impl Held {
-        pub(super) fn check_and_add(_rank: Rank) -> Self {
-            Self
-        }
-
-        pub(super) fn add(_rank: Rank) -> Self {
-            Self
-        }
     }
 }
 

@@ -72,7 +72,7 @@ impl Flash {
         assert_eq!(written.pointers.len(), dirty_count);
         assert_eq!((tree.dirty_count(), tree.old_addresses().count()), (0, 0));
         for address in old {
-            self.blocks.remove(&address).expect("an address is let go once");
+            self.blocks.remove(&address).expect("an address is released once");
             self.free.insert(0, address);
         }
         for (pointer, block) in written.pointers.into_iter().zip(written.blocks) {

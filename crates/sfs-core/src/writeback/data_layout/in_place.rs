@@ -2,8 +2,8 @@
 //! in-place segment. Only metadata goes to the log.
 
 use super::super::staged::StagedBlock;
+use super::behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView};
 use super::log::{METADATA_BLOCKS_MIN, log_capacity};
-use super::{InPlaceBatch, LayoutBehaviour, SpaceView};
 use crate::format::{Change, Layout, Mapping};
 use crate::log::LogState;
 use crate::metadata::Metadata;

@@ -1,7 +1,7 @@
 //! Data in the log: every block is appended to the head of its group.
 
 use super::super::staged::{StagedBlock, data_head, sort};
-use super::{LayoutBehaviour, SpaceView};
+use super::behaviour::{LayoutBehaviour, SpaceView};
 use crate::format::Layout;
 use crate::log::Batch;
 use crate::metadata::Metadata;
