@@ -5,165 +5,23 @@
 //! new addresses. Nodes from a device, forged or not, cannot make the tree panic or loop. The tree does not
 //! know what an item means.
 
+mod descent;
 mod edit;
 mod inner;
 mod keys;
 mod leaf;
+mod map;
 mod node;
 mod node_cache;
+mod not_cached;
 mod search;
 mod verified;
 mod walk;
 mod write_out;
 
 pub use keys::Keys;
+pub use map::Tree;
+pub use not_cached::NodeNotCached;
 pub use search::{Item, Range};
 pub use verified::VerifiedNode;
 pub use write_out::WriteOut;
-
-use crate::format::{Key, NodePointer};
-use keys::DescentPath;
-use node::Node;
-use node_cache::NodeCache;
-
-/// A node that is needed and not in memory. The caller reads the node without holding a lock, verifies it with
-/// [`VerifiedNode::decode`], gives it with [`Tree::insert`], and tries again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeNotCached {
-    /// Address and checksum.
-    pub pointer: NodePointer,
-    /// Level that the node must have: 0 for a leaf.
-    pub level: u8,
-    /// Range in which the node must have its keys, at least one. `None` for a root, and for a caller that does not
-    /// know the node's parent.
-    pub keys: Option<Keys>,
-}
-
-impl NodeNotCached {
-    /// Returns the first key after the range.
-    fn end(&self) -> Option<Key> {
-        self.keys.and_then(|keys| keys.end)
-    }
-}
-
-/// The tree. Many threads may search it at once.
-///
-/// The keys below an entry of an inner node are not below the entry's key, and below the key of the next entry. The
-/// first entry of a node also routes the keys below its own; a put of such a key lowers the entry's key. Only a
-/// root may be empty, and leaves that wait for [`Tree::prune`].
-///
-/// A lookup follows an entry to a clean node only if the node's keys satisfy this. So at most one path leads to each
-/// node in memory, however the tree was forged: two entries share no keys.
-pub struct Tree {
-    root: NodePointer,
-    level: u8,
-    cache: NodeCache,
-    /// Keys of leaves that became empty and wait for [`Tree::prune`].
-    emptied: Vec<Key>,
-}
-
-impl Default for Tree {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Tree {
-    /// Returns an empty tree: one dirty leaf.
-    pub fn new() -> Self {
-        let mut cache = NodeCache::default();
-        let root = cache.add_dirty(Node::new(0));
-        Self { root, level: 0, cache, emptied: Vec::new() }
-    }
-
-    /// Returns the tree whose root, at `level`, is on the device at `root`. No node is in memory.
-    pub fn open(root: NodePointer, level: u8) -> Self {
-        Self { root, level, cache: NodeCache::default(), emptied: Vec::new() }
-    }
-
-    /// Adds the node that was missing. No effect if another thread has added it or the tree has dropped its
-    /// address.
-    ///
-    /// # Panics
-    ///
-    /// If `node` was not decoded for `missing`.
-    pub fn insert(&mut self, missing: &NodeNotCached, node: VerifiedNode) {
-        let (pointer, node) = node.into_parts();
-        assert!(pointer == missing.pointer, "a node is given for {missing:?}, not {pointer:?}");
-        assert!(node.level == missing.level, "a node of another level is given for {missing:?}");
-        self.cache.add_clean(pointer, node);
-    }
-
-    /// Returns the value of the item `key`.
-    pub fn get(&self, key: &Key) -> Result<Option<&[u8]>, NodeNotCached> {
-        let leaf = self.leaf_of(key)?;
-        Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
-    }
-
-    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. If so, they cannot return
-    /// [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is put and
-    /// removed.
-    pub fn prepare(&self, key: &Key) -> Result<(), NodeNotCached> {
-        self.leaf_of(key).map(|_| ())
-    }
-
-    /// Returns the number of nodes that the next write-out writes.
-    pub fn dirty_count(&self) -> usize {
-        self.cache.dirty_count()
-    }
-
-    /// Returns the number of nodes in memory, dirty ones included.
-    pub fn node_count(&self) -> usize {
-        self.cache.node_count()
-    }
-
-    /// Returns the level of the root: 0 for a leaf.
-    pub fn height(&self) -> u8 {
-        self.level
-    }
-
-    /// Returns the addresses that the next write-out frees: those of dirty and removed nodes, each once.
-    pub fn old_addresses(&self) -> impl Iterator<Item = u64> {
-        self.cache.old_addresses()
-    }
-
-    /// Returns the number of [`Tree::old_addresses`].
-    pub fn old_count(&self) -> usize {
-        self.cache.old_count()
-    }
-
-    /// Returns by how many nodes the next write-out makes the tree larger on the device.
-    pub fn new_count(&self) -> u64 {
-        self.dirty_count().saturating_sub(self.old_count()) as u64
-    }
-
-    /// Drops clean nodes that were not used lately until at most `budget` nodes are in memory. The root and dirty
-    /// nodes stay.
-    pub fn evict(&mut self, budget: usize) {
-        self.cache.evict(budget, self.root.address);
-    }
-
-    fn leaf_of(&self, key: &Key) -> Result<&Node, NodeNotCached> {
-        self.descend(|node| node.route(key)).map(|(leaf, _)| leaf)
-    }
-
-    /// Descends from the root to a leaf; `choose` returns the index of the child in each inner node. Returns the leaf
-    /// and the first key after the leaf's range.
-    fn descend(
-        &self,
-        mut choose: impl FnMut(&Node) -> usize,
-    ) -> Result<(&Node, Option<Key>), NodeNotCached> {
-        let mut descent = self.root_path();
-        loop {
-            let node = self.cache.follow(&descent)?;
-            if descent.level == 0 {
-                return Ok((node, descent.end()));
-            }
-            descent = descent.below(node, choose(node));
-        }
-    }
-
-    fn root_path(&self) -> DescentPath<'_> {
-        DescentPath::to_root(self.root, self.level)
-    }
-}

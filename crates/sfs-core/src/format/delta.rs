@@ -11,22 +11,14 @@ use std::collections::BTreeMap;
 
 use bincode::{Decode, Encode};
 
+use super::tolerance::Class;
 use super::{
-    COUNT_KEPT_MAX, ChunkSummary, Class, Corruption, CorruptionKind, DataLayout, DecodeError,
+    COUNT_KEPT_MAX, ChunkSummary, Corruption, CorruptionKind, DataLayout, DecodeError, DeltaForm,
     Incompatibility, ItemKind, Key, Layout, Structure, Superblock, Tolerance, VALUE_LEN_MAX, codec,
 };
 
 /// Bytes of the longest delta. Changes are written out long before a batch has so many.
 pub const DELTA_LEN_MAX: usize = 256 << 20;
-
-/// The encoding of changes, the same for all chunks of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeltaForm {
-    /// Version 1: the number of the kind, then the fields.
-    Plain,
-    /// Version 2: kind, class and length, then the fields.
-    Tagged,
-}
 
 /// Number of kinds that this program knows; kinds count from 0.
 const KINDS: u16 = 6;

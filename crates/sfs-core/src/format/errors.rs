@@ -5,6 +5,7 @@ use std::fmt;
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::extension::ERRORS_TAG;
 use super::{
     CheckpointRecord, ErrorKind, Extension, ExtensionClass, Extensions, Failure, Superblock,
 };
@@ -55,7 +56,7 @@ const _: () = assert!(size_of::<RawCount>() == RAW_LEN);
 
 impl ErrorCounts {
     /// Tag of the record in the extension area of a checkpoint.
-    pub const TAG: u16 = 1;
+    pub const TAG: u16 = ERRORS_TAG;
 
     /// Counts an error of `kind` and returns whether it is the first. A new kind is not counted if the record is full.
     pub fn note(&mut self, kind: ErrorKind, occurrence: Occurrence) -> bool {

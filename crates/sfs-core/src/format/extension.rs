@@ -9,7 +9,7 @@ use bincode::{Decode, Encode, impl_borrow_decode};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{ErrorCounts, Incompatibility};
+use super::Incompatibility;
 
 /// Most bytes of an extension area.
 pub const EXTENSION_LEN_MAX: usize = 24 * 1024;
@@ -61,8 +61,11 @@ pub struct Extension {
     pub bytes: Vec<u8>,
 }
 
+/// Tag of the record of remembered errors.
+pub(super) const ERRORS_TAG: u16 = 1;
+
 /// Tags that this program knows.
-const KNOWN: [u16; 1] = [ErrorCounts::TAG];
+const KNOWN: [u16; 1] = [ERRORS_TAG];
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

@@ -5,8 +5,9 @@
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::tolerance::Class;
 use super::{
-    Class, Corruption, CorruptionKind, DecodeError, History, Incompatibility, ItemKind, Key,
+    Corruption, CorruptionKind, DecodeError, Encoding, History, Incompatibility, ItemKind, Key,
     Tolerance, VALUE_LEN_MAX,
 };
 
@@ -15,36 +16,6 @@ pub const RUN_BLOCKS: u32 = 32;
 
 /// Addresses have 40 bits: 4 PiB.
 const ADDRESS_MAX: u64 = (1 << 40) - 1;
-
-/// The way in which a mapped block is stored. This program reads and writes the first two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Encoding {
-    /// Plain data with a checksum.
-    Plain = 1,
-    /// Plain data that is overwritten in place, without a checksum.
-    InPlace = 2,
-    /// Reserved: an allocated block without data.
-    Unwritten = 3,
-    /// Reserved: a block of several mappings.
-    Shared = 4,
-    /// Reserved: compressed data.
-    Compressed = 5,
-}
-
-impl Encoding {
-    /// Decodes an encoding.
-    pub fn decode(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Plain,
-            2 => Self::InPlace,
-            3 => Self::Unwritten,
-            4 => Self::Shared,
-            5 => Self::Compressed,
-            _ => return None,
-        })
-    }
-}
 
 /// Returns the key of the item with the mapping of `block` of `ino`.
 pub fn run_key(ino: u64, block: u32) -> Key {

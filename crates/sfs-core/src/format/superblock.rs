@@ -15,6 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::{
     CHECKPOINT_SLOT_BLOCKS, COUNT_MAX, Corruption, CorruptionKind, DataLayout, ErrorKind,
     FORMAT_VERSION, Failure, Features, Incompatibility, SUPERBLOCK_ADDRESS, Structure, Timestamp,
+    Tolerance,
 };
 
 const MAGIC: [u8; 8] = *b"SFS-log\n";
@@ -255,6 +256,11 @@ impl Superblock {
                 hasher.finish()
             }
         }
+    }
+
+    /// Returns the tolerance of unknown structures in the tree and the log.
+    pub fn tolerance(&self) -> Tolerance {
+        if self.features.has_unknown() { Tolerance::Newer } else { Tolerance::Exact }
     }
 
     /// Returns the block of the superblock.

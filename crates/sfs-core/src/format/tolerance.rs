@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Corruption, Incompatibility, ItemKind, Superblock};
+use super::{Corruption, Incompatibility, ItemKind};
 
 /// The rule for a program that does not know a change or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,12 +56,5 @@ impl Tolerance {
     /// Returns whether items of kind `byte` belong to a later program and must not be changed.
     pub fn is_later_kind(self, byte: u8) -> bool {
         self == Self::Newer && Self::LATER_KINDS.contains(&byte)
-    }
-}
-
-impl Superblock {
-    /// Returns the tolerance of unknown structures in the tree and the log.
-    pub fn tolerance(&self) -> Tolerance {
-        if self.features.has_unknown() { Tolerance::Newer } else { Tolerance::Exact }
     }
 }

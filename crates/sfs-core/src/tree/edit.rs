@@ -3,7 +3,7 @@
 //! A change finds all nodes of its path before it modifies the first one. A merge with a sibling that is not in
 //! memory is skipped.
 
-use super::keys::DescentPath;
+use super::descent::DescentPath;
 use super::node::{MERGED_LEN_MAX, Node};
 use super::node_cache::is_dirty;
 use super::{NodeNotCached, Tree, VerifiedNode};

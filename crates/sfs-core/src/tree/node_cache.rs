@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::keys::DescentPath;
+use super::descent::DescentPath;
 use super::node::Node;
 use super::{Keys, NodeNotCached};
 use crate::format::NodePointer;

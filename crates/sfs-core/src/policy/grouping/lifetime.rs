@@ -150,10 +150,17 @@ impl GroupingPolicy for Lifetime {
     }
 
     fn save(&self, state: &mut Vec<u8>) {
-        self.save_state(state);
+        state::save(&self.hazard, &self.groups, self.next_draw, state);
     }
 
     fn restore(&mut self, state: &[u8]) {
-        self.restore_state(state);
+        let restored = state::restore(&mut self.hazard, &mut self.groups, state);
+        let Some(next_draw) = restored else { return };
+        let begin = self.hazard.ages.time(self.hazard.epoch);
+        let soon = begin.saturating_add(self.interval.saturating_mul(2));
+        self.next_draw = next_draw.min(soon);
+        self.groups.assign();
+        self.hazard.predict();
+        self.number();
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The hand is the only state; occupancy is read from the bitmap at each choice.
 
-use super::{Scheme, SpaceView};
+use super::scheme::{Scheme, SpaceView};
 
 /// Threshold of occupancy, in thousandths, for an average load of up to 0.1, 0.2, ... 0.9 (the paper's table 3).
 /// The paper's example counts free blocks as load; the formula behind the table counts occupied ones, as here.

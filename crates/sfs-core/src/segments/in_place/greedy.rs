@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Scheme, SpaceView};
+use super::scheme::{Scheme, SpaceView};
 
 /// Bytes of state for each segment.
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Block groups as in ext2, the paper's baseline: the segment of the inode's group, or the next one with a free
 //! block.
 
-use super::{Scheme, SpaceView};
+use super::scheme::{Scheme, SpaceView};
 
 /// Blocks per inode, as ext2 counts them.
 const BLOCKS_PER_INODE: u64 = 2;

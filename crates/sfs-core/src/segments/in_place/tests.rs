@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::InPlaceAllocator;
+use super::bitmap::Bitmap;
 use super::greedy::{ENTRY_LEN, GreedySpace};
-use super::*;
+use super::scheme::{Scheme as _, SpaceView};
+use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 
 /// The state of a taken block in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

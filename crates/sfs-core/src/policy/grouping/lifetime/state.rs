@@ -6,7 +6,8 @@
 
 use super::ages::CELLS;
 use super::digest::ROWS;
-use super::{Lifetime, Table};
+use super::groups::Groups;
+use super::hazard::{Hazard, Table};
 use crate::policy::GROUPS_MAX;
 
 const CENTRES: usize = GROUPS_MAX as usize;
@@ -30,54 +31,48 @@ fn counts(table: &Table) -> impl Iterator<Item = f64> {
     table.as_flattened().iter().copied()
 }
 
-impl Lifetime {
-    pub(super) fn save_state(&self, state: &mut Vec<u8>) {
-        let hazard = &self.hazard;
-        state.extend_from_slice(&hazard.epoch.to_le_bytes());
-        state.extend_from_slice(&self.next_draw.to_le_bytes());
-        for centre in self.groups.centres {
-            state.extend_from_slice(&(centre.unwrap_or(f64::NAN) as f32).to_le_bytes());
-        }
-        for count in counts(&hazard.population) {
-            let code = encode(count, FINE, f64::from(u16::MAX)) as u16;
-            state.extend_from_slice(&code.to_le_bytes());
-        }
-        for table in [&hazard.deaths, &hazard.exposure] {
-            state.extend(counts(table).map(|count| encode(count, COARSE, 255.0) as u8));
-        }
+/// Appends epoch, next update, centres and counts to `state`.
+pub(super) fn save(hazard: &Hazard, groups: &Groups, next_draw: u32, state: &mut Vec<u8>) {
+    state.extend_from_slice(&hazard.epoch.to_le_bytes());
+    state.extend_from_slice(&next_draw.to_le_bytes());
+    for centre in groups.centres {
+        state.extend_from_slice(&(centre.unwrap_or(f64::NAN) as f32).to_le_bytes());
     }
+    for count in counts(&hazard.population) {
+        let code = encode(count, FINE, f64::from(u16::MAX)) as u16;
+        state.extend_from_slice(&code.to_le_bytes());
+    }
+    for table in [&hazard.deaths, &hazard.exposure] {
+        state.extend(counts(table).map(|count| encode(count, COARSE, 255.0) as u8));
+    }
+}
 
-    pub(super) fn restore_state(&mut self, state: &[u8]) {
-        if state.len() != LEN {
-            return;
-        }
-        let (times, state) = state.split_at(8);
-        let (centres, state) = state.split_at(CENTRES * 4);
-        let (population, state) = state.split_at(COUNTS * 2);
-        let (deaths, exposure) = state.split_at(COUNTS);
-        let [epoch, next_draw] = [0, 1].map(|no| {
-            times.as_chunks().0.get(no).map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes))
-        });
-        self.hazard.epoch = epoch;
-        let soon = self.hazard.ages.time(epoch).saturating_add(self.interval.saturating_mul(2));
-        self.next_draw = next_draw.min(soon);
-        for (centre, bytes) in self.groups.centres.iter_mut().zip(centres.as_chunks().0) {
-            let value = f64::from(f32::from_le_bytes(*bytes));
-            *centre = (0.0..64.0).contains(&value).then_some(value);
-        }
-        let into = self.hazard.population.as_flattened_mut().iter_mut();
-        for (count, bytes) in into.zip(population.as_chunks().0) {
-            *count = decode(f64::from(u16::from_le_bytes(*bytes)), FINE).min(1e12);
-        }
-        for (table, codes) in
-            [(&mut self.hazard.deaths, deaths), (&mut self.hazard.exposure, exposure)]
-        {
-            for (count, code) in table.as_flattened_mut().iter_mut().zip(codes) {
-                *count = decode(f64::from(*code), COARSE);
-            }
-        }
-        self.groups.assign();
-        self.hazard.predict();
-        self.number();
+/// Restores epoch and counts of `hazard` and the centres of `groups`. Returns the time of the next update, in ticks;
+/// `None` for bytes of another length, which change nothing.
+pub(super) fn restore(hazard: &mut Hazard, groups: &mut Groups, state: &[u8]) -> Option<u32> {
+    if state.len() != LEN {
+        return None;
     }
+    let (times, state) = state.split_at(8);
+    let (centres, state) = state.split_at(CENTRES * 4);
+    let (population, state) = state.split_at(COUNTS * 2);
+    let (deaths, exposure) = state.split_at(COUNTS);
+    let [epoch, next_draw] = [0, 1].map(|no| {
+        times.as_chunks().0.get(no).map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes))
+    });
+    hazard.epoch = epoch;
+    for (centre, bytes) in groups.centres.iter_mut().zip(centres.as_chunks().0) {
+        let value = f64::from(f32::from_le_bytes(*bytes));
+        *centre = (0.0..64.0).contains(&value).then_some(value);
+    }
+    let into = hazard.population.as_flattened_mut().iter_mut();
+    for (count, bytes) in into.zip(population.as_chunks().0) {
+        *count = decode(f64::from(u16::from_le_bytes(*bytes)), FINE).min(1e12);
+    }
+    for (table, codes) in [(&mut hazard.deaths, deaths), (&mut hazard.exposure, exposure)] {
+        for (count, code) in table.as_flattened_mut().iter_mut().zip(codes) {
+            *count = decode(f64::from(*code), COARSE);
+        }
+    }
+    Some(next_draw)
 }

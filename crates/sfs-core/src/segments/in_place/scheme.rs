@@ -1,0 +1,52 @@
+//! The interface between the allocator and the schemes that choose segments.
+
+use super::bitmap::Bitmap;
+use crate::format::{SegmentState, UsageEntry};
+
+/// The free space that a scheme chooses from.
+#[derive(Clone, Copy)]
+pub(super) struct SpaceView<'a> {
+    pub(super) bitmap: &'a Bitmap,
+    pub(super) entries: &'a [UsageEntry],
+    /// Stamp and number of the first Clean segment that may be taken. Clean segments after it may be taken, too.
+    pub(super) clean: Option<(u64, u32)>,
+    /// Live share of the blocks for data, in thousandths.
+    pub(super) load: u32,
+}
+
+impl SpaceView<'_> {
+    /// Returns the number of segments.
+    pub(super) fn count(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Returns the free blocks of `segment`; 0 if data may not use it.
+    pub(super) fn free(&self, segment: u32) -> u32 {
+        let entry = &self.entries[segment as usize];
+        match entry.state {
+            SegmentState::InPlace => self.bitmap.free(segment),
+            SegmentState::Clean if self.clean.is_some_and(|c| c <= (entry.stamp, segment)) => {
+                self.bitmap.segment_blocks()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Returns the segments with free blocks and how many they have, once around from `first`.
+    pub(super) fn around(&self, first: u32) -> impl Iterator<Item = (u32, u32)> {
+        let segments = (first..self.count()).chain(0..first);
+        segments.map(|segment| (segment, self.free(segment))).filter(|(_, free)| *free > 0)
+    }
+}
+
+/// Chooses the segments of new blocks.
+pub(super) trait Scheme: Send + Sync {
+    /// Returns the segment for new blocks of file `ino`; `None` if no block is free.
+    fn choose(&mut self, space: &SpaceView<'_>, ino: u64) -> Option<u32>;
+
+    /// Returns whether a chosen segment is filled up before the next choice, for all files.
+    fn fills_up(&self) -> bool;
+
+    /// Notes that `segment` has `free` free blocks now; 0 if it is no longer InPlace.
+    fn note_free(&mut self, _segment: u32, _free: u32) {}
+}
