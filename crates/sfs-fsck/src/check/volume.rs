@@ -93,8 +93,7 @@ impl<'a> VolumeCheck<'a> {
         let data_layout = tree.volume.superblock.data_layout;
         tree_check.recount.check(data_layout, &record, &usage, &mut usage_findings);
         for segment in tree_check.references.segments().filter(|at| rolled.released.contains(at)) {
-            let at = segment.into();
-            let corruption = Corruption::in_usage_entry(at, CorruptionKind::Count);
+            let corruption = Corruption::in_usage_entry(segment, CorruptionKind::Count);
             log_findings.push(Finding::DeltaDamaged { corruption });
         }
         Ok(Self { record, tree, usage, rolled, tree_check, usage_findings, log_findings })
