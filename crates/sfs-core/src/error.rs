@@ -1,7 +1,7 @@
 //! The error type of the crate.
 //!
-//! Variants tell the caller's mistakes, damage of the image, a newer format and device errors apart. The FUSE shell maps
-//! them to errno.
+//! Variants tell the caller's mistakes, damage of the image, a newer format and device errors apart. The FUSE shell
+//! maps them to errno.
 
 use sfs_device::DeviceError;
 use thiserror::Error;

@@ -2,7 +2,8 @@
 //!
 //! This file is the table of all locks of the core. A thread takes locks in ascending rank; taking a lock of the same
 //! or a lower rank than one it holds panics in debug builds, so every test checks the order. Locks of the last group
-//! guard a few lines each, take no other lock, and are not checked.
+//! guard a few lines each and are not checked; the only one that takes another lock is `ExcludedVictims`, which counts
+//! errors in `Health::record`.
 //!
 //! | rank | lock | guards | held across device requests |
 //! |---|---|---|---|
@@ -10,12 +11,13 @@
 //! | 2 | `InodeState::io` | content of one file: readers share it, writers and truncation own it | yes |
 //! | 3 | `Cleaner::round` | the cleaning round of the background | yes |
 //! | 4 | `LogWriter::state` | the log: batches are built and written one after the other | yes |
-//! | 5 | `MetadataStore::metadata` | tree, usage table, policies, changes for the next delta | no |
+//! | 5 | `MetadataStore::metadata` | tree, usage table, policies, changes for the next delta | no; only the rebuild by `sfs-fsck`, which has one thread, writes under it |
 //! | 6 | `InodeTable::shards` | which inodes are in memory | no |
 //! | 7 | `InodeState::data` | dirty blocks and pending attributes of one file | no |
 //! | – | `DirtyData::files`, then `DirtyData::ordered` | which files are dirty | no |
 //! | – | `VolumeDevice::in_flight` | blocks on their way to the device | no |
 //! | – | `ExcludedVictims` | segments that the cleaner must not choose | no |
+//! | – | `Cleaner::gained_nothing` | whether cleaning is futile | no |
 //! | – | `Discards` | Clean segments to discard | no |
 //! | – | `Orphans` | inodes to delete | no |
 //! | – | `SyncQueue` | syncs that wait | no |

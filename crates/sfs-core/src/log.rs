@@ -1,8 +1,9 @@
 //! The log: heads that append chunks to open segments, and one writer.
 //!
-//! [`LogState`] says where the log stands; [`LogWriter`] owns it and writes. [`Batch`] lays the blocks of a commit or checkpoint
-//! out over the heads. [`ChunkReader`] reads chunks back, for recovery and for cleaning. Chunks are numbered without a
-//! gap, each repeats the checksum of the one before, and the last chunk of a batch has the END flag.
+//! [`LogState`] says where the log stands; [`LogWriter`] owns it and writes. [`Batch`] lays the blocks of a commit
+//! or checkpoint out over the heads. [`ChunkReader`] reads chunks back, for recovery and for cleaning. Chunks are
+//! numbered without a gap, each repeats the checksum of the one before, and the last chunk of a batch has the END
+//! flag.
 
 mod batch;
 mod heads;
@@ -13,8 +14,8 @@ mod writer;
 use crate::format::{Extensions, Group, Head};
 
 pub(crate) use batch::Batch;
-pub(crate) use heads::{HeadPosition, Heads};
-pub(crate) use scan::{CHUNK_BLOCKS_MIN, ChunkReader};
+pub(crate) use heads::{CHUNK_BLOCKS_MIN, HeadPosition, Heads};
+pub(crate) use scan::ChunkReader;
 pub(crate) use sync_queue::SyncTarget;
 pub(crate) use writer::LogWriter;
 

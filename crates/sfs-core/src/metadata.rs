@@ -1,8 +1,9 @@
 //! Metadata in memory: the tree, the usage table, the policies, and the changes that the next delta has to encode.
 //!
-//! [`MetadataStore`] owns the lock and loads nodes; [`Metadata`] is the state under the lock; [`Txn`] collects the changes of one
-//! operation. A set of changes takes effect whole or not at all. Every change is kept until a delta or a checkpoint has
-//! encoded it. No method of [`Metadata`] waits for the device: it returns [`MetadataError::NotCached`] instead.
+//! [`MetadataStore`] owns the lock and loads nodes; [`Metadata`] is the state under the lock; [`Txn`] collects the
+//! changes of one operation. A set of changes takes effect whole or not at all. Every change is kept until a delta
+//! or a checkpoint has encoded it. No method of [`Metadata`] waits for the device: it returns
+//! [`MetadataError::NotCached`] instead.
 
 mod error;
 mod owners;

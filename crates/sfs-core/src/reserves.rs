@@ -1,7 +1,7 @@
 //! Reserves: Clean segments that every step leaves for the steps that must always be possible.
 //!
-//! A checkpoint must always fit; before it, one segment must always be cleanable; and a commit by a user leaves both. All
-//! reserves of the core are here, as pure functions of the metadata.
+//! A checkpoint must always fit; before it, one segment must always be cleanable; and a commit by a user leaves
+//! both. All reserves of the core are here, as pure functions of the metadata.
 
 use crate::format::Layout;
 use crate::log::Batch;
@@ -24,7 +24,8 @@ const CLEANING_SEGMENTS: usize = 3;
 /// Segments that a small commit may open, and one that gives early warning.
 pub(crate) const COMMIT_SEGMENTS: usize = 4;
 
-/// Returns the segments that the next checkpoint may have to open when `changed_leaves` more leaves are changed before it.
+/// Returns the segments that the next checkpoint may have to open when `changed_leaves` more leaves are changed
+/// before it.
 pub(crate) fn checkpoint_segments(
     layout: &Layout,
     metadata: &Metadata,
@@ -41,8 +42,8 @@ pub(crate) fn checkpoint_segments(
     (nodes + CHECKPOINT_SPLITS).div_ceil(Batch::segment_data_blocks(layout))
 }
 
-/// Returns the segments that a commit which changes `changed_leaves` leaves Clean, so that a segment can always be cleaned
-/// and the checkpoint that releases it can be written.
+/// Returns the segments that a commit which changes `changed_leaves` leaves Clean, so that a segment can always be
+/// cleaned and the checkpoint that releases it can be written.
 pub(crate) fn cleaning_segments(
     layout: &Layout,
     metadata: &Metadata,
@@ -52,8 +53,8 @@ pub(crate) fn cleaning_segments(
     checkpoint_segments(layout, metadata, changed_leaves + moved_blocks) + CLEANING_SEGMENTS
 }
 
-/// Returns the number of Clean segments that the cleaner aims for: every group can open a head of its own. With fewer, all
-/// blocks may have to go to one head, for which the reserve suffices.
+/// Returns the number of Clean segments that the cleaner aims for: every group can open a head of its own. With
+/// fewer, all blocks may have to go to one head, for which the reserve suffices.
 pub(crate) fn clean_target_segments(layout: &Layout, metadata: &Metadata) -> usize {
     let groups = usize::from(metadata.grouping.group_count());
     cleaning_segments(layout, metadata, 0) + COMMIT_SEGMENTS + groups

@@ -1,9 +1,10 @@
 //! Write-back: dirty data and changed metadata become batches of the log, and checkpoints.
 //!
-//! A commit goes through these steps: [`CommitRequest`] (what is asked for), `plan` (blocks of each file), `staged` (blocks with
-//! groups), [`data_layout`] and `budget` (whether they fit), [`BatchBuilder`] (addresses, delta, chunks), [`Committer`] (writing).
-//! [`Checkpointer`] writes the tree. Both are leaf steps: they return a [`Shortage`] to their caller and never call each
-//! other. Which step follows a shortage is decided in `space`.
+//! A commit goes through these steps: [`CommitRequest`] (what is asked for), `plan` (blocks of each file), `staged`
+//! (blocks with groups), [`data_layout`] and `budget` (whether they fit), [`BatchBuilder`] (addresses, delta,
+//! chunks), [`Committer`] (writing).
+//! [`Checkpointer`] writes the tree. Both are leaf steps: they return a [`Shortage`] to their caller and never call
+//! each other. Which step follows a shortage is decided in `space`.
 
 mod budget;
 mod builder;

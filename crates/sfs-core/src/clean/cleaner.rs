@@ -1,7 +1,8 @@
 //! Cleaner: chooses victims, and reads and verifies their live blocks.
 //!
 //! A round collects live blocks of one or more victims in bounded steps. The caller then commits the blocks and calls
-//! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. A policy scores the victims; `watermarks` say when to clean.
+//! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. A policy scores the victims; `watermarks` say when
+//! to clean.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +46,7 @@ struct LiveBlock {
     checksum: Option<u32>,
 }
 
-/// How victims are chosen.
+/// Rule by which victims are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     /// By the victim policy, which looks ahead.
@@ -152,8 +153,8 @@ impl Cleaner {
         Ranked::try_take(Rank::Cleaner, || self.round.try_lock())
     }
 
-    /// Returns whether users have made too little garbage since cleaning last gained nothing: another round would only wear
-    /// the device.
+    /// Returns whether users have made too little garbage since cleaning last gained nothing: another round would
+    /// only wear the device.
     pub(crate) fn is_futile(&self, garbage: GarbageBlocks) -> bool {
         let changes_now = self.metadata.changes();
         let is_futile = |(changes, least): &mut (u64, u64)| {
@@ -217,8 +218,8 @@ impl Cleaner {
         self.excluded.lock().note_checkpoint(&metadata, layout, &self.health);
     }
 
-    /// Takes the best victim whose live blocks fit into the Clean segments and into memory, together with those of the round
-    /// and the nodes that moving them makes dirty. Returns whether there was one.
+    /// Takes the best victim whose live blocks fit into the Clean segments and into memory, together with those of
+    /// the round and the nodes that moving them makes dirty. Returns whether there was one.
     fn take_victim(&self, round: &mut CleaningRound, choice: Choice) -> bool {
         let Some(victim) = self.choose_victim(round, choice) else { return false };
         self.excluded.lock().take(victim.0);
@@ -347,8 +348,8 @@ impl Cleaner {
         }
     }
 
-    /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint moves it. Returns whether a
-    /// node is there.
+    /// Makes the node at `pointer` dirty if the tree refers to it, so that the next checkpoint moves it. Returns
+    /// whether a node is there.
     fn relocate_node(&self, pointer: NodePointer) -> Result<bool> {
         let mut block = Block([0; BLOCK_SIZE]);
         self.io.read(pointer.address, std::slice::from_mut(&mut block))?;

@@ -1,7 +1,7 @@
 //! Watermarks of cleaning (Rajimwale et al., section 3.6), as pure functions of the metadata.
 //!
-//! Below the low watermark the background cleans while no request is under way. Below the critical watermark it does not
-//! yield, and writers clean in proportion to their writes, so that they slow down smoothly.
+//! Below the low watermark the background cleans while no request is under way. Below the critical watermark it
+//! does not yield, and writers clean in proportion to their writes, so that they slow down smoothly.
 
 use super::progress::GarbageBlocks;
 use crate::format::Layout;
@@ -35,7 +35,8 @@ pub(crate) enum Urgency {
     Critical,
 }
 
-/// Returns how urgent cleaning is. Drained segments count: a delta makes them Clean, or a checkpoint where that is worthwhile.
+/// Returns how urgent cleaning is. Drained segments count: a delta makes them Clean, or a checkpoint where that is
+/// worthwhile.
 pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     let segments = layout.segment_count as usize;
     let target = clean_target_segments(layout, metadata) + WORTHWHILE_SEGMENTS;

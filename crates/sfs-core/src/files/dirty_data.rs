@@ -1,7 +1,7 @@
 //! Dirty data of all files: which files are dirty, how many blocks, and the memory that they take.
 //!
-//! A file is listed before its data lock is released, so a commit that follows finds it. Data that was ordered before the
-//! next delta is listed a second time.
+//! A file is listed before its data lock is released, so a commit that follows finds it. Data that was ordered
+//! before the next delta is listed a second time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -117,8 +117,8 @@ impl DirtyData {
         self.blocks.fetch_sub(before - data.dirty.len(), Ordering::Relaxed);
     }
 
-    /// Takes `ino` off the lists if it has no dirty blocks left. The caller holds `data`, so a later write lists the file
-    /// again.
+    /// Takes `ino` off the lists if it has no dirty blocks left. The caller holds `data`, so a later write lists
+    /// the file again.
     pub(crate) fn unlist_if_clean(&self, ino: u64, data: &mut FileData) {
         if data.dirty.is_empty() {
             data.pending = None;
@@ -135,8 +135,8 @@ impl DirtyData {
         self.unlist_if_clean(file.ino, &mut data);
     }
 
-    /// Drops the dirty data of a file whose place in the tree is damaged, and records the loss. The kernel does the same
-    /// with pages that it cannot write back.
+    /// Drops the dirty data of a file whose place in the tree is damaged, and records the loss. The kernel does the
+    /// same with pages that it cannot write back.
     pub(crate) fn lose_file(&self, file: &InodeState, damage: DecodeError) {
         self.drop_file(file);
         file.data().errors.note(damage);

@@ -1,8 +1,8 @@
 //! Inode table: the state of a file in memory beyond its tree items.
 //!
-//! A file keeps its [`InodeState`] while it is dirty, and while data that still arrives would have to go with the next delta.
-//! References by callers are counted apart from it: the kernel refers to every file that it has ever listed, and
-//! looking at a file makes no state.
+//! A file keeps its [`InodeState`] while it is dirty, and while data that still arrives would have to go with the
+//! next delta. References by callers are counted apart from it: the kernel refers to every file that it has ever
+//! listed, and looking at a file makes no state.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ impl FileData {
         inode.blocks = self.blocks_of(inode);
     }
 
-    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as callers see it. A look at the
-    /// tree would be needed to tell which dirty blocks replace mapped ones. So the number is never too low, and too high
-    /// only for a file with holes that is overwritten, until the commit.
+    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as callers see it. A
+    /// look at the tree would be needed to tell which dirty blocks replace mapped ones. So the number is never too
+    /// low, and too high only for a file with holes that is overwritten, until the commit.
     pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
         let most = inode.size.div_ceil(BLOCK_SIZE as u64).max(inode.blocks);
         most.min(inode.blocks.saturating_add(self.dirty.len() as u64))
@@ -71,8 +71,8 @@ impl FileData {
         self.flush_with_next_delta.is_some() && self.dirty.is_empty()
     }
 
-    /// Returns whether nothing here has to be remembered, when the next chunk has number `next_sequence`. Data that arrives
-    /// after the chunk with the namespace change is too late to go with it.
+    /// Returns whether nothing here has to be remembered, when the next chunk has number `next_sequence`. Data that
+    /// arrives after the chunk with the namespace change is too late to go with it.
     fn is_forgettable(&self, next_sequence: u64) -> bool {
         let is_encoded = self.flush_with_next_delta.is_none_or(|sequence| sequence < next_sequence);
         self.dirty.is_empty() && self.pending.is_none() && is_encoded && self.errors.all_reported()
@@ -146,7 +146,7 @@ impl InodeEntry {
 
 impl InodeTable {
     fn shard(&self, ino: u64) -> Ranked<MutexGuard<'_, Shard>> {
-        Ranked::take(Rank::InodeShard, || self.shards[ino as usize % SHARDS].lock())
+        lock_shard(&self.shards[ino as usize % SHARDS])
     }
 
     /// Returns the state of `ino`, which is made if there is none.
@@ -198,17 +198,23 @@ impl InodeTable {
 
     /// Returns the number of references over all files.
     pub(crate) fn reference_count(&self) -> u64 {
-        let count =
-            |shard: &Mutex<Shard>| shard.lock().values().map(|file| file.references).sum::<u64>();
+        let count = |shard| {
+            let files: Ranked<MutexGuard<'_, Shard>> = lock_shard(shard);
+            files.values().map(|file| file.references).sum::<u64>()
+        };
         self.shards.iter().map(count).sum()
     }
 
     /// Drops the files that are not needed. The next chunk will have sequence number `next_sequence` or a later one.
     pub(crate) fn sweep(&self, next_sequence: u64) {
         for shard in &self.shards {
-            shard.lock().retain(|_, file| !file.is_idle(next_sequence));
+            lock_shard(shard).retain(|_, file| !file.is_idle(next_sequence));
         }
     }
+}
+
+fn lock_shard(shard: &Mutex<Shard>) -> Ranked<MutexGuard<'_, Shard>> {
+    Ranked::take(Rank::InodeShard, || shard.lock())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Orphans: files to delete and truncations to finish, in bounded steps.
 //!
-//! An orphan item in the tree makes sure that a crash forgets neither. A file without a name or reference gives back all
-//! its blocks; an unfinished truncation is finished. Each step changes a bounded number of blocks and items.
+//! An orphan item in the tree makes sure that a crash forgets neither. A file without a name or reference gives
+//! back all its blocks; an unfinished truncation is finished. Each step changes a bounded number of blocks and
+//! items.
 
 use std::sync::Arc;
 
@@ -179,8 +180,8 @@ fn next_orphan(txn: &Txn<'_>, from: &Key) -> std::result::Result<Option<u64>, Me
     Ok(orphan.map(|(key, _)| key.offset))
 }
 
-/// Deletes a bounded number of extended attributes and inline items of `ino`. The step ends before an attribute, so that
-/// every attribute left is whole.
+/// Deletes a bounded number of extended attributes and inline items of `ino`. The step ends before an attribute, so
+/// that every attribute left is whole.
 fn delete_small_items(txn: &mut Txn<'_>, ino: u64) -> std::result::Result<Left, MetadataError> {
     let keys = Key::new(ino, ItemKind::Xattr, 0)..Key::new(ino, ItemKind::Mapping, 0);
     let mut count = 0;

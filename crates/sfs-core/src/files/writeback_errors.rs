@@ -5,8 +5,8 @@
 use crate::Result;
 use crate::format::DecodeError;
 
-/// Losses of dirty data, and how many of them were reported. As with `errseq_t` in Linux, a caller remembers a count and
-/// is told about later errors.
+/// Losses of dirty data, and how many of them were reported. As with `errseq_t` in Linux, a caller remembers a
+/// count and is told about later errors.
 #[derive(Debug, Default)]
 pub(crate) struct WritebackErrors {
     count: u64,

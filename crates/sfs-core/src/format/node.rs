@@ -131,8 +131,8 @@ impl NodeHeader {
         Ok(Self { level: raw.level, item_count: raw.item_count.get() })
     }
 
-    /// Returns the checksum in the header of `bytes`, without verifying it. The cleaner needs it for a pointer to a node
-    /// that it found through a summary instead of a parent.
+    /// Returns the checksum in the header of `bytes`, without verifying it. The cleaner needs it for a pointer to a
+    /// node that it found through a summary instead of a parent.
     pub fn checksum_of(bytes: &[u8; BLOCK_SIZE]) -> u32 {
         RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checksum.get())
     }

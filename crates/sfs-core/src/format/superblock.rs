@@ -313,9 +313,9 @@ impl Superblock {
         bytes.starts_with(&MAGIC)
     }
 
-    /// Returns the reason why this program cannot read the volume of a newer program with the superblock `bytes`. `None`
-    /// also for bytes with a wrong magic number or checksum, which are damaged. Every version has magic number,
-    /// checksum, version and incompatible features at the same offsets.
+    /// Returns the reason why this program cannot read the volume of a newer program with the superblock `bytes`.
+    /// `None` also for bytes with a wrong magic number or checksum, which are damaged. Every version has magic
+    /// number, checksum, version and incompatible features at the same offsets.
     pub fn incompatibility_of(bytes: &[u8; BLOCK_SIZE]) -> Option<Incompatibility> {
         let (raw, _) = RawSuperblock::ref_from_prefix(bytes).ok()?;
         let is_sound =

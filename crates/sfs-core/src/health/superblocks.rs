@@ -1,9 +1,9 @@
 //! Copies of the superblock on a device: which one is valid, and how they are written.
 //!
-//! The sound copy with the higher generation is valid. A change writes the first copy, flushes, writes the backup and flushes, so one copy is whole at every
-//! moment. A copy that is older or damaged is written anew before the other one is touched. The *locator*, a
-//! third copy, only says where the backup is when the first copy is damaged: the device may have more blocks
-//! than the volume.
+//! The sound copy with the higher generation is valid. A change writes the first copy, flushes, writes the backup
+//! and flushes, so one copy is whole at every moment. A copy that is older or damaged is written anew before the
+//! other one is touched. The *locator*, a third copy, only says where the backup is when the first copy is damaged:
+//! the device may have more blocks than the volume.
 
 use std::sync::Arc;
 
@@ -146,7 +146,8 @@ impl SuperblockCopies {
         self.finish(device, copy)
     }
 
-    /// Writes a copy, whose content on the device is unknown until [`SuperblockCopies::finish`]. The other copy stays as it was.
+    /// Writes a copy, whose content on the device is unknown until [`SuperblockCopies::finish`]. The other copy
+    /// stays as it was.
     fn put(&mut self, device: &dyn Device, copy: usize) -> Result<()> {
         self.is_current[copy] = false;
         let at = [SUPERBLOCK_ADDRESS, self.current.layout.backup][copy];

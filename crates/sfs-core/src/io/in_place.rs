@@ -17,7 +17,8 @@ pub(crate) struct InPlaceWrites {
 }
 
 impl InPlaceWrites {
-    /// Sorts `blocks`. With `flush_before_delta` the delta refers to content that must not be seen without these blocks.
+    /// Sorts `blocks`. With `flush_before_delta` the delta refers to content that must not be seen without these
+    /// blocks.
     pub(crate) fn new(mut blocks: Vec<InPlaceBlock>, flush_before_delta: bool) -> Self {
         blocks.sort_unstable_by_key(|(address, _)| *address);
         Self { flush_before_delta: flush_before_delta && !blocks.is_empty(), blocks }

@@ -1,7 +1,7 @@
 //! Layout of a batch: chunks of one commit or checkpoint, spread over the heads.
 //!
-//! [`Batch::reserve`] gives every block its address and opens segments; [`Batch::fill`] adds the content; [`Batch::finish`]
-//! numbers the chunks and computes their summaries. Nothing is written here.
+//! [`Batch::reserve`] gives every block its address and opens segments; [`Batch::fill`] adds the content;
+//! [`Batch::finish`] numbers the chunks and computes their summaries. Nothing is written here.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::segments::UsageTable;
 
 /// One chunk's share of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
+struct ChunkShare {
     /// `true` if the chunk begins a segment.
     opens: bool,
     entry_count: usize,
@@ -25,12 +25,12 @@ struct Extent {
 }
 
 /// Splits `entry_count` blocks and `delta_len` bytes into chunks for a head with `room` blocks left.
-fn extents(
+fn chunk_shares(
     mut room: u32,
     segment_blocks: u32,
     mut entry_count: usize,
     mut delta_len: usize,
-) -> Vec<Extent> {
+) -> Vec<ChunkShare> {
     let mut extents = Vec::new();
     while entry_count > 0 || delta_len > 0 {
         let opens = room < 2;
@@ -43,7 +43,7 @@ fn extents(
         let delta = if entry_count == 0 { delta_len.min(delta_room) } else { 0 };
         delta_len -= delta;
         room -= (entries + summary_blocks(entries, delta)) as u32;
-        extents.push(Extent { opens, entry_count: entries, delta_len: delta });
+        extents.push(ChunkShare { opens, entry_count: entries, delta_len: delta });
     }
     extents
 }
@@ -82,7 +82,7 @@ impl Batch {
         delta_len: usize,
     ) -> usize {
         let room = log.heads.room_blocks(head, layout);
-        extents(room, layout.segment_blocks, entry_count, delta_len)
+        chunk_shares(room, layout.segment_blocks, entry_count, delta_len)
             .iter()
             .filter(|extent| extent.opens)
             .count()
@@ -118,7 +118,7 @@ impl Batch {
     ) -> Vec<u64> {
         let room = log.heads.room_blocks(head, layout);
         let mut addresses = Vec::with_capacity(entry_count);
-        for extent in extents(room, layout.segment_blocks, entry_count, delta.len()) {
+        for extent in chunk_shares(room, layout.segment_blocks, entry_count, delta.len()) {
             let sequence = log.next_sequence + self.planned.len() as u64;
             let (address, _) = log
                 .heads
@@ -187,12 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extents_fill_segments_and_lose_no_block() {
+    fn chunk_shares_fill_segments_and_lose_no_block() {
         for room in [0, 1, 2, 3, 31, 32] {
             for entries in [0, 1, 29, 30, 31, 32, 33, 200, 5000] {
                 for delta in [0, 1, 3000, 4032, 4033, 9000, 300_000] {
-                    let extents = extents(room, 2048, entries, delta);
-                    let sum = |f: fn(&Extent) -> usize| extents.iter().map(f).sum::<usize>();
+                    let extents = chunk_shares(room, 2048, entries, delta);
+                    let sum = |f: fn(&ChunkShare) -> usize| extents.iter().map(f).sum::<usize>();
                     assert_eq!(sum(|e| e.entry_count), entries);
                     assert_eq!(sum(|e| e.delta_len), delta);
                     let mut left = room as usize;

@@ -3,8 +3,8 @@
 use crate::format::{HEADS_MAX, HeadRecord, Layout};
 use crate::segments::UsageTable;
 
-/// Fewest blocks of a chunk: a summary, and a block or more of summary for its delta.
-const ROOM_MIN: u32 = 2;
+/// Fewest blocks of a segment in which a chunk is begun: a summary, and data or more delta.
+pub(crate) const CHUNK_BLOCKS_MIN: u32 = 2;
 
 /// Position at which a head appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl Heads {
         self.get(head).map_or(0, |at| layout.segment_blocks - at.next_block)
     }
 
-    /// Opens a segment for `head` if the open one has no room for a chunk. Returns the address of the next chunk and the
-    /// blocks left in the segment; `None` if no segment is Clean.
+    /// Opens a segment for `head` if the open one has no room for a chunk. Returns the address of the next chunk
+    /// and the blocks left in the segment; `None` if no segment is Clean.
     pub(crate) fn ready(
         &mut self,
         head: u8,
@@ -53,7 +53,7 @@ impl Heads {
         usage: &mut UsageTable,
         sequence: u64,
     ) -> Option<(u64, u32)> {
-        if self.room_blocks(head, layout) < ROOM_MIN {
+        if self.room_blocks(head, layout) < CHUNK_BLOCKS_MIN {
             let segment = usage.open(head, sequence)?;
             self.switch(head, segment, usage);
         }

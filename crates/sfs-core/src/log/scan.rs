@@ -8,13 +8,11 @@ use std::sync::Arc;
 use sfs_device::Block;
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::heads::CHUNK_BLOCKS_MIN;
 use crate::Result;
 use crate::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry, Superblock};
 use crate::io::VolumeDevice;
 use crate::mutant::{Mutant, mutated};
-
-/// Fewest blocks of a chunk.
-pub(crate) const CHUNK_BLOCKS_MIN: u32 = 2;
 
 /// Blocks read at once to verify a chunk.
 const VERIFIED_BLOCKS: usize = 256;

@@ -165,7 +165,7 @@ mod tests {
             turn(256);
             pool.release_idle();
         });
-        let class_len = |class| pool.cached_pieces(class);
+        let class_len = |class| pool.cached_regions(class);
         assert_eq!(class_len(0), 0, "they were idle");
         let kept = pool.cached_blocks();
         turn(256);

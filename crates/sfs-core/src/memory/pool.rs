@@ -20,7 +20,7 @@ pub(super) const CACHED_BLOCKS_MIN: usize = 2048;
 /// The cached regions of one size.
 #[derive(Debug, Default)]
 struct SizeClass {
-    pieces: Vec<MmapRegion>,
+    regions: Vec<MmapRegion>,
     /// Regions that have not been taken since the last [`Pool::release_idle`].
     idle: usize,
 }
@@ -52,7 +52,7 @@ impl Pool {
             let idle = class.lock().idle;
             (0..idle).for_each(|_| drop(self.take_cached(number)));
             let mut class = class.lock();
-            class.idle = class.pieces.len();
+            class.idle = class.regions.len();
         }
     }
 
@@ -64,8 +64,8 @@ impl Pool {
 
     /// Returns the number of cached regions of a class.
     #[cfg(test)]
-    pub(super) fn cached_pieces(&self, class: usize) -> usize {
-        self.0.classes[class].lock().pieces.len()
+    pub(super) fn cached_regions(&self, class: usize) -> usize {
+        self.0.classes[class].lock().regions.len()
     }
 
     /// Returns the bytes in buffers of dirty blocks.
@@ -91,45 +91,45 @@ impl Pool {
             return self.map(count);
         }
         let cached = (class..CLASSES).find_map(|class| self.take_cached(class));
-        let mut piece = cached.unwrap_or_else(|| self.map(1 << (CLASSES - 1)));
-        while piece.len() > 1 << class {
-            let (lower, upper) = piece.halve();
+        let mut region = cached.unwrap_or_else(|| self.map(1 << (CLASSES - 1)));
+        while region.len() > 1 << class {
+            let (lower, upper) = region.halve();
             self.put(upper);
-            piece = lower;
+            region = lower;
         }
-        piece
+        region
     }
 
     /// Maps a new region. Panics if the system has no memory even after the whole cache was unmapped, as the
     /// allocator would abort.
     fn map(&self, count: usize) -> MmapRegion {
-        let piece = MmapRegion::new(count).or_else(|_| {
+        let region = MmapRegion::new(count).or_else(|_| {
             self.shrink_to(0, usize::MAX);
             MmapRegion::new(count)
         });
-        piece.expect("memory for blocks")
+        region.expect("memory for blocks")
     }
 
     fn take_cached(&self, class: usize) -> Option<MmapRegion> {
-        let piece = {
+        let region = {
             let mut class = self.0.classes.get(class)?.lock();
-            let piece = class.pieces.pop()?;
-            class.idle = class.idle.min(class.pieces.len());
-            piece
+            let region = class.regions.pop()?;
+            class.idle = class.idle.min(class.regions.len());
+            region
         };
-        self.0.cached_blocks.fetch_sub(piece.len(), Ordering::Relaxed);
-        Some(piece)
+        self.0.cached_blocks.fetch_sub(region.len(), Ordering::Relaxed);
+        Some(region)
     }
 
-    fn put(&self, piece: MmapRegion) {
-        self.0.cached_blocks.fetch_add(piece.len(), Ordering::Relaxed);
-        self.0.classes[class_of(piece.len())].lock().pieces.push(piece);
+    fn put(&self, region: MmapRegion) {
+        self.0.cached_blocks.fetch_add(region.len(), Ordering::Relaxed);
+        self.0.classes[class_of(region.len())].lock().regions.push(region);
     }
 
-    fn give_back(&self, piece: MmapRegion) {
-        let count = piece.len();
+    fn give_back(&self, region: MmapRegion) {
+        let count = region.len();
         if class_of(count) < CLASSES {
-            self.put(piece);
+            self.put(region);
             self.trim(count);
         }
     }
@@ -145,7 +145,7 @@ impl Pool {
     /// with the most blocks shrinks first: sizes that come back now are likely to be asked for next.
     fn shrink_to(&self, most: usize, mut enough: usize) {
         while enough > 0 && self.0.cached_blocks.load(Ordering::Relaxed) > most {
-            let blocks = |class: &usize| self.0.classes[*class].lock().pieces.len() << class;
+            let blocks = |class: &usize| self.0.classes[*class].lock().regions.len() << class;
             let fullest = (0..CLASSES).max_by_key(blocks);
             let Some(gone) = fullest.and_then(|class| self.take_cached(class)) else { return };
             enough = enough.saturating_sub(gone.len());
@@ -217,7 +217,7 @@ mod tests {
             .0
             .classes
             .iter()
-            .map(|class| class.lock().pieces.iter().map(|piece| piece.len()).sum::<usize>());
+            .map(|class| class.lock().regions.iter().map(|region| region.len()).sum::<usize>());
         assert_eq!(classes.sum::<usize>(), cached());
     }
 

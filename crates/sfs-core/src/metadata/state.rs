@@ -177,8 +177,8 @@ impl Metadata {
         next_ino + self.unmaps.len() * UNMAP_LEN + self.changed.iter().map(item_len).sum::<usize>()
     }
 
-    /// Encodes the changes since the last delta, the mappings in `maps`, and the release of the segments `released`. Items
-    /// are in the order of their keys.
+    /// Encodes the changes since the last delta, the mappings in `maps`, and the release of the segments
+    /// `released`. Items are in the order of their keys.
     pub(crate) fn delta(&self, maps: &[Change], released: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if self.next_ino != self.encoded_next_ino && !mutated(Mutant::NextInoUnsaid) {
@@ -286,8 +286,8 @@ impl Metadata {
         self.usage.entry(segment).data_group()
     }
 
-    /// Lets the policies look at all segments before a batch is planned (SFS, section 3.3). Small batches share one look,
-    /// so that a single block does not pay for it.
+    /// Lets the policies look at all segments before a batch is planned (SFS, section 3.3). Small batches share one
+    /// look, so that a single block does not pay for it.
     pub(crate) fn begin_writing(&mut self, segment_blocks: u32) {
         let written = self.usage.clock.blocks();
         let due = self.policies_looked_at.is_none_or(|last| {
@@ -360,8 +360,8 @@ impl Metadata {
             debug_assert_eq!(run_key(ino, *block), key);
             let old = run.set(*block, Some(*mapping));
             self.note_mapped(old.as_ref(), mapping);
-            // Added before the old mapping is removed: a forged delta may map a block to its own address, and its segment must not
-            // be empty in between.
+            // Added before the old mapping is removed: a forged delta may map a block to its own address, and its
+            // segment must not be empty in between.
             self.usage.add(mapping);
             if let Some(old) = old
                 && !mutated(Mutant::DeathUncounted)

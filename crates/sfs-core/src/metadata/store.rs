@@ -1,8 +1,8 @@
 //! Metadata store: the lock of the metadata, and the loop that loads nodes.
 //!
-//! A read or write transaction is a closure that may run several times: when it meets a node that is not cached, the lock
-//! is released, the node is read from the device and verified, and the closure runs again. The lock is never held during
-//! a device request.
+//! A read or write transaction is a closure that may run several times: when it meets a node that is not cached,
+//! the lock is released, the node is read from the device and verified, and the closure runs again. The lock is
+//! never held during a device request, except by the rebuild of `sfs-fsck`, which has one thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

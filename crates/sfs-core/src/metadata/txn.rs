@@ -123,7 +123,8 @@ impl<'a> Txn<'a> {
         Ok(last.is_some_and(|(_, base, run)| run.iter(base).any(|(block, _)| block >= first)))
     }
 
-    /// Returns the last run of `ino` before `end` that may map block `first` or a later one, and the first block of the run.
+    /// Returns the last run of `ino` before `end` that may map block `first` or a later one, and the first block of
+    /// the run.
     fn last_run(
         &self,
         ino: u64,

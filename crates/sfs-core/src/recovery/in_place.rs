@@ -1,7 +1,7 @@
 //! Blocks in place that are taken: a writable mount finds them by a walk over all mappings.
 //!
-//! The usage table is not believed but compared. A volume of which two mappings share a block, or of which a mapping leads
-//! outside an in-place segment, is not written to.
+//! The usage table is not believed but compared. A volume of which two mappings share a block, or of which a
+//! mapping leads outside an in-place segment, is not written to.
 
 use super::components::Components;
 use crate::Result;

@@ -1,7 +1,7 @@
 //! Making a volume: the first tree and the first checkpoint.
 //!
-//! The superblock is written last, so that an interrupted `sfs-mkfs` leaves no volume. Earlier content of the device is not
-//! looked at.
+//! The superblock is written last, so that an interrupted `sfs-mkfs` leaves no volume. Earlier content of the
+//! device is not looked at.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::segments::UsageTable;
 use crate::tree::Tree;
 use crate::writeback::{CheckpointReason, StepError};
 
-/// Makes an empty volume with root directory `root` on `device`. The checkpoint slots and superblocks on the device must hold
-/// nothing that could be taken for a volume.
+/// Makes an empty volume with root directory `root` on `device`. The checkpoint slots and superblocks on the device
+/// must hold nothing that could be taken for a volume.
 ///
 /// # Errors
 ///

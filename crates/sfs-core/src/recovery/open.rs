@@ -30,8 +30,8 @@ pub(crate) struct Recovery {
     pub(crate) next_is_begun: bool,
 }
 
-/// Opens the volume on `device`: loads its newest checkpoint and rolls the log forward. A writable mount then begins with a
-/// checkpoint of its own.
+/// Opens the volume on `device`: loads its newest checkpoint and rolls the log forward. A writable mount then
+/// begins with a checkpoint of its own.
 pub(crate) fn open(
     device: Arc<dyn Device>,
     options: VolumeOptions,
@@ -100,20 +100,20 @@ impl Recovery {
         Ok(Self { components, record, next_is_begun })
     }
 
-    /// Makes everything durable that was read, before anything is overwritten that only an older state needs: a daemon that
-    /// was killed has left its last requests in the cache of the device.
+    /// Makes everything durable that was read, before anything is overwritten that only an older state needs: a
+    /// daemon that was killed has left its last requests in the cache of the device.
     pub(crate) fn flush_recovered(&self) -> Result<()> {
         let mut log = self.components.log.lock();
         log.unflushed = true;
         self.components.log.flush(&mut log)
     }
 
-    /// Writes a checkpoint of the recovered state. The chain of chunks continues from a number that no earlier mount has
-    /// used: a chunk that a crash left behind cannot fit, even if this mount writes the same batch again.
+    /// Writes a checkpoint of the recovered state. The chain of chunks continues from a number that no earlier
+    /// mount has used: a chunk that a crash left behind cannot fit, even if this mount writes the same batch again.
     ///
-    /// First, the number of a checkpoint that had been begun is used up by another copy of the last record. Then both slots
-    /// are whole before the nodes of the next checkpoint are written. A later mount that finds a damaged slot knows: either
-    /// the log leads to the nodes of its checkpoint, or no crash has caused the damage.
+    /// First, the number of a checkpoint that had been begun is used up by another copy of the last record. Then
+    /// both slots are whole before the nodes of the next checkpoint are written. A later mount that finds a damaged
+    /// slot knows: either the log leads to the nodes of its checkpoint, or no crash has caused the damage.
     fn write_mount_checkpoint(&self) -> Result<()> {
         let Components { log, checkpointer, .. } = &self.components;
         let mut log = log.lock();
@@ -140,9 +140,9 @@ impl Recovery {
         }
     }
 
-    /// Continues the chain of the last checkpoint, when no segment is Clean for another one: the first commit reclaims. Until
-    /// then the chain leads past the nodes of a checkpoint that had been begun. Chunks of an incomplete batch are overwritten:
-    /// a later mount might find them in place of chunks of this mount.
+    /// Continues the chain of the last checkpoint, when no segment is Clean for another one: the first commit
+    /// reclaims. Until then the chain leads past the nodes of a checkpoint that had been begun. Chunks of an
+    /// incomplete batch are overwritten: a later mount might find them in place of chunks of this mount.
     pub(crate) fn continue_without_checkpoint(&self, log: &mut LogState) -> Result<()> {
         let Components { io, .. } = &self.components;
         if let Some((nodes, end)) = self.components.next_batch(LogCursor::end_of(log))? {
@@ -267,9 +267,9 @@ mod tests {
         Volume::from_components(recovery.components)
     }
 
-    /// Two mounts in a row have no space for a checkpoint and continue from the same chunk. The first leaves one of several
-    /// chunks of a batch, at a head that is read before the head of the second mount: data that the second had synced was not
-    /// found.
+    /// Two mounts in a row have no space for a checkpoint and continue from the same chunk. The first leaves one of
+    /// several chunks of a batch, at a head that is read before the head of the second mount: data that the second
+    /// had synced was not found.
     #[test]
     fn chunks_of_a_mount_without_checkpoint_do_not_hide_those_of_the_next() {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));

@@ -1,8 +1,8 @@
 //! Rebuilding: writes a new tree beside a damaged one, from content that `sfs-fsck` has read.
 //!
 //! Blocks are moved to Clean segments first, then come the items, and one checkpoint ends the repair. Until
-//! [`Rebuild::commit`] returns, a mount finds the old checkpoint, and nothing that it refers to is overwritten. Memory is bounded by a few
-//! hundred nodes and the usage table. `sfs-fsck` decides what is worth keeping.
+//! [`Rebuild::commit`] returns, a mount finds the old checkpoint, and nothing that it refers to is overwritten.
+//! Memory is bounded by a few hundred nodes and the usage table. `sfs-fsck` decides what is worth keeping.
 
 use std::sync::Arc;
 
@@ -184,8 +184,8 @@ impl Rebuild {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the item is a usage item, too long, or a mapping run that does not decode or leads to where no
-    /// block can be; [`Error::NoSpace`], and errors of the device.
+    /// [`Error::Corrupt`] if the item is a usage item, too long, or a mapping run that does not decode or leads to
+    /// where no block can be; [`Error::NoSpace`], and errors of the device.
     pub fn put(&self, key: &Key, value: &[u8]) -> Result<()> {
         let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
         let is_known = self.components.superblock.tolerance().allows_kind(key.kind);

@@ -1,7 +1,8 @@
 //! Roll-forward: applies the log since the last checkpoint.
 //!
-//! Chunks are found in order and applied batch by batch, in memory only. Everything after the last whole batch is as if it had
-//! never been written. A checkpoint that was durable and is gone is noticed. Memory is bounded by the caches and one batch.
+//! Chunks are found in order and applied batch by batch, in memory only. Everything after the last whole batch is
+//! as if it had never been written. A checkpoint that was durable and is gone is noticed. Memory is bounded by the
+//! caches and one batch.
 
 use sfs_device::Block;
 
@@ -15,7 +16,7 @@ use crate::metadata::{Metadata, MetadataError, run_base};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
-/// How far the checkpoint after the last known one came.
+/// Progress of the checkpoint after the last known one, as the log shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextCheckpoint {
     /// No nodes of it were found.
@@ -39,14 +40,14 @@ impl NextCheckpoint {
 }
 
 impl Components {
-    /// Applies the batches since the checkpoint. Nodes at the end of the log are left out, because their checkpoint was never
-    /// durable: their blocks stay free, or the next checkpoint might lack space. Returns whether the next checkpoint had been
-    /// begun.
+    /// Applies the batches since the checkpoint. Nodes at the end of the log are left out, because their checkpoint
+    /// was never durable: their blocks stay free, or the next checkpoint might lack space. Returns whether the next
+    /// checkpoint had been begun.
     ///
     /// # Errors
     ///
-    /// `damage` of the other slot, unless a crash may have caused it while that checkpoint was being written. Otherwise the
-    /// slot held a durable checkpoint, whose changes are missing now.
+    /// `damage` of the other slot, unless a crash may have caused it while that checkpoint was being written.
+    /// Otherwise the slot held a durable checkpoint, whose changes are missing now.
     pub(super) fn roll_forward(&self, damage: Option<Error>) -> Result<bool> {
         let mut log = self.log.lock();
         let mount = log.mount_count + u64::from(self.options.read_only);
@@ -83,8 +84,8 @@ impl Components {
         }
     }
 
-    /// Applies whole batches in order, up to the nodes of checkpoint `number` if they are the last ones or their record is
-    /// lost. Returns how far that checkpoint came.
+    /// Applies whole batches in order, up to the nodes of checkpoint `number` if they are the last ones or their
+    /// record is lost. Returns how far that checkpoint came.
     fn apply_batches(
         &self,
         log: &mut LogState,
@@ -140,8 +141,8 @@ impl Components {
         self.apply_batch(batch, first)
     }
 
-    /// Returns whether a chunk follows at `end`, where the nodes of a checkpoint end. Such a chunk is written only once the
-    /// checkpoint is durable, and may be in a segment that became Clean by it.
+    /// Returns whether a chunk follows at `end`, where the nodes of a checkpoint end. Such a chunk is written only
+    /// once the checkpoint is durable, and may be in a segment that became Clean by it.
     fn is_followed(&self, end: &LogCursor) -> Result<bool> {
         let layout = &self.superblock.layout;
         let heads = end.heads.iter().map(|(_, head)| (head.segment, head.next_block));
@@ -159,7 +160,8 @@ impl Components {
         Ok(false)
     }
 
-    /// Returns the lowest sequence number, from `first` on, of a chunk with nodes of checkpoint `number` in any segment.
+    /// Returns the lowest sequence number, from `first` on, of a chunk with nodes of checkpoint `number` in any
+    /// segment.
     fn first_nodes_of(&self, number: u64, first: u64) -> Result<Option<u64>> {
         let mut lowest = None;
         for segment in 0..self.superblock.layout.segment_count {

@@ -1,8 +1,8 @@
 //! Admission: which writer may use the free blocks.
 //!
-//! A writer is admitted to a number of blocks before it puts data into the write buffer, and holds the admission until the
-//! data counts as dirty. Writers are admitted beside each other while there is space for all of them; the last blocks go to one
-//! writer at a time.
+//! A writer is admitted to a number of blocks before it puts data into the write buffer, and holds the admission
+//! until the data counts as dirty. Writers are admitted beside each other while there is space for all of them; the
+//! last blocks go to one writer at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -19,7 +19,8 @@ const LOG_BLOCKS_PER_NODE: u64 = 48;
 /// Most blocks of log, however many nodes are dirty: 1.5 GiB.
 const LOG_BLOCKS_MAX: u64 = 3 * LOG_BLOCKS;
 
-/// Dirty nodes that never make an operation write a checkpoint, however small the cache: the background has time to do so.
+/// Dirty nodes that never make an operation write a checkpoint, however small the cache: the background has time to
+/// do so.
 const FOREGROUND_NODES: usize = 256;
 
 /// Changes in memory at which an operation commits them in a delta.

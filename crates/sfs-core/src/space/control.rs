@@ -115,8 +115,8 @@ impl SpaceControl {
         }
     }
 
-    /// Commits the dirty data in `selection`: in one batch if it fits, otherwise in several, and reclaims segments between
-    /// them. Nothing is flushed.
+    /// Commits the dirty data in `selection`: in one batch if it fits, otherwise in several, and reclaims segments
+    /// between them. Nothing is flushed.
     pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
         let mut stall = StallDetector::default();
         loop {
@@ -192,8 +192,8 @@ impl SpaceControl {
         }
     }
 
-    /// Makes Drained segments Clean by a delta (decision 12), which needs no checkpoint. Returns whether more segments are
-    /// Clean than before.
+    /// Makes Drained segments Clean by a delta (decision 12), which needs no checkpoint. Returns whether more
+    /// segments are Clean than before.
     pub(super) fn release(&self, log: &mut LogState) -> StepResult<bool> {
         let counts = || {
             let metadata = self.metadata.read();
@@ -211,8 +211,8 @@ impl SpaceControl {
         Ok(counts().0 > before)
     }
 
-    /// Makes the freeing of blocks in place durable, so that they can be used again. Returns whether any were waiting and
-    /// all of them are free now.
+    /// Makes the freeing of blocks in place durable, so that they can be used again. Returns whether any were
+    /// waiting and all of them are free now.
     fn settle_freed_blocks(&self, log: &mut LogState) -> StepResult<bool> {
         if !self.metadata.read().usage.has_pending_frees() {
             return Ok(false);
@@ -248,8 +248,8 @@ impl SpaceControl {
         }
     }
 
-    /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space to clean into. Returns
-    /// whether any segment was cleaned.
+    /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space to clean into.
+    /// Returns whether any segment was cleaned.
     fn clean_until_reclaimable(&self, log: &mut LogState, enough: usize) -> StepResult<bool> {
         let mut has_cleaned = false;
         let mut stall = StallDetector::default();
@@ -268,8 +268,8 @@ impl SpaceControl {
         Ok(has_cleaned)
     }
 
-    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If that fails, the victims stay
-    /// as they are, and other rounds may take them.
+    /// Commits the blocks of a cleaning round; returns whether another round is worthwhile. If that fails, the
+    /// victims stay as they are, and other rounds may take them.
     pub(super) fn commit_round(
         &self,
         log: &mut LogState,

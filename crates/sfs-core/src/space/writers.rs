@@ -118,8 +118,8 @@ impl SpaceControl {
             let before = self.dirty.block_count();
             let attempts = if self.is_overrun() { NODE_READS_MAX } else { 1 };
             let outcome = self.commit_with_retries(&mut log, &selection, attempts);
-            // The data of this writer is in the buffer; an error may concern other files. It matters only when the buffer
-            // is overrun.
+            // The data of this writer is in the buffer; an error may concern other files. It matters only when the
+            // buffer is overrun.
             if self.is_overrun() || self.health.has_stopped() {
                 outcome.map_err(StepError::into_user_error)?;
             }
@@ -178,8 +178,8 @@ impl SpaceControl {
         self.keep_reserve()
     }
 
-    /// Reclaims before more nodes are dirty than a checkpoint could write. A thread that holds the log is not waited for,
-    /// unless the reserve is used up.
+    /// Reclaims before more nodes are dirty than a checkpoint could write. A thread that holds the log is not
+    /// waited for, unless the reserve is used up.
     fn keep_reserve(&self) -> Result<()> {
         let (is_low, is_used_up) = {
             let metadata = self.metadata.read();
@@ -196,8 +196,8 @@ impl SpaceControl {
         ignore_shortage(self.reclaim(&mut log).map(drop))
     }
 
-    /// Commits everything and writes the last checkpoint before an unmount. Damage in some files keeps no other file from
-    /// being written; nodes that the device fails to read are tried often enough.
+    /// Commits everything and writes the last checkpoint before an unmount. Damage in some files keeps no other
+    /// file from being written; nodes that the device fails to read are tried often enough.
     pub(crate) fn commit_for_unmount(&self, log: &mut LogState) -> Result<()> {
         // Each dirty file may need two nodes: a leaf and its parent.
         let nodes = 1 + 2 * self.dirty.file_count();

@@ -11,8 +11,8 @@ use crate::format::Timestamp;
 use crate::request::Work;
 
 impl Volume {
-    /// Does one bounded step of the work that is due: deletions, commits, checkpoints, discards, cleaning. The step may wait
-    /// for the log. Returns when the next step is due.
+    /// Does one bounded step of the work that is due: deletions, commits, checkpoints, discards, cleaning. The step
+    /// may wait for the log. Returns when the next step is due.
     pub fn work(&self, now: Timestamp) -> Result<Work> {
         self.health.set_time(now);
         if self.options.read_only {

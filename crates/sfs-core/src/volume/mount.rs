@@ -117,8 +117,8 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// [`ReadOnly`](crate::Error::ReadOnly), or those of the device: the next mount finds the new name or the old one. A
-    /// device error ends writing: a failed flush may have lost other writes.
+    /// [`ReadOnly`](crate::Error::ReadOnly), or those of the device: the next mount finds the new name or the old
+    /// one. A device error ends writing: a failed flush may have lost other writes.
     pub fn set_label(&self, label: Label) -> Result<()> {
         self.superblocks.set_label(label)
     }
@@ -134,8 +134,8 @@ impl Volume {
         self.health.shut_down();
     }
 
-    /// Returns whether [`Volume::close`] has written everything that could be written. An error that it returned concerns
-    /// damage then.
+    /// Returns whether [`Volume::close`] has written everything that could be written. An error that it returned
+    /// concerns damage then.
     pub fn is_closed(&self) -> bool {
         self.schedule.is_closed()
     }

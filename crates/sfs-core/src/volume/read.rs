@@ -1,7 +1,7 @@
 //! Reading file content: from the write buffer, the tree item, blocks in flight, and the device.
 //!
-//! Content on the device is verified by its checksum, unless it is overwritten in place. Only the lock of the file is held
-//! during a device request.
+//! Content on the device is verified by its checksum, unless it is overwritten in place. Only the lock of the file
+//! is held during a device request.
 
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
@@ -30,8 +30,8 @@ impl Volume {
         })
     }
 
-    /// Reads up to `len` bytes of `ino` from `offset` on into `blocks`, and returns their number. The rest of the last block
-    /// is undefined. See [`Volume::read`].
+    /// Reads up to `len` bytes of `ino` from `offset` on into `blocks`, and returns their number. The rest of the
+    /// last block is undefined. See [`Volume::read`].
     ///
     /// # Panics
     ///
@@ -50,8 +50,8 @@ impl Volume {
         })
     }
 
-    /// Calls `take` with the number of bytes between `offset` and the end of the file, up to `len`. Returns the default if there
-    /// are none. The size of the file does not change meanwhile.
+    /// Calls `take` with the number of bytes between `offset` and the end of the file, up to `len`. Returns the
+    /// default if there are none. The size of the file does not change meanwhile.
     fn content<T: Default>(
         &self,
         ino: u64,
@@ -87,8 +87,8 @@ impl Volume {
         })
     }
 
-    /// Fills `blocks` with the content of a file from block `first` on. Holes are zeros; bytes of the last block beyond the
-    /// end of the file are undefined.
+    /// Fills `blocks` with the content of a file from block `first` on. Holes are zeros; bytes of the last block
+    /// beyond the end of the file are undefined.
     pub(super) fn fill(&self, handle: &InodeState, first: u32, blocks: &mut [Block]) -> Result<()> {
         let mut wanted = Vec::new();
         {
@@ -137,8 +137,8 @@ impl Volume {
         }
     }
 
-    /// Reads mapped blocks, neighbours in one request. Returns the blocks whose checksum does not match, because they have moved
-    /// meanwhile or because they are damaged.
+    /// Reads mapped blocks, neighbours in one request. Returns the blocks whose checksum does not match, because
+    /// they have moved meanwhile or because they are damaged.
     fn fetch(
         &self,
         mapped: &[(u32, Mapping)],
@@ -175,7 +175,8 @@ fn first_block(offset: u64) -> u32 {
     (offset / BLOCK_SIZE as u64) as u32
 }
 
-/// Returns the mappings of `wanted` blocks. Blocks without a mapping are filled in here, from the inline item or with zeros.
+/// Returns the mappings of `wanted` blocks. Blocks without a mapping are filled in here, from the inline item or
+/// with zeros.
 fn locate(
     txn: &Txn<'_>,
     ino: u64,

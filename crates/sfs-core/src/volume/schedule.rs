@@ -53,8 +53,9 @@ impl Schedule {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock was set back. Something
-    /// waits if data or metadata `is_changed`, or if the log `is_unflushed`; `changes` is the number of changes so far.
+    /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock was set back.
+    /// Something waits if data or metadata `is_changed`, or if the log `is_unflushed`; `changes` is the number of
+    /// changes so far.
     pub(super) fn is_commit_due(
         &self,
         (is_changed, is_unflushed): (bool, bool),
@@ -115,8 +116,8 @@ fn millis(time: Timestamp) -> i64 {
     time.secs.saturating_mul(1000).saturating_add(i64::from(time.nanos / 1_000_000))
 }
 
-/// Returns whether `last` is at least `interval` milliseconds ago, or in the future because the clock was set back. `last` is
-/// set to `now` then.
+/// Returns whether `last` is at least `interval` milliseconds ago, or in the future because the clock was set back.
+/// `last` is set to `now` then.
 fn is_due(last: &mut i64, interval: i64, now: Timestamp) -> bool {
     let now = millis(now);
     let is_due = !(0..interval).contains(&now.saturating_sub(*last));

@@ -19,8 +19,8 @@ fn commit_once(volume: &Volume, selection: &Selection) -> std::result::Result<Pr
     volume.space.commit_once(&mut volume.log.lock(), &CommitRequest::of(selection))
 }
 
-/// A truncated file is ordered with the next delta, but its blocks are limited as those of other files: all of them were in
-/// every plan, however few segments were Clean.
+/// A truncated file is ordered with the next delta, but its blocks are limited as those of other files: all of them
+/// were in every plan, however few segments were Clean.
 #[test]
 fn a_truncated_file_is_committed_in_parts() {
     let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
@@ -39,8 +39,8 @@ fn a_truncated_file_is_committed_in_parts() {
     assert!(largest.is_ok(), "{largest:?}, though a commit of everything succeeds: {all:?}");
 }
 
-/// Overwrites a full volume through a write buffer of 1220 blocks, beside a file with dirty blocks that is truncated by one
-/// block if `truncates`.
+/// Overwrites a full volume through a write buffer of 1220 blocks, beside a file with dirty blocks that is
+/// truncated by one block if `truncates`.
 fn overwrite_beside(truncates: bool) -> (Result<()>, usize, u64, u64) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     drop(new_volume(device.clone()));
@@ -226,8 +226,8 @@ fn a_small_write_buffer_is_not_overrun() {
     assert!(most <= 4 << 20, "{most} bytes held by a buffer of 1 MiB");
 }
 
-/// Inline content takes blocks when it outgrows its tree item: on a full volume the space was not checked, and syncs failed
-/// from then on.
+/// Inline content takes blocks when it outgrows its tree item: on a full volume the space was not checked, and
+/// syncs failed from then on.
 #[test]
 fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
     for data_layout in DataLayout::ALL {
@@ -256,8 +256,8 @@ fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
     }
 }
 
-/// Space for a block belongs to one file until the block is dirty: two files that grew at the same time were admitted to the
-/// same block.
+/// Space for a block belongs to one file until the block is dirty: two files that grew at the same time were
+/// admitted to the same block.
 #[test]
 fn files_that_grow_at_the_same_time_are_admitted_one_after_the_other() {
     let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));

@@ -1,7 +1,7 @@
 //! Making changes durable: `fsync`, `syncfs`, and the unmount.
 //!
-//! A sync returns after a flush that covers everything before it. Syncs that arrive while one is under way share the next
-//! commit and flush.
+//! A sync returns after a flush that covers everything before it. Syncs that arrive while one is under way share
+//! the next commit and flush.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,8 @@ use crate::mutant::{Mutant, mutated};
 use crate::writeback::{Selection, StepError};
 
 impl Volume {
-    /// Makes every change of `ino`, and every earlier change of the namespace, durable (durability contract, sentence 1).
+    /// Makes every change of `ino`, and every earlier change of the namespace, durable (durability contract,
+    /// sentence 1).
     pub fn sync_file(&self, ino: u64) -> Result<()> {
         if mutated(Mutant::CleanFileUnsynced) && !self.dirty.contains(ino) {
             return Ok(());
@@ -19,9 +20,9 @@ impl Volume {
         self.sync(Some(ino))
     }
 
-    /// Makes a file durable as [`Volume::sync_file`] does, for one of several callers, each of whom is told about every loss
-    /// once. `reported` is the number of losses that this caller knows, and is updated. A file is remembered while a caller
-    /// refers to it.
+    /// Makes a file durable as [`Volume::sync_file`] does, for one of several callers, each of whom is told about
+    /// every loss once. `reported` is the number of losses that this caller knows, and is updated. A file is
+    /// remembered while a caller refers to it.
     pub fn sync_file_after(&self, ino: u64, reported: &mut u64) -> Result<()> {
         self.space.note_request();
         if self.options.read_only {
@@ -35,7 +36,8 @@ impl Volume {
         synced.and(losses)
     }
 
-    /// Returns the losses of file `ino` that were reported: a caller that opens the file now is told about later ones by
+    /// Returns the losses of file `ino` that were reported: a caller that opens the file now is told about later
+    /// ones by
     /// [`Volume::sync_file_after`].
     pub fn losses_told(&self, ino: u64) -> u64 {
         self.inodes.find(ino).map_or(0, |file| file.data().errors.reported())

@@ -1,7 +1,7 @@
 //! Shortening files: unmaps the blocks beyond the new end, in bounded steps.
 //!
-//! A crash leaves the old size or the new one, and no block beyond it for good. The tail of the last block is zeroed when the
-//! file grows (see `write`).
+//! A crash leaves the old size or the new one, and no block beyond it for good. The tail of the last block is
+//! zeroed when the file grows (see `write`).
 
 use std::sync::Arc;
 
@@ -80,9 +80,9 @@ impl Volume {
         })
     }
 
-    /// Finishes a truncation of `ino` that a crash or an error left unfinished. It has to be called before the file grows or
-    /// gets its first name, which would show the truncated content. The content is locked for writing, and callers see `size`
-    /// bytes; the size in the tree may be smaller until a commit.
+    /// Finishes a truncation of `ino` that a crash or an error left unfinished. It has to be called before the file
+    /// grows or gets its first name, which would show the truncated content. The content is locked for writing, and
+    /// callers see `size` bytes; the size in the tree may be smaller until a commit.
     pub(super) fn finish_truncation(&self, ino: u64, size: u64) -> Result<()> {
         let end = size.div_ceil(BLOCK_SIZE as u64);
         while let Some(keep) =
@@ -118,8 +118,8 @@ mod tests {
     use crate::format::{ROOT_INO, RUN_BLOCKS};
     use crate::request::VolumeOptions;
 
-    /// A file without a name is truncated in steps, one of which fails, and gets a name before a power failure: the rest of the
-    /// truncation was forgotten.
+    /// A file without a name is truncated in steps, one of which fails, and gets a name before a power failure: the
+    /// rest of the truncation was forgotten.
     #[test]
     fn a_truncation_of_an_unnamed_file_is_finished_before_it_gets_a_name() {
         let device = Arc::new(RamDevice::new(BLOCKS));

@@ -1,8 +1,9 @@
 //! Writing file content into the write buffer.
 //!
-//! A write is admitted to the blocks that it needs, merged with the old content of partly written blocks, and inserted as dirty
-//! blocks. Later reads see all of it. Bytes between the old end of a file and a later write are zero. A refused write
-//! changes nothing. Afterwards the writer is throttled if the write buffer or the Clean segments are short.
+//! A write is admitted to the blocks that it needs, merged with the old content of partly written blocks, and
+//! inserted as dirty blocks. Later reads see all of it. Bytes between the old end of a file and a later write are
+//! zero. A refused write changes nothing. Afterwards the writer is throttled if the write buffer or the Clean
+//! segments are short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,8 +56,8 @@ enum State {
 }
 
 impl Volume {
-    /// Writes `data` at `offset` of `ino`. An error means that nothing was written: a failure to write back afterwards is
-    /// reported by the next write, if it lasts, and by a sync.
+    /// Writes `data` at `offset` of `ino`. An error means that nothing was written: a failure to write back
+    /// afterwards is reported by the next write, if it lasts, and by a sync.
     pub fn write(
         &self,
         ino: u64,
@@ -117,8 +118,8 @@ impl Volume {
         }
     }
 
-    /// Admits a change of the size of `ino` to `size`, until the file has the size: content of the tree item may need a block
-    /// beyond it.
+    /// Admits a change of the size of `ino` to `size`, until the file has the size: content of the tree item may
+    /// need a block beyond it.
     pub(super) fn admit_size(&self, ino: u64, size: u64) -> Result<Option<Admitted<'_>>> {
         let inode = self.attributes(ino)?;
         let outgrows = inode.flags.contains(InodeFlags::INLINE) && size > INLINE_LEN_MAX as u64;
@@ -260,8 +261,8 @@ impl Volume {
         Ok(true)
     }
 
-    /// Puts a write into the write buffer; returns `false` if the content moved into or out of the tree item since `inode`
-    /// was read.
+    /// Puts a write into the write buffer; returns `false` if the content moved into or out of the tree item since
+    /// `inode` was read.
     fn insert(
         &self,
         handle: &Arc<InodeState>,
@@ -286,8 +287,8 @@ impl Volume {
         memory.as_mut_bytes()[start..start + bytes.len()].copy_from_slice(bytes);
         let checksums: Vec<u32> = memory.iter().map(|b| crc32c::crc32c(b.as_bytes())).collect();
 
-        // A commit holds the metadata lock from its plan until its blocks are clean, so it sees the whole write or nothing
-        // of it.
+        // A commit holds the metadata lock from its plan until its blocks are clean, so it sees the whole write or
+        // nothing of it.
         let meta = self.metadata.read();
         if !is_inline_as_in(&meta, handle.ino, inode) {
             return false;
@@ -320,8 +321,8 @@ impl Volume {
     }
 }
 
-/// Returns whether the content of `ino` is in its tree item exactly if `inode` has it there. Returns `false` if the inode is not
-/// cached.
+/// Returns whether the content of `ino` is in its tree item exactly if `inode` has it there. Returns `false` if the
+/// inode is not cached.
 fn is_inline_as_in(meta: &Metadata, ino: u64, inode: &Inode) -> bool {
     let is_inline = |inode: &Inode| inode.flags.contains(InodeFlags::INLINE);
     let value = meta.tree.get(&Key::inode(ino)).ok().flatten();
@@ -394,8 +395,8 @@ mod tests {
     use crate::fixture::{BLOCKS, NOW, create, new_volume, put, set_size, write};
     use crate::request::VolumeOptions;
 
-    /// A writer reads inline content and waits, and meanwhile the file is truncated to nothing and grows again: the writer
-    /// restored the truncated content.
+    /// A writer reads inline content and waits, and meanwhile the file is truncated to nothing and grows again: the
+    /// writer restored the truncated content.
     #[test]
     fn inline_content_is_not_mistaken_for_a_later_hole() {
         let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
@@ -412,8 +413,8 @@ mod tests {
         assert!(!volume.bases_hold(&handle, &bases, &[0]).expect("RAM"));
     }
 
-    /// The write buffer overruns when new data of a truncated file arrives: a commit made the truncation durable, and the data
-    /// came with a later batch.
+    /// The write buffer overruns when new data of a truncated file arrives: a commit made the truncation durable,
+    /// and the data came with a later batch.
     #[test]
     fn writing_back_does_not_separate_a_truncation_from_its_data() {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));

@@ -1,8 +1,9 @@
 //! Extended attributes: how they are encoded, read, set and removed.
 //!
-//! An attribute is a run of items (parts) in the tree. The key of the first part has half of the hash of the
-//! name; the part holds the name, the length of the value and its beginning. Setting or removing an attribute is one transaction,
-//! whatever the length of its value. A name has no meaning here: the kernel enforces the rules of the namespaces.
+//! An attribute is a run of items (parts) in the tree. The key of the first part has half of the hash of the name;
+//! the part holds the name, the length of the value and its beginning. Setting or removing an attribute is one
+//! transaction, whatever the length of its value. A name has no meaning here: the kernel enforces the rules of the
+//! namespaces.
 
 use super::Volume;
 use super::directory::NameHasher;

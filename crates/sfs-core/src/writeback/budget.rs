@@ -1,6 +1,7 @@
 //! Budget of a batch: how much dirty data fits, and how it shares the Clean segments.
 //!
-//! A batch that fits can be written whole, and leaves its reserve Clean (see [`crate::reserves`]). Nothing here reclaims.
+//! A batch that fits can be written whole, and leaves its reserve Clean (see [`crate::reserves`]). Nothing here
+//! reclaims.
 
 use sfs_device::BLOCK_SIZE;
 
@@ -22,8 +23,8 @@ const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 /// Bytes of one released segment in a delta.
 const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
 
-/// Most bytes that one file adds to a delta, besides inline content and bytes appended by a newer program: the inode, and
-/// the frames of both items.
+/// Most bytes that one file adds to a delta, besides inline content and bytes appended by a newer program: the
+/// inode, and the frames of both items.
 const FILE_CHANGES_LEN_MAX: usize = 256;
 
 /// Returns the segments that a batch with `reserve` leaves Clean when it changes `changed_leaves`.
@@ -60,8 +61,8 @@ pub(crate) fn spare_blocks(
     behaviour.certain_blocks(layout, metadata, metadata.usage.clean_count().saturating_sub(kept))
 }
 
-/// Returns whether `dirty_blocks` of data in all certainly fit into one batch. Half of the room is left for metadata that
-/// becomes dirty until then.
+/// Returns whether `dirty_blocks` of data in all certainly fit into one batch. Half of the room is left for
+/// metadata that becomes dirty until then.
 pub(super) fn fits_one_batch(
     behaviour: &dyn LayoutBehaviour,
     layout: &Layout,

@@ -1,8 +1,8 @@
 //! Batch builder: turns dirty data and changed metadata into a batch of chunks.
 //!
-//! A batch encodes every change of the tree so far, and refers only to data in it or in earlier chunks. Building happens under
-//! the metadata lock and takes effect in memory whole; a [`BuildError`] leaves everything as it was. The caller writes the
-//! batch, even if another step fails.
+//! A batch encodes every change of the tree so far, and refers only to data in it or in earlier chunks. Building
+//! happens under the metadata lock and takes effect in memory whole; a [`BuildError`] leaves everything as it was.
+//! The caller writes the batch, even if another step fails.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! Checkpoint: writes every dirty node, and a record that says where the tree is.
 //!
-//! A checkpoint is a leaf step. It first writes the data that is ordered with metadata, then the dirty nodes with a usage
-//! table that already counts them, flushes, and writes the record to the slot that the last checkpoint did not use. The last
-//! durable checkpoint stays valid until the new record is durable.
+//! A checkpoint is a leaf step. It first writes the data that is ordered with metadata, then the dirty nodes with a
+//! usage table that already counts them, flushes, and writes the record to the slot that the last checkpoint did
+//! not use. The last durable checkpoint stays valid until the new record is durable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -111,8 +111,8 @@ impl Checkpointer {
         Self { superblock, builder, resolver, metadata, dirty, log, io, health, counters }
     }
 
-    /// Makes all metadata durable, and returns the segments that are Clean now. Dirty data stays dirty, except data ordered
-    /// with the metadata.
+    /// Makes all metadata durable, and returns the segments that are Clean now. Dirty data stays dirty, except data
+    /// ordered with the metadata.
     pub(crate) fn checkpoint(
         &self,
         log: &mut LogState,
@@ -124,7 +124,8 @@ impl Checkpointer {
         let snapshot = match self.build(log, reason, &mut ordered) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                // The ordered batches have taken effect in memory, so they must reach the log, unless writing has ended.
+                // The ordered batches have taken effect in memory, so they must reach the log, unless writing has
+                // ended.
                 if !self.health.has_stopped() {
                     self.write_batches(log, &ordered)?;
                 }

@@ -1,8 +1,8 @@
 //! Commit: builds one batch and writes it.
 //!
-//! A commit is a leaf step. It returns [`Shortage`](super::Shortage) when too few segments are Clean, and calls neither the
-//! checkpoint nor the cleaner. A file whose place in the tree is damaged loses its dirty data, so that it cannot keep other
-//! files from becoming durable. Nothing is flushed here.
+//! A commit is a leaf step. It returns [`Shortage`](super::Shortage) when too few segments are Clean, and calls
+//! neither the checkpoint nor the cleaner. A file whose place in the tree is damaged loses its dirty data, so that
+//! it cannot keep other files from becoming durable. Nothing is flushed here.
 
 use std::sync::Arc;
 
@@ -87,8 +87,8 @@ impl Resolver {
         Self { metadata, inodes, dirty, health }
     }
 
-    /// Resolves `error`, after which building may be tried again; returns it if that is impossible. `failed` is the node that
-    /// failed to verify in the attempt before.
+    /// Resolves `error`, after which building may be tried again; returns it if that is impossible. `failed` is the
+    /// node that failed to verify in the attempt before.
     pub(super) fn resolve(
         &self,
         error: BuildError,

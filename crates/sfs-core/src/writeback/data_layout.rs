@@ -1,8 +1,8 @@
 //! Data layouts: where the data blocks of a commit go, and how many fit.
 //!
-//! Data is appended to the log, or overwritten in place, as `sfs-mkfs --layout` has decided. A layout sees staged blocks and
-//! a [`SpaceView`]; it neither writes nor changes anything before the commit is certain. The namespace above and the tree below do
-//! not know which layout is in use.
+//! Data is appended to the log, or overwritten in place, as `sfs-mkfs --layout` has decided. A layout sees staged
+//! blocks and a [`SpaceView`]; it neither writes nor changes anything before the commit is certain. The namespace
+//! above and the tree below do not know which layout is in use.
 
 mod behaviour;
 mod in_place;

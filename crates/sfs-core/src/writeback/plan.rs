@@ -1,7 +1,7 @@
 //! Plans: the blocks of each file that a commit takes, their groups, and the inode afterwards.
 //!
-//! A file is planned with its data locked. The inode of a plan is correct once exactly the planned blocks are written. A plan
-//! changes nothing, and gives no block an address.
+//! A file is planned with its data locked. The inode of a plan is correct once exactly the planned blocks are
+//! written. A plan changes nothing, and gives no block an address.
 
 use std::sync::Arc;
 
@@ -175,8 +175,8 @@ fn owners_of(
     Ok(owners)
 }
 
-/// Stages a block that the cleaner moves, for one of its owners. The history stays. Each owner gets a copy of its own: no
-/// change in a delta can express a shared block.
+/// Stages a block that the cleaner moves, for one of its owners. The history stays. Each owner gets a copy of its
+/// own: no change in a delta can express a shared block.
 fn stage_moved(metadata: &Metadata, owner: &Owner, memory: &BlockRef, now: u32) -> StagedBlock {
     let Owner { ino, block, mapping } = *owner;
     let candidate = Candidate {
@@ -219,8 +219,8 @@ fn count_groups(groups: impl Iterator<Item = u8>) -> [usize; GROUPS_MAX as usize
     counts
 }
 
-/// Keeps `count` blocks in the plan, those of the largest groups. Blocks of small groups stay dirty so that their groups
-/// can grow (SFS, section 3.3). Blocks ordered with this delta are kept in any case.
+/// Keeps `count` blocks in the plan, those of the largest groups. Blocks of small groups stay dirty so that their
+/// groups can grow (SFS, section 3.3). Blocks ordered with this delta are kept in any case.
 pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
     let blocks = files.iter().filter(|file| !file.is_ordered).flat_map(|file| &file.blocks);
     let counts = count_groups(blocks.map(|planned| planned.group));
@@ -317,8 +317,8 @@ fn plan_file<'a>(
     }))
 }
 
-/// Plans the first `limit` blocks of `dirty` of file `ino`, with the present mapping and the group of each. The mapping runs
-/// are cached afterwards.
+/// Plans the first `limit` blocks of `dirty` of file `ino`, with the present mapping and the group of each. The
+/// mapping runs are cached afterwards.
 fn plan_blocks(
     metadata: &Metadata,
     ino: u64,

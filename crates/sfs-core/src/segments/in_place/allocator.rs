@@ -6,7 +6,7 @@ use super::bitmap::Bitmap;
 use super::clock::{ClockSpace, ThresholdRule};
 use super::greedy::GreedySpace;
 use super::group::BlockGroups;
-use super::scheme::{Scheme, SpaceView};
+use super::scheme::{FreeSpaceView, Scheme};
 use crate::format::{DataLayout, Layout, UsageEntry};
 use crate::mutant::{Mutant, mutated};
 
@@ -108,7 +108,7 @@ impl InPlaceAllocator {
         load: u32,
         ino: u64,
     ) -> Option<u32> {
-        let space = SpaceView { bitmap: &self.bitmap, entries, clean, load };
+        let space = FreeSpaceView { bitmap: &self.bitmap, entries, clean, load };
         if let Some(current) = self.current
             && space.free(current) > 0
         {

@@ -3,7 +3,7 @@
 //!
 //! The hand is the only state; occupancy is read from the bitmap at each choice.
 
-use super::scheme::{Scheme, SpaceView};
+use super::scheme::{FreeSpaceView, Scheme};
 
 /// Threshold of occupancy, in thousandths, for an average load of up to 0.1, 0.2, ... 0.9 (the paper's table 3).
 /// The paper's example counts free blocks as load; the formula behind the table counts occupied ones, as here.
@@ -53,7 +53,7 @@ impl ClockSpace {
 }
 
 impl Scheme for ClockSpace {
-    fn choose(&mut self, space: &SpaceView<'_>, _ino: u64) -> Option<u32> {
+    fn choose(&mut self, space: &FreeSpaceView<'_>, _ino: u64) -> Option<u32> {
         let blocks = u64::from(space.bitmap.segment_blocks());
         let threshold = u64::from(self.relation.threshold(space.load));
         let is_light = |free: u32| (blocks - u64::from(free)) * 1000 < threshold * blocks;

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use super::scheme::{Scheme, SpaceView};
+use super::scheme::{FreeSpaceView, Scheme};
 
 /// Bytes of state for each segment.
 #[cfg(test)]
@@ -86,7 +86,7 @@ impl GreedySpace {
 }
 
 impl Scheme for GreedySpace {
-    fn choose(&mut self, space: &SpaceView<'_>, _ino: u64) -> Option<u32> {
+    fn choose(&mut self, space: &FreeSpaceView<'_>, _ino: u64) -> Option<u32> {
         // No segment is emptier than a Clean one.
         space.clean.map(|(_, segment)| segment).or_else(|| self.heap.first().copied())
     }

@@ -5,7 +5,7 @@ use crate::format::{SegmentState, UsageEntry};
 
 /// The free space that a scheme chooses from.
 #[derive(Clone, Copy)]
-pub(super) struct SpaceView<'a> {
+pub(super) struct FreeSpaceView<'a> {
     pub(super) bitmap: &'a Bitmap,
     pub(super) entries: &'a [UsageEntry],
     /// Stamp and number of the first Clean segment that may be taken. Clean segments after it may be taken, too.
@@ -14,7 +14,7 @@ pub(super) struct SpaceView<'a> {
     pub(super) load: u32,
 }
 
-impl SpaceView<'_> {
+impl FreeSpaceView<'_> {
     /// Returns the number of segments.
     pub(super) fn count(&self) -> u32 {
         self.entries.len() as u32
@@ -42,7 +42,7 @@ impl SpaceView<'_> {
 /// Chooses the segments of new blocks.
 pub(super) trait Scheme: Send + Sync {
     /// Returns the segment for new blocks of file `ino`; `None` if no block is free.
-    fn choose(&mut self, space: &SpaceView<'_>, ino: u64) -> Option<u32>;
+    fn choose(&mut self, space: &FreeSpaceView<'_>, ino: u64) -> Option<u32>;
 
     /// Returns whether a chosen segment is filled up before the next choice, for all files.
     fn fills_up(&self) -> bool;

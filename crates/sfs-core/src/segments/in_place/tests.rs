@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::InPlaceAllocator;
 use super::bitmap::Bitmap;
 use super::greedy::{ENTRY_LEN, GreedySpace};
-use super::scheme::{Scheme as _, SpaceView};
+use super::scheme::{FreeSpaceView, Scheme as _};
 use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 
 /// The state of a taken block in the model.
@@ -190,7 +190,7 @@ proptest! {
         let mut greedy = GreedySpace::new(20);
         let mut free = [0; 20];
         let bitmap = Bitmap::new(20, 32);
-        let space = SpaceView { bitmap: &bitmap, entries: &[], clean: None, load: 0 };
+        let space = FreeSpaceView { bitmap: &bitmap, entries: &[], clean: None, load: 0 };
         for (segment, count) in changes {
             greedy.note_free(segment, count);
             free[segment as usize] = count;

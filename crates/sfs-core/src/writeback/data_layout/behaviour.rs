@@ -29,8 +29,8 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
     /// Returns the number of blocks that can become live in addition.
     fn free_blocks(&self, layout: &Layout, metadata: &Metadata) -> u64;
 
-    /// Returns whether `new_blocks` of data fit beside `dirty_blocks`, with the metadata for both; for no blocks, whether
-    /// some new metadata fits.
+    /// Returns whether `new_blocks` of data fit beside `dirty_blocks`, with the metadata for both; for no blocks,
+    /// whether some new metadata fits.
     fn admits(
         &self,
         layout: &Layout,
@@ -61,7 +61,8 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
         0
     }
 
-    /// Takes the blocks out of `blocks` that do not go to the log, and gives them addresses. There is space for them: see
+    /// Takes the blocks out of `blocks` that do not go to the log, and gives them addresses. There is space for
+    /// them: see
     /// [`LayoutBehaviour::opened_segments`].
     fn allocate(
         &self,
