@@ -9,7 +9,7 @@
 //! 2. Rule: a method of [`Volume`] in a file of `volume/`, which changes metadata in one transaction.
 //! 3. Request: a variant in `sfs-fuse/src/operation.rs`, decoded in `sfs-fuse/src/operation/decode.rs`.
 //! 4. Call: an arm of the match in `src/fuse.rs` with its method in `src/fuse/`, and the conversion in
-//! `src/transport/`.
+//!    `src/transport/`.
 //! 5. Proof: tests in `tests/model/` here, in `sfs-sim` and in `tests/mount_*`; a paragraph of `docs/SEMANTICS.md`.
 
 use super::Volume;
