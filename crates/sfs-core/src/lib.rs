@@ -1,9 +1,10 @@
 //! The SFS filesystem: a log of segments and one tree, without threads, clock, entropy or FUSE.
 //!
 //! Layers from the bottom to the top; a module imports only from those before it:
-//! `error`, `request`, `format`, `counters`, `mutant`, `lock_rank`; `memory`, `policy`, `tree`; `segments`; `health`; `io`;
-//! `metadata`; `files`; `log`; `reserves`; `writeback`; `clean`; `space`; `recovery`; `volume`. `docs/ARCHITECTURE.md` walks through them, `docs/DESIGN.md`
-//! explains the design, `docs/FORMAT.md` the bytes, and `docs/SEMANTICS.md` the promises.
+//! `mutant`, `lock_rank`; `format`; `error`; `memory`, `policy`; `request`; `counters`; `tree`; `segments`; `health`; `io`;
+//! `metadata`; `files`; `log`; `reserves`; `writeback`; `clean`; `space`; `recovery`; `volume`.
+//! `docs/ARCHITECTURE.md` walks through them, `docs/DESIGN.md` explains the design, `docs/FORMAT.md` the bytes, and
+//! `docs/SEMANTICS.md` the promises.
 #![forbid(unsafe_code)]
 
 mod clean;
