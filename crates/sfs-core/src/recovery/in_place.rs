@@ -26,9 +26,7 @@ impl Components {
             from = next;
         }
         let begun = self.metadata.write().usage.attach_allocator(places);
-        begun.map_err(|segment| {
-            Corruption::in_usage_entry(segment.into(), CorruptionKind::Count).into()
-        })
+        begun.map_err(|segment| Corruption::in_usage_entry(segment, CorruptionKind::Count).into())
     }
 
     /// Marks `addresses`, neighbours together.

@@ -175,20 +175,19 @@ impl Components {
             let first = entries.len() as u32;
             let key = usage_key(first);
             let item = self.metadata.read_txn(|txn| {
-                let missing = Corruption::in_usage_entry(first.into(), CorruptionKind::Dangling);
+                let missing = Corruption::in_usage_entry(first, CorruptionKind::Dangling);
                 let value = txn.get(&key)?.ok_or(missing)?;
                 Ok(UsageEntry::decode_item(value, first)?)
             })?;
             let expected = USAGE_PER_ITEM.min(layout.segment_count - first) as usize;
             if item.len() != expected {
                 let kind = CorruptionKind::Length;
-                return Err(Corruption::in_usage_entry(first.into(), kind).into());
+                return Err(Corruption::in_usage_entry(first, kind).into());
             }
             entries.extend(item);
         }
         UsageTable::check(&layout, &entries)?;
-        let wrong =
-            |segment: u32| Corruption::in_usage_entry(segment.into(), CorruptionKind::Value);
+        let wrong = |segment: u32| Corruption::in_usage_entry(segment, CorruptionKind::Value);
         for (_, head) in self.log.lock().heads.iter() {
             let UsageEntry { state, live_blocks, .. } = entries[head.segment as usize];
             if state != SegmentState::Open || live_blocks > head.next_block {
