@@ -85,19 +85,18 @@ impl Orphans {
         matches!(found, Ok(true))
     }
 
-    /// Returns whether no file waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.lock().is_empty()
+    /// Takes a file from the queue, for [`Orphans::step`].
+    pub(crate) fn take(&self) -> Option<u64> {
+        self.queue.lock().pop()
     }
 
-    /// Does one step for one file of the queue; returns whether there was one. A file that is damaged or unreadable
-    /// leaves the queue until the next mount.
-    pub(crate) fn step(&self) -> Result<bool> {
-        let Some(ino) = self.queue.lock().pop() else { return Ok(false) };
+    /// Does one step for a file taken from the queue, and queues the rest. After an error the file is left to the next
+    /// mount.
+    pub(crate) fn step(&self, ino: u64) -> Result<()> {
         if let Left::More = self.delete_some(ino)? {
             self.queue(ino);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Does the first step of deleting `ino`, and queues the rest. A caller that deletes faster than background work

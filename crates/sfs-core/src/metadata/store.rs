@@ -167,6 +167,23 @@ impl MetadataStore {
         }
     }
 
+    /// Reads the whole metadata; readers are not kept waiting. `logic` may run several times.
+    pub(crate) fn inspect<T>(
+        &self,
+        mut logic: impl FnMut(&Metadata) -> std::result::Result<T, MetadataError>,
+    ) -> Result<T> {
+        let mut failed = None;
+        let _pin = self.pin_nodes();
+        loop {
+            let outcome = logic(&self.read());
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(MetadataError::NotCached(node)) => self.load(&node, &mut failed)?,
+                Err(MetadataError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Changes metadata step by step outside of transactions, for recovery and repair. `step` changes nothing when it
     /// returns [`MetadataError::NotCached`], and runs again once the node is loaded.
     pub(crate) fn update<T>(

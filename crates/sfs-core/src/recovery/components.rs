@@ -35,6 +35,8 @@ pub(crate) struct Components {
     pub(crate) builder: Arc<BatchBuilder>,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) checkpointer: Arc<Checkpointer>,
+    /// Segments that the checkpoint of this mount has released, for the discards.
+    pub(crate) released: Vec<u32>,
 }
 
 impl Components {
@@ -111,6 +113,7 @@ impl Components {
             builder,
             resolver,
             checkpointer,
+            released: Vec::new(),
         }
     }
 }

@@ -37,13 +37,13 @@ pub(crate) fn open(
     options: VolumeOptions,
     now: Timestamp,
 ) -> Result<Components> {
-    let recovery = Recovery::read(device, options, now)?;
+    let mut recovery = Recovery::read(device, options, now)?;
     if !recovery.components.options.read_only {
         recovery.flush_recovered()?;
         if !mutated(Mutant::UpgradeLate) {
             recovery.components.superblocks.settle()?;
         }
-        recovery.write_mount_checkpoint()?;
+        recovery.components.released = recovery.write_mount_checkpoint()?;
         if mutated(Mutant::UpgradeLate) {
             recovery.components.superblocks.settle()?;
         }
@@ -114,7 +114,7 @@ impl Recovery {
     /// First, the number of a checkpoint that had been begun is used up by another copy of the last record. Then
     /// both slots are whole before the nodes of the next checkpoint are written. A later mount that finds a damaged
     /// slot knows: either the log leads to the nodes of its checkpoint, or no crash has caused the damage.
-    fn write_mount_checkpoint(&self) -> Result<()> {
+    fn write_mount_checkpoint(&self) -> Result<Vec<u32>> {
         let Components { log, checkpointer, .. } = &self.components;
         let mut log = log.lock();
         self.close_heads(&mut log);
@@ -131,10 +131,11 @@ impl Recovery {
         let previous = log.previous;
         log.previous = chain_of_mount(previous, log.mount_count);
         match checkpointer.checkpoint(&mut log, CheckpointReason::Mount) {
-            Ok(_) => Ok(()),
+            Ok(released) => Ok(released),
             Err(StepError::Shortage(Shortage)) => {
                 log.previous = previous;
-                self.continue_without_checkpoint(&mut log)
+                self.continue_without_checkpoint(&mut log)?;
+                Ok(Vec::new())
             }
             Err(StepError::Failed(error)) => Err(error),
         }

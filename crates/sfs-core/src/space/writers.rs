@@ -74,13 +74,13 @@ impl SpaceControl {
         self.orphans.is_orphan(ino)
     }
 
-    /// Deletes a part of one orphan; returns whether there was one.
+    /// Deletes a part of one orphan; returns whether there was one. After an error the orphan is left to the next
+    /// mount, so callers that go on after errors come to an end.
     pub(crate) fn delete_orphan_step(&self) -> Result<bool> {
-        if self.orphans.is_empty() {
-            return Ok(false);
-        }
+        let Some(ino) = self.orphans.take() else { return Ok(false) };
         self.before_change()?;
-        self.orphans.step()
+        self.orphans.step(ino)?;
+        Ok(true)
     }
 
     /// Commits the dirty data of `ino`, which is ordered before a change of metadata. Ordered data has to fit into one

@@ -16,7 +16,7 @@ impl Volume {
         let _log = self.log.lock();
         let _pin = self.metadata.pin_nodes();
         self.load_tree()?;
-        self.metadata.update(|metadata| {
+        self.metadata.inspect(|metadata| {
             if !metadata.usage.is_coherent() {
                 let kind = CorruptionKind::Count;
                 return Err(Corruption::in_usage_entry(0, kind).into());
@@ -71,4 +71,31 @@ fn compare(metadata: &Metadata, counted: Vec<SegmentSums>) -> Vec<Discrepancy> {
     let compared = (0u32..).zip(table.zip(counted));
     let differing = compared.filter(|(_, (table, counted))| table != counted);
     differing.map(|(segment, (table, counted))| Discrepancy { segment, table, counted }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use sfs_device::RamDevice;
+
+    use crate::fixture::{BLOCKS, create, new_volume};
+
+    /// The recount of a large tree takes long, and a file is read meanwhile.
+    #[test]
+    fn an_audit_does_not_exclude_readers() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        create(&volume, "file");
+        assert_eq!(volume.audit().expect("it counts"), []);
+        let (ended, end) = channel();
+        std::thread::scope(|scope| {
+            let reader = volume.metadata.read();
+            scope.spawn(|| ended.send(volume.audit()));
+            let outcome = end.recv_timeout(Duration::from_secs(10));
+            drop(reader);
+            assert_eq!(outcome.expect("it ends").expect("it counts"), []);
+        });
+    }
 }

@@ -53,6 +53,7 @@ impl Volume {
         let cleaner = Cleaner::new(cleaner_parts, options.write_buffer);
         let discards =
             Discards::new(options.discard, superblock.clone(), metadata.clone(), io.clone());
+        discards.add(&components.released);
         let space_parts = SpaceControlParts {
             superblock: superblock.clone(),
             behaviour: components.behaviour,

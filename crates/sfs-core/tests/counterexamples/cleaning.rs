@@ -120,3 +120,34 @@ fn a_small_sync_does_not_wait_for_discards() {
     let discarded: u64 = events.iter().map(blocks).sum();
     assert!(discarded >= 240 * 32, "{discarded} blocks");
 }
+
+/// The checkpoint of a mount releases what the log since the last one has drained. These segments were not discarded
+/// before they were reused.
+#[test]
+fn segments_that_a_mount_releases_are_discarded() {
+    let device = Arc::new(RecordingDevice::new(RamDevice::new(blocks_for(200)), Keep::Requests));
+    format(&device, 32);
+    let volume = open(&device);
+    let gone = create(&volume, "gone");
+    for at in 0..60 {
+        write(&volume, gone, at * 31, &[1; 31 * 4096]).unwrap();
+        volume.sync_all().unwrap();
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let volume = open(&device);
+    volume.unlink(ROOT_INO, b"gone", &caller()).unwrap();
+    volume.forget(gone, 1);
+    volume.sync_all().unwrap();
+    drop(volume);
+
+    let volume = open(&device);
+    device.take_events();
+    while volume.work(NOW).unwrap() == Work::More {}
+    let blocks = |event: &Event| match event {
+        Event::Discard { range } => range.block_count,
+        _ => 0,
+    };
+    let discarded: u64 = device.take_events().iter().map(blocks).sum();
+    assert!(discarded >= 50 * 32, "{discarded} blocks");
+}

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use sfs_core::format::{
     ErrorCount, ErrorKind, Failure, ItemKind, Label, Occurrence, ROOT_INO, SUPERBLOCK_ADDRESS,
     Superblock, Timestamp,
 };
-use sfs_core::request::{ErrorReaction, VolumeOptions};
+use sfs_core::request::{ErrorReaction, VolumeOptions, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::{
     Block, Device, Event, FaultyDevice, Keep, Operation, RamDevice, RecordingDevice, Stream,
@@ -388,4 +390,25 @@ fn a_shut_down_volume_does_not_record_failures() {
     volume.work(later(1)).unwrap_err();
     volume.close().unwrap_err();
     assert!(device.events().is_empty());
+}
+
+/// Deleting an orphan needs a checkpoint first, and the checkpoint meets damage every time: the unmount tried the same
+/// orphan for ever.
+#[test]
+fn an_orphan_that_cannot_be_deleted_does_not_keep_the_unmount_going() {
+    let (device, count) = many_files();
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
+    let volume = Arc::new(Volume::open(device.clone(), options, NOW).unwrap());
+    let gone = create(&volume, "gone");
+    volume.unlink(ROOT_INO, b"gone", &caller()).unwrap();
+    volume.forget_at_rest(gone, 1);
+    destroy_usage(&*device);
+    let is_refused = (0..count).any(|number| {
+        let file = volume.lookup(ROOT_INO, format!("file {number}").as_bytes()).unwrap().ino;
+        is_corrupt(volume.set_xattr(file, b"user.long", &[1; 3000], XattrMode::Any, &caller()))
+    });
+    assert!(is_refused, "a change needs a checkpoint, which fails");
+    let (ended, end) = channel();
+    std::thread::spawn(move || ended.send(is_corrupt(volume.close())));
+    assert_eq!(end.recv_timeout(Duration::from_secs(30)), Ok(true));
 }
