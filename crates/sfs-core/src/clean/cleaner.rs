@@ -218,8 +218,8 @@ impl Cleaner {
         self.excluded.lock().note_checkpoint(&metadata, layout, &self.health);
     }
 
-    /// Takes the best victim whose live blocks fit into the Clean segments and into memory, together with those of
-    /// the round and the nodes that moving them makes dirty. Returns whether there was one.
+    /// Takes the best victim, if its live blocks fit into the Clean segments and into memory, together with those of
+    /// the round and the nodes that moving them makes dirty. Returns whether it was taken; no other victim is tried.
     fn take_victim(&self, round: &mut CleaningRound, choice: Choice) -> bool {
         let Some(victim) = self.choose_victim(round, choice) else { return false };
         self.excluded.lock().take(victim.0);
@@ -293,7 +293,7 @@ impl Cleaner {
                 SummaryEntry::Data { ino, block, .. } => {
                     let named = (ino, block);
                     let owners = self.metadata.read_txn(|txn| txn.owners(address, named))?;
-                    // The commit looks for the owners once more: see `plan::stage`.
+                    // The commit looks for the owners once more: see `plan::stage_moves`.
                     live.extend(owners.first().map(|owner| {
                         let checksum = owner.mapping.checksum;
                         LiveBlock { named, address, checksum }

@@ -28,7 +28,7 @@ pub(crate) struct DirtyData {
 }
 
 impl DirtyData {
-    /// Returns an empty set whose memory is limited to `write_buffer_bytes`.
+    /// Returns an empty set, whose pool keeps up to `write_buffer_bytes` for reuse. `space::throttle` bounds the dirty data.
     pub(crate) fn new(write_buffer_bytes: usize) -> Self {
         Self {
             files: Mutex::default(),

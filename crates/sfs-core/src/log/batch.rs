@@ -9,6 +9,7 @@ use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::LogState;
+use super::heads::CHUNK_BLOCKS_MIN;
 use crate::format::{
     ChunkHeader, ChunkSummary, DeltaForm, Layout, SummaryEntry, summary_blocks, summary_len,
 };
@@ -31,9 +32,9 @@ fn chunk_shares(
     mut entry_count: usize,
     mut delta_len: usize,
 ) -> Vec<ChunkShare> {
-    let mut extents = Vec::new();
+    let mut shares = Vec::new();
     while entry_count > 0 || delta_len > 0 {
-        let opens = room < 2;
+        let opens = room < CHUNK_BLOCKS_MIN;
         if opens {
             room = segment_blocks;
         }
@@ -43,9 +44,9 @@ fn chunk_shares(
         let delta = if entry_count == 0 { delta_len.min(delta_room) } else { 0 };
         delta_len -= delta;
         room -= (entries + summary_blocks(entries, delta)) as u32;
-        extents.push(ChunkShare { opens, entry_count: entries, delta_len: delta });
+        shares.push(ChunkShare { opens, entry_count: entries, delta_len: delta });
     }
-    extents
+    shares
 }
 
 /// Returns the largest number of blocks that a chunk of `room` blocks can hold beside its summary.

@@ -1,6 +1,7 @@
 //! Grouping policies: the group of each block that is written.
 //!
-//! The log writer asks the policy once for each block, with the block's history before the write. Blocks of
+//! A commit asks the policy while it plans, once for each overwritten block and once for all appended blocks of a file, with
+//! the history before the write. Blocks of
 //! one group go to the same open segment. The policies of the literature and our own are one file each.
 
 mod dac;

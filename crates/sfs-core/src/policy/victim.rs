@@ -1,6 +1,6 @@
 //! Victim policies: the order in which segments are cleaned.
 //!
-//! The cleaner calls [`best_victim`], which scores every Sealed segment. The formulas of the literature are
+//! [`best_victim`] scores every Sealed segment for the cleaner. The formulas of the literature are
 //! in `formulas`; `index` learns how the blocks of each group die.
 
 mod formulas;
@@ -17,7 +17,7 @@ pub trait VictimPolicy: StateBound + Send + Sync {
     /// Returns the name of the policy in mount options and checkpoints.
     fn name(&self) -> &'static str;
 
-    /// Begins a segment writing or a choice of victims: the policy may update what it learned.
+    /// Begins to write a batch: the policy may look at all segments and update its state.
     fn begin(&mut self, _segments: &[UsageEntry], _segment_blocks: u32, _now: u32) {}
 
     /// Returns the score of a Sealed segment of `segment_blocks`. The highest score is cleaned first; a

@@ -17,8 +17,8 @@ use crate::writeback::{CheckpointReason, StepError};
 const YIELD: Duration = Duration::from_millis(5);
 
 impl SpaceControl {
-    /// Writes a checkpoint if one is due, `age_ms` after the last; otherwise releases segments before a thread has
-    /// to wait for them. Returns whether a due checkpoint was written.
+    /// Writes a checkpoint if one is due, `age_ms` after the last due one or the mount; otherwise releases segments
+    /// before a thread has to wait for them. Returns whether a due checkpoint was written.
     pub(crate) fn checkpoint_if_due(&self, age_ms: i64) -> Result<bool> {
         let mut log = self.log.lock();
         let since = SinceCheckpoint {

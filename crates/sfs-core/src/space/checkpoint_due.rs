@@ -1,6 +1,6 @@
-//! When a checkpoint is due: all thresholds, side by side.
+//! Thresholds at which a checkpoint is due, side by side.
 //!
-//! Besides these reasons, a checkpoint is ordered by a mount, an unmount, `sfs-mkfs` and `sfs-fsck`, and by
+//! A checkpoint is also ordered by a mount, an unmount, `sfs-mkfs` and `sfs-fsck`, and by
 //! [`CheckpointReason::Shortage`] and [`CheckpointReason::PinnedSegments`], for which see `SpaceControl::reclaim` and
 //! `watermarks::is_checkpoint_worthwhile`.
 

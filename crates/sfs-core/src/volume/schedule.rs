@@ -91,7 +91,8 @@ impl Schedule {
         self.times.lock().waiting_since.is_some()
     }
 
-    /// Returns the time since the last checkpoint.
+    /// Returns the time since the background last wrote a due checkpoint, or since the mount. Checkpoints for other
+    /// reasons do not count.
     pub(super) fn checkpoint_age_ms(&self, now: Timestamp) -> i64 {
         millis(now).saturating_sub(self.times.lock().checkpoint)
     }
