@@ -1,4 +1,4 @@
-//! Cost of mounting: apart from the usage table it must not grow with the volume.
+//! Cost of mounting: the number of reads must not grow with the volume, apart from the usage table.
 
 use std::sync::Arc;
 
