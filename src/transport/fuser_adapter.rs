@@ -1,4 +1,5 @@
-//! `/dev/fuse` through fuser 0.18, for comparison with `sfs-fuse`, by conversion between the types of fuser and of `sfs-fuse`.
+//! `/dev/fuse` through fuser 0.18, for comparison with `sfs-fuse`, by conversion between the types of fuser and of
+//! `sfs-fuse`.
 //!
 //! Each method that fuser calls makes a [`FuseRequest`] of its arguments, has the shell answer it, and gives the
 //! reply to fuser ([`send_reply`]). fuser hides parts of some requests and does not deliver others;
@@ -89,7 +90,8 @@ impl Adapter {
     }
 }
 
-/// Defines methods of [`Filesystem`]. Each definition names the arguments, the inode of the request, and the operation; the reply has the form of fuser's type after the arrow.
+/// Defines methods of [`Filesystem`]. Each definition names the arguments, the inode of the request, and the operation;
+/// the reply has the form of fuser's type after the arrow.
 macro_rules! methods {
     ($(fn $name:ident($from:ident, $($arg:ident: $kind:ty),*) -> $reply:ty = $node:expr, $operation:expr;)*) => { $(
         fn $name(&self, $from: &fuser::Request, $($arg: $kind,)* reply: $reply) {

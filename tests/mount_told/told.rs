@@ -79,7 +79,8 @@ fn mounted_full_volumes_fail_dd() {
     }
 }
 
-/// Files that cp(1) reports as copied exist; write(2) fails for the first that does not fit, or close(2) on an old kernel.
+/// Files that cp(1) reports as copied exist; write(2) fails for the first that does not fit, or close(2) on an old
+/// kernel.
 #[test]
 fn mounted_full_volumes_fail_cp() {
     if !can_mount() {

@@ -71,8 +71,8 @@ impl FileData {
         self.flush_with_next_delta.is_some() && self.dirty.is_empty()
     }
 
-    /// Returns whether nothing of this state has to stay in memory when the next chunk has number `next_sequence`. Data that
-    /// arrives after the chunk with the namespace change is too late to go with it.
+    /// Returns whether nothing of this state has to stay in memory when the next chunk has number `next_sequence`. Data
+    /// that arrives after the chunk with the namespace change is too late to go with it.
     fn is_forgettable(&self, next_sequence: u64) -> bool {
         let is_encoded = self.flush_with_next_delta.is_none_or(|sequence| sequence < next_sequence);
         self.dirty.is_empty() && self.pending.is_none() && is_encoded && self.errors.all_reported()
@@ -135,7 +135,8 @@ struct InodeEntry {
 }
 
 impl InodeEntry {
-    /// Returns whether the file has no references, its state has no users, and nothing of the state has to stay in memory.
+    /// Returns whether the file has no references, its state has no users, and nothing of the state has to stay in
+    /// memory.
     fn is_idle(&self, next_sequence: u64) -> bool {
         self.references == 0
             && self.state.as_ref().is_none_or(|state| {

@@ -179,13 +179,13 @@ impl Rebuild {
         mappings
     }
 
-    /// Adds the next item, whose key is above the keys of all earlier items. Items of the volume itself (inode 0) may come at any time;
-    /// usage items are refused.
+    /// Adds the next item, whose key is above the keys of all earlier items. Items of the volume itself (inode 0) may
+    /// come at any time; usage items are refused.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`] if the item is a usage item, too long, or a mapping run that does not decode or refers to
-    /// a block in a Clean segment or outside all segments; [`Error::NoSpace`], and errors of the device.
+    /// a block whose segment is not Open, Sealed or InPlace; [`Error::NoSpace`], and errors of the device.
     pub fn put(&self, key: &Key, value: &[u8]) -> Result<()> {
         let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
         let is_known = self.components.superblock.tolerance().allows_kind(key.kind);
@@ -299,7 +299,7 @@ impl Rebuild {
     }
 }
 
-/// Checks that a block can be at `address`: its segment is not Clean.
+/// Checks that a block can be at `address`: its segment is Open, Sealed or InPlace.
 fn refers(metadata: &Metadata, address: u64) -> Result<()> {
     let wrong = Corruption::in_block(Structure::Data, address, CorruptionKind::Dangling);
     let segment = metadata.usage.segment_of(address).ok_or(wrong)?;

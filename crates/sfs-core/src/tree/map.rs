@@ -60,9 +60,9 @@ impl Tree {
         Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
     }
 
-    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. Then these methods cannot return
-    /// [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is put and
-    /// removed.
+    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. Then these methods cannot
+    /// return [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is
+    /// put and removed.
     pub fn prepare(&self, key: &Key) -> Result<(), NodeNotCached> {
         self.leaf_of(key).map(|_| ())
     }

@@ -113,7 +113,8 @@ fn a_repair_keeps_appended_attribute_bytes() {
     expect_appended(&device);
 }
 
-/// Only a volume with an unknown feature has unknown flags and kinds. On other volumes unknown flags and kinds are the result of a bit flip.
+/// Only a volume with an unknown feature has unknown flags and kinds. On other volumes unknown flags and kinds are the
+/// result of a bit flip.
 #[test]
 fn unknown_flags_and_kinds_are_damage_where_every_feature_is_known() {
     let mut forge = populated();
@@ -297,20 +298,20 @@ fn records_of_a_run_are_kept_while_it_has_mappings() {
 fn a_run_that_needs_a_newer_program_is_refused() {
     let volume = with_records(&[&SKIPPED[..], &REFUSED[..]].concat());
     let what = Incompatibility::RunRecord { tag: 200, ino: DATA };
-    let is_refused = |refused: &sfs_core::Result<()>| matches!(refused, Err(Error::Incompatible(found)) if *found == what);
+    let refuses = |refused: &sfs_core::Result<()>| matches!(refused, Err(Error::Incompatible(found)) if *found == what);
     match check_device(&volume.device, true) {
         Err(FsckError::Incompatible(found)) => assert_eq!(found, what),
         other => panic!("{other:?}"),
     }
     let (_, mounted) = mount(volume.device);
     let refused = mounted.read(DATA, 0, 1).map(drop);
-    assert!(is_refused(&refused), "{refused:?}");
+    assert!(refuses(&refused), "{refused:?}");
     assert_eq!(mounted.read(HELLO, 0, 1).expect("a read").as_bytes(), b"h");
     // A write of a whole block is buffered. The sync drops the block, and other files become durable.
     mounted.write(DATA, 0, &[5; BLOCK_SIZE], WriteMode::default(), &CALLER).expect("room");
     mounted.write(HELLO, 0, b"j", WriteMode::default(), &CALLER).expect("room");
     let refused = mounted.sync_file(DATA);
-    assert!(is_refused(&refused), "{refused:?}");
+    assert!(refuses(&refused), "{refused:?}");
     mounted.sync_file(HELLO).expect("RAM");
     assert_eq!(mounted.read(HELLO, 0, 5).expect("a read").as_bytes(), b"jello");
 }
