@@ -1,6 +1,6 @@
-//! Transports: the ways that requests come from the kernel and replies return to it.
+//! Transports of requests from the kernel and of replies to the kernel.
 //!
-//! The user chooses one ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else
+//! The user chooses a transport ([`TransportChoice`]); by default io_uring is used where the kernel offers it, or else
 //! `/dev/fuse`. `native` serves both through the crate `sfs-fuse`, `fuser_adapter` serves `/dev/fuse` through the
 //! library fuser. The same shell gives the replies on every transport.
 
@@ -29,7 +29,7 @@ pub enum TransportChoice {
     Uring,
     /// `/dev/fuse`, through `sfs-fuse`.
     Dev,
-    /// `/dev/fuse`, through the library fuser, for comparison. docs/SEMANTICS.md lists what it cannot do.
+    /// `/dev/fuse`, through the library fuser, for comparison. docs/SEMANTICS.md lists the limits.
     Fuser,
 }
 

@@ -1,4 +1,5 @@
-//! `/dev/fuse` through fuser 0.18, for comparison with `sfs-fuse`: a conversion between the types of both.
+//! `/dev/fuse` through fuser 0.18, for comparison with `sfs-fuse`, by conversion between the types of fuser and of
+//! `sfs-fuse`.
 //!
 //! Each method that fuser calls makes a [`FuseRequest`] of its arguments, has the shell answer it, and gives the
 //! reply to fuser ([`send_reply`]). fuser hides parts of some requests and does not deliver others;
@@ -36,7 +37,7 @@ pub(super) struct FuserSession(Session<Adapter>, Arc<AttributeInvalidations>);
 impl FuserSession {
     /// Agrees with the kernel on the protocol.
     pub(super) fn open(channel: File, mut shell: FuseShell, threads: usize) -> io::Result<Self> {
-        // The notifier comes from the session, which owns the shell by then.
+        // The notifier comes from the session, and the session owns the shell.
         let notifier = Arc::new(OnceLock::<Notifier>::new());
         let later = notifier.clone();
         shell.notify_by(Box::new(move |directory| match later.get() {
@@ -89,8 +90,8 @@ impl Adapter {
     }
 }
 
-/// Defines methods of [`Filesystem`]. Each names its arguments, the inode that it is about, and the operation that
-/// it stands for; the reply has the form of fuser's type after the arrow.
+/// Defines methods of [`Filesystem`]. Each definition names the arguments, the inode of the request, and the operation;
+/// the reply has the form of fuser's type after the arrow.
 macro_rules! methods {
     ($(fn $name:ident($from:ident, $($arg:ident: $kind:ty),*) -> $reply:ty = $node:expr, $operation:expr;)*) => { $(
         fn $name(&self, $from: &fuser::Request, $($arg: $kind,)* reply: $reply) {

@@ -1,4 +1,4 @@
-//! Programs that a full volume reports to when the kernel had accepted data that does not fit.
+//! Reports to programs when a full volume has no space for data that the kernel had accepted.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -19,7 +19,7 @@ use sfs_testkit::{SeededRng, wait_until};
 
 const MIB: usize = 1 << 20;
 
-/// Seconds after which a program that is never told is killed.
+/// Seconds after which a program to which no error is reported is killed.
 const DD_SECS: &str = "60";
 
 /// Validity of attributes in the kernel's cache: after this time the kernel asks again.
@@ -42,7 +42,7 @@ fn unmount(mount: Mount) -> (Option<i32>, String) {
     (output.status.code(), stderr(&output))
 }
 
-fn is_told<T>(outcome: io::Result<T>) -> bool {
+fn is_no_space<T>(outcome: io::Result<T>) -> bool {
     match outcome {
         Ok(_) => false,
         Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => true,
@@ -61,7 +61,7 @@ fn mounted_full_volumes_fail_dd() {
         let bound = free_bytes(&mount) / 4;
         let path = mount.dir.join("zeros");
         let of = format!("of={}", path.display());
-        // Zeros that were written are no hole, and need space.
+        // Written zeros are not a hole, and need space.
         let output = run("dd", &["if=/dev/zero", &of, "bs=64k"]);
         assert_eq!(output.status.code(), Some(1), "{size}: {}", stderr(&output));
         assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
@@ -79,7 +79,8 @@ fn mounted_full_volumes_fail_dd() {
     }
 }
 
-/// Files that cp(1) reports as copied exist; write(2) fails for the first that does not fit, or close(2) on an old kernel.
+/// Files that cp(1) reports as copied exist; write(2) fails for the first that does not fit, or close(2) on an old
+/// kernel.
 #[test]
 fn mounted_full_volumes_fail_cp() {
     if !can_mount() {
@@ -96,7 +97,7 @@ fn mounted_full_volumes_fail_cp() {
         let output = run("cp", &[&from, &to]);
         (!output.status.success()).then(|| (number, stderr(&output)))
     });
-    let (count, said) = copied.expect("it runs full");
+    let (count, said) = copied.expect("the volume becomes full");
     // Where writes are cached, close(2) reports the loss.
     let is_reported = said.contains("error writing")
         || !answers_each_write() && said.contains("No space left on device");
@@ -114,8 +115,8 @@ fn mounted_full_volumes_fail_cp() {
 /// Writes through `file` until a write fails.
 fn overfill(file: &File) {
     let bytes = SeededRng::new(4).bytes(64 << 10);
-    let told = (0..2048).find(|at| is_told(file.write_all_at(&bytes, at * bytes.len() as u64)));
-    assert!(told.is_some(), "128 MiB were taken");
+    let told = (0..2048).find(|at| is_no_space(file.write_all_at(&bytes, at * bytes.len() as u64)));
+    assert!(told.is_some(), "128 MiB were accepted");
 }
 
 #[test]
@@ -134,8 +135,8 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     let open = |_| options.open(path("file")).expect("opening");
     let [one, two] = [(), ()].map(open);
     overfill(&one);
-    assert!(is_told(two.write_at(b"x", 0)), "it has lost the same");
-    assert!(is_told(two.write_at(b"x", 0)), "there is no room");
+    assert!(is_no_space(two.write_at(b"x", 0)), "the second writer gets the same loss");
+    assert!(is_no_space(two.write_at(b"x", 0)), "the volume is full");
     // A writer that has lost nothing can overwrite and delete.
     old.write_all_at(&[2; MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
     let later = open(());
@@ -143,15 +144,15 @@ fn mounted_full_volumes_report_a_loss_once_to_each_writer() {
     // An answer without a handle makes the kernel's attributes valid for a moment.
     fs::metadata(path("file")).expect("the entry exists");
     let end = Instant::now() + SOON;
-    while !is_told(one.write_at(b"x", 0)) {
-        assert!(Instant::now() < end, "it is not told again");
+    while !is_no_space(one.write_at(b"x", 0)) {
+        assert!(Instant::now() < end, "the error is not reported again");
         thread::sleep(Duration::from_millis(10));
     }
     fs::remove_file(path("spare")).expect("deleting");
-    wait_until("there is room", || !is_told(one.write_at(b"x", 0)));
+    wait_until("there is room", || !is_no_space(one.write_at(b"x", 0)));
     two.write_all_at(b"x", 0).expect("the loss was reported, and there is space");
-    assert!(is_told(one.sync_all()), "fsync(2) says once what was lost");
-    one.sync_all().expect("and not again");
+    assert!(is_no_space(one.sync_all()), "fsync(2) reports the loss once");
+    one.sync_all().expect("fsync(2) reports no loss twice");
     drop((one, two, later, old));
     let (status, said) = unmount(mount);
     assert_eq!(status, Some(0), "{said}");
@@ -210,7 +211,7 @@ fn mounted_losses_of_mappings_are_reported_at_unmount() {
     fs::create_dir(mount.dir.join("dir")).expect("there is room");
     drop(lose_through_a_mapping(&mount.dir.join("dir/mapped")));
     let synced = run("sync", &["--file-system", &mount.dir.display().to_string()]);
-    assert_eq!(synced.status.code(), Some(1), "syncfs(2) says it: {}", stderr(&synced));
+    assert_eq!(synced.status.code(), Some(1), "syncfs(2) reports the loss: {}", stderr(&synced));
     let (status, said) = unmount(mount);
     assert_eq!(status, Some(64), "{said}");
     assert!(said.contains("dir/mapped") && said.contains("is lost"), "{said}");

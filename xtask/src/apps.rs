@@ -1,5 +1,5 @@
-//! Real programs on a volume: copying, git and cargo, and a comparison after an unmount and another
-//! mount.
+//! Real programs on a volume: copying, git and cargo. The copies are compared before an unmount, and
+//! after another mount.
 //!
 //! The comparison of every byte and attribute uses the walker of [`tree`], not a program that is
 //! itself under test.

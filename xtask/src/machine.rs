@@ -1,7 +1,6 @@
 //! Properties of this machine, and the Debian packages on it.
 //!
-//! A function that does not find what it looks for returns an error with a remedy. As root, missing
-//! packages are installed.
+//! The error for a missing program or device names a remedy. As root, missing packages are installed.
 
 use std::{
     env, fs,
@@ -63,7 +62,7 @@ pub(crate) fn need(tool: &str, package: &str) -> Result<()> {
     let install = ["install", "-y", "-qq", "--no-install-recommends", package];
     Cmd::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").args(install).read()?;
     if program(tool).is_none() {
-        bail!("{tool} is missing, and the package {package} does not bring it");
+        bail!("{tool} is missing, and the package {package} does not contain this program");
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ mod tests {
     fn written_data_is_read_back() {
         let path = std::env::temp_dir().join(format!("nullfs-below-{}", std::process::id()));
         drop(FileDevice::create(&path, 4 << 20).expect("an image"));
-        let below = Arc::new(Below::open(&path).expect("it is large enough"));
+        let below = Arc::new(Below::open(&path).expect("the device is large enough"));
         let bytes: Vec<u8> = (0..1 << 20).map(|n| (n % 251) as u8).collect();
         for offset in [0, 4096, 12_345, 2 << 20] {
             below.write(offset, &bytes).expect("writing");
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(below.read(offset + 7, 5).expect("reading").as_ref(), &bytes[7..12]);
         }
         below.flush().expect("flushing");
-        assert!(below.spare.lock().len() <= 2, "memory is used again");
-        std::fs::remove_file(&path).expect("it is ours");
+        assert!(below.spare.lock().len() <= 2, "the memory of requests is reused");
+        std::fs::remove_file(&path).expect("the test created the image");
     }
 }

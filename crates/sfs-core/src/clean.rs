@@ -1,10 +1,10 @@
 //! Cleaning: empties segments by moving their live blocks.
 //!
 //! [`Cleaner`] chooses victims, reads their live blocks and verifies them; the caller commits the moved blocks and
-//! reports back. A moved block stays where it is until its copy is durable, because its segment becomes Clean only
-//! after the delta that maps the copy (least recently freed first: nothing overwrites the only copy of a block).
-//! [`watermarks`] say when cleaning is due, and
-//! [`Discards`] tells the device which segments are Clean. Nothing here commits or waits for the log.
+//! reports back. The original of a moved block is not overwritten before the copy is durable, because its segment
+//! becomes Clean only after the delta that maps the copy (least recently freed first: nothing overwrites the only copy
+//! of a block). [`watermarks`] decides when cleaning is due, and [`Discards`] discards Clean segments on the device.
+//! Nothing here commits or waits for the log.
 
 mod cleaner;
 mod discards;

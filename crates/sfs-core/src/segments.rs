@@ -1,7 +1,7 @@
 //! Segments: the usage table, the write clock, and the allocation of blocks in place.
 //!
 //! [`UsageTable`] decides which state each segment is in and which one is opened next. [`WriteClock`] counts
-//! the blocks that users write. [`InPlaceAllocator`] gives out single blocks on volumes whose data is
+//! the blocks that users write. [`InPlaceAllocator`] allocates single blocks on volumes whose data is
 //! overwritten in place. Nothing here reads or writes the device.
 
 mod in_place;

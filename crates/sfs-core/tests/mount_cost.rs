@@ -1,4 +1,4 @@
-//! Cost of mounting: apart from the usage table it must not grow with the volume.
+//! Cost of mounting: the number of reads must not grow with the volume, apart from the usage table.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 /// Least number of items of the usage table in a leaf.
 const ITEMS_PER_LEAF: u64 = 3;
 
-/// Returns the reads that mounting a used, cleanly unmounted volume of `bytes` takes, and the most leaves that its usage
-/// table can have.
+/// Returns the reads that mounting a used, cleanly unmounted volume of `bytes` takes, and the most leaves that its
+/// usage table can have.
 fn mount_reads(bytes: u64) -> (u64, u64) {
     let device = Arc::new(RecordingDevice::new(RamDevice::new(bytes / 4096), Keep::Counts));
     let layout = Layout::new(bytes / 4096, 2048, 0).expect("the layout fits");

@@ -35,15 +35,15 @@ pub struct Identity {
 /// A volume to be made.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The superblock.
+    /// Superblock of the volume.
     pub superblock: Superblock,
-    /// The root directory.
+    /// Inode of the root directory.
     pub root: Inode,
 }
 
 impl Plan {
     /// Plans the volume on a device of `geometry`, with segments of `segment_size` bytes, or of
-    /// [`segment_size_for`] if there is none.
+    /// [`segment_size_for`] if `segment_size` is `None`.
     pub fn new(
         geometry: &Geometry,
         segment_size: Option<u64>,

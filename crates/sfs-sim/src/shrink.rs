@@ -29,7 +29,7 @@ struct Search {
 }
 
 impl Search {
-    /// Returns whether `case` fails as well; if so, its failure becomes the best one.
+    /// Returns whether `case` fails as well; the failure of a failing case becomes the best one.
     fn fails(&mut self, case: &Case) -> bool {
         let mut left = self.left;
         let outcome = explore_case(case, None, |checked| {

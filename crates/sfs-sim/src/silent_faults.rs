@@ -1,8 +1,8 @@
 //! A device with silent faults: writes that are acknowledged, and lost, torn, misdirected or duplicated.
 //!
 //! One write at a time can be selected for a fault; all other requests are correct. The device can also
-//! shrink, or run out of space in the file beneath it, as a sparse image on a full filesystem. In these two
-//! cases requests fail with an error.
+//! shrink, or run out of space as a sparse image on a full filesystem does. In these two cases requests fail
+//! with an error.
 
 use std::io;
 
@@ -103,7 +103,7 @@ impl SilentFaultDevice {
     }
 }
 
-/// Replaces the kind of `error` by the kind that the kernel returns for a removed device.
+/// Replaces the source of `error` by an error of `kind`.
 fn error_of(error: DeviceError, kind: io::ErrorKind) -> DeviceError {
     DeviceError { source: io::Error::from(kind), ..error }
 }

@@ -18,7 +18,7 @@ const READ_ONLY: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(u64);
 
-/// ObjectAttributes of an object, set by the host at its creation.
+/// Attributes of an object, set by the host at its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectAttributes {
     /// True if each page of the object is written only once, and needs no cleaning until the deletion.

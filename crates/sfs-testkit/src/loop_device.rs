@@ -11,7 +11,7 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches a loop device to `image`; prints the reason and returns `None` if there are none here.
+    /// Attaches a loop device to `image`; prints the reason and returns `None` if no loop device can be attached.
     pub fn attach(image: &Path) -> Option<Self> {
         let output = Command::new("losetup").args(["--find", "--show"]).arg(image).output();
         let reason = match output {

@@ -1,8 +1,8 @@
 //! Inode table: the state of a file in memory beyond its tree items.
 //!
-//! A file keeps its [`InodeState`] while it is dirty, and while data that still arrives would have to go with the
-//! next delta. References by callers are counted apart from it: the kernel refers to every file that it has ever
-//! listed, and looking at a file makes no state.
+//! A file keeps its [`InodeState`] while it is dirty, and while data that still arrives would have to be ordered with
+//! the next delta. References by callers are counted apart from the state: the kernel refers to every file that it has
+//! listed, and a lookup makes no state.
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ impl FileData {
         inode.blocks = self.blocks_of(inode);
     }
 
-    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as callers see it. A
-    /// look at the tree would be needed to tell which dirty blocks replace mapped ones. So the number is never too
+    /// Returns the number of blocks of `inode` including dirty ones; the size in `inode` is as callers see it. Only
+    /// the tree distinguishes dirty blocks that replace mapped ones, and is not read here. So the number is never too
     /// low, and too high only for a file with holes that is overwritten, until the commit.
     pub(crate) fn blocks_of(&self, inode: &Inode) -> u64 {
         let most = inode.size.div_ceil(BLOCK_SIZE as u64).max(inode.blocks);
@@ -71,8 +71,8 @@ impl FileData {
         self.flush_with_next_delta.is_some() && self.dirty.is_empty()
     }
 
-    /// Returns whether nothing here has to be remembered, when the next chunk has number `next_sequence`. Data that
-    /// arrives after the chunk with the namespace change is too late to go with it.
+    /// Returns whether nothing of this state has to stay in memory when the next chunk has number `next_sequence`. Data
+    /// that arrives after the chunk with the namespace change is too late to go with it.
     fn is_forgettable(&self, next_sequence: u64) -> bool {
         let is_encoded = self.flush_with_next_delta.is_none_or(|sequence| sequence < next_sequence);
         self.dirty.is_empty() && self.pending.is_none() && is_encoded && self.errors.all_reported()
@@ -135,7 +135,8 @@ struct InodeEntry {
 }
 
 impl InodeEntry {
-    /// Returns whether the file has no references, its state has no users, and nothing has to be remembered.
+    /// Returns whether the file has no references, its state has no users, and nothing of the state has to stay in
+    /// memory.
     fn is_idle(&self, next_sequence: u64) -> bool {
         self.references == 0
             && self.state.as_ref().is_none_or(|state| {
@@ -149,7 +150,7 @@ impl InodeTable {
         lock_shard(&self.shards[ino as usize % SHARDS])
     }
 
-    /// Returns the state of `ino`, which is made if there is none.
+    /// Returns the state of `ino`, and makes the state if it does not exist.
     pub(crate) fn get(&self, ino: u64) -> Arc<InodeState> {
         let mut shard = self.shard(ino);
         let file = shard.entry(ino).or_default();
@@ -184,14 +185,14 @@ impl InodeTable {
         self.shard(ino).get(&ino).is_some_and(|file| file.references > 0)
     }
 
-    /// Sets whether `ino`, which has a reference, may get a name though it has none.
+    /// Sets whether `ino`, which has a reference, may get a name although the file has none.
     pub(crate) fn set_linkable(&self, ino: u64, is_linkable: bool) {
         if let Some(file) = self.shard(ino).get_mut(&ino) {
             file.is_linkable = is_linkable;
         }
     }
 
-    /// Returns whether `ino` may get a name though it has none. A file without references may not.
+    /// Returns whether `ino` may get a name although the file has none. A file without references may not.
     pub(crate) fn is_linkable(&self, ino: u64) -> bool {
         self.shard(ino).get(&ino).is_some_and(|file| file.references > 0 && file.is_linkable)
     }

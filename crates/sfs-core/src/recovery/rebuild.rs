@@ -2,7 +2,7 @@
 //!
 //! Blocks are moved to Clean segments first, then come the items, and one checkpoint ends the repair. Until
 //! [`Rebuild::commit`] returns, a mount finds the old checkpoint, and nothing that it refers to is overwritten.
-//! Memory is bounded by a few hundred nodes and the usage table. `sfs-fsck` decides what is worth keeping.
+//! Memory is bounded by a few hundred nodes and the usage table. `sfs-fsck` decides which content is preserved.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::tree::{NodeNotCached, Tree, VerifiedNode};
 use crate::writeback::{CheckpointReason, StepError};
 use crate::{Error, Result};
 
-/// Dirty nodes at which they are written.
+/// Number of dirty nodes from which on the nodes are written.
 const DIRTY_MAX: usize = 512;
 
 /// State that a rebuilt volume begins with.
@@ -34,8 +34,8 @@ const DIRTY_MAX: usize = 512;
 pub struct Basis {
     /// Last known checkpoint. Its root and heads are not used.
     pub record: CheckpointRecord,
-    /// Entry of each segment. Clean segments may be overwritten; all others are not, and their live blocks are counted
-    /// anew.
+    /// Entry of each segment. Clean segments may be overwritten; all other segments are not, and the
+    /// live blocks in those are counted anew.
     pub usage: Vec<UsageEntry>,
     /// Lower bound of the time, in ticks of the write clock.
     pub time: u32,
@@ -76,7 +76,7 @@ impl Rebuild {
         let log = LogState {
             heads: Heads::default(),
             next_sequence: record.next_sequence,
-            // As in a mount: a chunk of this repair fits no other chain, wherever the repair stops.
+            // The same as in a mount: a chunk of this repair fits no other chain, wherever the repair stops.
             previous: crc32c::crc32c_append(record.previous, &record.mount_count.to_le_bytes()),
             unflushed: false,
             flushed: 0,
@@ -179,13 +179,13 @@ impl Rebuild {
         mappings
     }
 
-    /// Adds the next item, whose key is above all before it. Items of the volume itself (inode 0) may come at any time;
-    /// usage items are refused.
+    /// Adds the next item, whose key is above the keys of all earlier items. Items of the volume itself (inode 0) may
+    /// come at any time; usage items are refused.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the item is a usage item, too long, or a mapping run that does not decode or leads to
-    /// where no block can be; [`Error::NoSpace`], and errors of the device.
+    /// [`Error::Corrupt`] if the item is a usage item, too long, or a mapping run that does not decode or refers to
+    /// a block whose segment is not Open, Sealed or InPlace; [`Error::NoSpace`], and errors of the device.
     pub fn put(&self, key: &Key, value: &[u8]) -> Result<()> {
         let wrong = Corruption::in_item(key.ino, CorruptionKind::Value);
         let is_known = self.components.superblock.tolerance().allows_kind(key.kind);
@@ -198,11 +198,11 @@ impl Rebuild {
         self.write_full()
     }
 
-    /// Adds the next leaf as it is on the device. Its keys are above all before it.
+    /// Adds the next leaf as it is on the device. The keys of the leaf are above the keys of all earlier items.
     ///
     /// # Errors
     ///
-    /// Those of [`Rebuild::put`] and of [`VerifiedNode::decode`].
+    /// Errors of [`Rebuild::put`] and of [`VerifiedNode::decode`].
     pub fn keep(&self, pointer: NodePointer, block: &Block) -> Result<()> {
         let missing = NodeNotCached { pointer, level: 0, keys: None };
         let superblock = &self.components.superblock;
@@ -262,7 +262,7 @@ impl Rebuild {
         self.components.metadata.update(|metadata| Ok(metadata.tree.put(key, value)?))
     }
 
-    /// Writes the dirty nodes when they have become many.
+    /// Writes the dirty nodes if there are at least [`DIRTY_MAX`].
     fn write_full(&self) -> Result<()> {
         if self.components.metadata.read().tree.dirty_count() < DIRTY_MAX {
             return Ok(());
@@ -299,7 +299,7 @@ impl Rebuild {
     }
 }
 
-/// Checks that a block can be at `address`: its segment is not Clean.
+/// Checks that a block can be at `address`: its segment is Open, Sealed or InPlace.
 fn refers(metadata: &Metadata, address: u64) -> Result<()> {
     let wrong = Corruption::in_block(Structure::Data, address, CorruptionKind::Dangling);
     let segment = metadata.usage.segment_of(address).ok_or(wrong)?;

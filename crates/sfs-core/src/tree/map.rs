@@ -1,4 +1,4 @@
-//! The tree itself: its root, its nodes in memory, and the descent from the root to a leaf.
+//! The tree: its root, its nodes in memory, and the descent from the root to a leaf.
 
 use super::descent::DescentPath;
 use super::node::Node;
@@ -6,14 +6,14 @@ use super::node_cache::NodeCache;
 use super::{NodeNotCached, VerifiedNode};
 use crate::format::{Key, NodePointer};
 
-/// The tree. Many threads may search it at once.
+/// Tree of items by key. Many threads may search the tree at once.
 ///
 /// The keys below an entry of an inner node are not below the entry's key, and below the key of the next entry. The
 /// first entry of a node also routes the keys below its own; a put of such a key lowers the entry's key. Only a
 /// root may be empty, and leaves that wait for [`Tree::prune`].
 ///
-/// A lookup follows an entry to a clean node only if the node's keys satisfy this. So at most one path leads to each
-/// node in memory, however the tree was forged: two entries share no keys.
+/// A lookup follows an entry to a clean node only if the node's keys satisfy this rule. The ranges of two
+/// entries share no keys, so at most one path leads to each node in memory, in a forged tree too.
 pub struct Tree {
     pub(super) root: NodePointer,
     pub(super) level: u8,
@@ -60,9 +60,9 @@ impl Tree {
         Ok(leaf.find(key).ok().map(|index| leaf.value(index)))
     }
 
-    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. If so, they cannot return
-    /// [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is put and
-    /// removed.
+    /// Checks that every node that `put`, `remove` and `get_mut` of `key` need is in memory. Then these methods cannot
+    /// return [`NodeNotCached`] before the next [`Tree::prune`], [`Tree::evict`] or [`Tree::insert`], whatever else is
+    /// put and removed.
     pub fn prepare(&self, key: &Key) -> Result<(), NodeNotCached> {
         self.leaf_of(key).map(|_| ())
     }

@@ -11,7 +11,7 @@ use crate::request::{Discrepancy, SegmentSums};
 
 impl Volume {
     /// Recounts the live blocks of every segment, and returns the segments for which the usage table has other sums.
-    /// The whole tree is in memory meanwhile. `Corrupt` if the usage table contradicts itself.
+    /// The whole tree is in memory during the recount. `Corrupt` if the usage table contradicts itself.
     pub fn audit(&self) -> Result<Vec<Discrepancy>> {
         let _log = self.log.lock();
         let _pin = self.metadata.pin_nodes();

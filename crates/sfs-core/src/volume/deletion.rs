@@ -34,7 +34,7 @@ impl Volume {
             && self.space.is_orphan(ino)
     }
 
-    /// Deletes every orphan. A damaged one is left to the next mount; its error is returned at the end.
+    /// Deletes every orphan. A damaged orphan remains for the next mount, and its error is returned at the end.
     pub(super) fn delete_all_orphans(&self) -> Result<()> {
         let mut outcome = Ok(());
         loop {

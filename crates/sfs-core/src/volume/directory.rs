@@ -1,9 +1,9 @@
-//! Directory entries: how they are encoded, found, changed and listed.
+//! Directory entries: encoding, search, changes and listing.
 //!
 //! An entry is an item of the tree whose key is a cookie: the keyed hash of the name, plus a number below
-//! [`COLLISIONS_MAX`] that tells names of one hash apart. A listing returns the entries in the order of their
-//! cookies. The cookie of an entry never changes while the entry exists, so a listing goes on from one at any time.
-//! `namespace` changes the inodes that go with an entry.
+//! [`COLLISIONS_MAX`] that distinguishes names of one hash. A listing returns the entries in the order of their
+//! cookies. The cookie of an entry never changes while the entry exists, so a listing can continue from a cookie at any
+//! time. `namespace` changes the inodes that go with an entry.
 
 use std::hash::Hasher;
 use std::ops::Bound;

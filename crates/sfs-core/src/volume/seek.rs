@@ -38,7 +38,7 @@ impl Volume {
         }
     }
 
-    /// Returns the first hole of a file from `block` on, or `end` if no block before it is one.
+    /// Returns the first hole of a file from `block` on, or `end` if no block before `end` is a hole.
     fn next_hole(&self, handle: &InodeState, mut block: u64, end: u64) -> Result<u64> {
         while block < end {
             let last = (block | u64::from(RUN_BLOCKS - 1)).min(end - 1);
@@ -54,7 +54,7 @@ impl Volume {
                 let run = txn.run(&key)?;
                 Ok((txn.inode(handle.ino)?.flags.contains(InodeFlags::INLINE), run))
             })?;
-            // Inline content is shorter than a block, so only block 0 has some.
+            // Inline content is shorter than a block, so only block 0 can be inline.
             let is_data = |block: u32| {
                 is_inline && block == 0
                     || run.as_ref().is_some_and(|run| run.get(block).is_some())

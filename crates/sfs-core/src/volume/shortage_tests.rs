@@ -19,8 +19,8 @@ fn commit_once(volume: &Volume, selection: &Selection) -> std::result::Result<Pr
     volume.space.commit_once(&mut volume.log.lock(), &CommitRequest::of(selection))
 }
 
-/// A truncated file is ordered with the next delta, but its blocks are limited as those of other files: all of them
-/// were in every plan, however few segments were Clean.
+/// A truncated file is ordered with the next delta, and its blocks are limited like the blocks of other files. Without
+/// the limit every plan contained all blocks, even with few Clean segments.
 #[test]
 fn a_truncated_file_is_committed_in_parts() {
     let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));

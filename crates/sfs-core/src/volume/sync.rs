@@ -20,9 +20,9 @@ impl Volume {
         self.sync(Some(ino))
     }
 
-    /// Makes a file durable as [`Volume::sync_file`] does, for one of several callers, each of whom is told about
-    /// every loss once. `reported` is the number of losses that this caller knows, and is updated. A file is
-    /// remembered while a caller refers to it.
+    /// Makes a file durable as [`Volume::sync_file`] does, and reports every loss once to each of several callers.
+    /// `reported` is the number of losses that were reported to this caller, and is updated. The losses of a file stay
+    /// in memory while a caller refers to the file.
     pub fn sync_file_after(&self, ino: u64, reported: &mut u64) -> Result<()> {
         self.space.note_request();
         if self.options.read_only {
@@ -36,9 +36,8 @@ impl Volume {
         synced.and(losses)
     }
 
-    /// Returns the losses of file `ino` that were reported: a caller that opens the file now is told about later
-    /// ones by
-    /// [`Volume::sync_file_after`].
+    /// Returns the number of losses of file `ino` that were reported. [`Volume::sync_file_after`] reports later losses
+    /// to a caller that opens the file now.
     pub fn losses_told(&self, ino: u64) -> u64 {
         self.inodes.find(ino).map_or(0, |file| file.data().errors.reported())
     }
@@ -91,14 +90,15 @@ impl Volume {
         let outcome = committed.and_then(|()| self.log.flush(&mut log));
         match outcome {
             Ok(()) => log.synced = generation,
-            // Other threads may wait for the same files, and must not take a later commit for theirs.
+            // Other threads may wait for the same files, which this commit has not made durable.
             Err(_) => self.log.syncs.put_back(target),
         }
         outcome
     }
 
-    /// Writes everything and a last checkpoint. Nothing may be written afterwards. Damage keeps nothing else from being
-    /// written: its error is returned at the end, and [`Volume::is_closed`] distinguishes it from others.
+    /// Writes everything and a last checkpoint. Nothing may be written afterwards. Changes without damage are written
+    /// in spite of damage elsewhere. The error of the damage is returned at the end; [`Volume::is_closed`]
+    /// distinguishes it from other errors.
     pub fn close(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Extended attributes: how they are encoded, read, set and removed.
+//! Extended attributes: encoding, reading, setting and removal.
 //!
 //! An attribute is a run of items (parts) in the tree. The key of the first part has half of the hash of the name;
 //! the part holds the name, the length of the value and its beginning. Setting or removing an attribute is one
@@ -184,7 +184,7 @@ fn insert(
 }
 
 impl Volume {
-    /// Returns the value of extended attribute `name`. `NoAttribute` if there is none.
+    /// Returns the value of extended attribute `name`. `NoAttribute` if the attribute does not exist.
     pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
         self.metadata.read_txn(|txn| {
             if !txn.inode(ino)?.flags.contains(InodeFlags::XATTRS) {
@@ -242,7 +242,7 @@ impl Volume {
         })
     }
 
-    /// Removes an extended attribute. `NoAttribute` if there is none.
+    /// Removes an extended attribute. `NoAttribute` if the attribute does not exist.
     pub fn remove_xattr(&self, ino: u64, name: &[u8], caller: &Caller) -> Result<()> {
         self.change(|txn| {
             let mut inode = txn.inode(ino)?;

@@ -1,4 +1,4 @@
-//! Checkpoint: writes every dirty node, and a record that says where the tree is.
+//! Checkpoint: writes every dirty node, and a record with the address of the root.
 //!
 //! A checkpoint is a leaf step. It first writes the data that is ordered with metadata, then the dirty nodes with a
 //! usage table that already counts them, flushes, and writes the record to the slot that the last checkpoint did
@@ -60,7 +60,7 @@ impl CheckpointReason {
     }
 }
 
-/// See the module.
+/// Writer of checkpoints, used under the lock of the log.
 pub(crate) struct Checkpointer {
     superblock: Arc<Superblock>,
     builder: Arc<BatchBuilder>,
@@ -124,8 +124,8 @@ impl Checkpointer {
         let snapshot = match self.build(log, reason, &mut ordered) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                // The ordered batches have taken effect in memory, so they must reach the log, unless writing has
-                // ended.
+                // The ordered batches have taken effect in memory, so the batches must reach the log, unless
+                // writing has ended.
                 if !self.health.has_stopped() {
                     self.write_batches(log, &ordered)?;
                 }
@@ -296,7 +296,7 @@ impl Checkpointer {
     }
 
     /// Puts the usage items that this checkpoint changes into the tree, so that their leaves are among the dirty nodes.
-    /// That makes more nodes dirty, which changes more entries; the loop ends because the table does.
+    /// The change makes more nodes dirty, which changes more entries. The loop ends because the table is finite.
     fn prepare_usage(
         &self,
         log: &LogState,

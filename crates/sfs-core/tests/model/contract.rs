@@ -34,7 +34,7 @@ fn content(volume: &Volume, name: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns images of crashes after each of `events`: with all requests before, with the flushed ones only, and with
-/// random subsets of those after the flush.
+/// random subsets of the requests after the flush.
 fn crashes(base: &RamDevice, events: &[Event]) -> Vec<RamDevice> {
     let mut random = SplitMix64::new(1);
     let mut images = Vec::new();
@@ -111,7 +111,7 @@ fn a_file_renamed_over_another_has_its_data() {
     }
 }
 
-/// A file that is one hole has no dirty data, but a pending length, which goes with the next delta as well.
+/// A file that is one hole has no dirty data, but a pending length. The next delta has to contain this length.
 #[test]
 fn a_hole_renamed_over_a_file_has_its_length() {
     let (base, device) = recorder();

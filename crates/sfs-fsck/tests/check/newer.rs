@@ -113,7 +113,8 @@ fn a_repair_keeps_appended_attribute_bytes() {
     expect_appended(&device);
 }
 
-/// Only a volume with an unknown feature has unknown flags and kinds. On others a bit flip made them.
+/// Only a volume with an unknown feature has unknown flags and kinds. On other volumes unknown flags and kinds are the
+/// result of a bit flip.
 #[test]
 fn unknown_flags_and_kinds_are_damage_where_every_feature_is_known() {
     let mut forge = populated();
@@ -141,7 +142,7 @@ fn newer() -> Forge {
     forge
 }
 
-/// Number of items of a newer program of one inode: so many that they are deleted in steps.
+/// Number of items of one inode that a newer program wrote: enough for a deletion in steps.
 const NEWER_ITEMS: u64 = 3000;
 
 fn with_newer_items(forge: &mut Forge) {
@@ -256,7 +257,7 @@ fn an_encoding_of_a_newer_program_is_refused() {
     let size = AttributeChanges { size: Some(0), ..AttributeChanges::default() };
     let refused = mounted.set_attributes(DATA, &size, &CALLER).map(drop);
     assert!(matches!(refused, Err(Error::Incompatible(found)) if found == what));
-    mounted.unlink(ROOT_INO, b"hello", &CALLER).expect("others can be deleted");
+    mounted.unlink(ROOT_INO, b"hello", &CALLER).expect("another file can be deleted");
     mounted.close().expect("RAM");
 }
 
@@ -297,20 +298,20 @@ fn records_of_a_run_are_kept_while_it_has_mappings() {
 fn a_run_that_needs_a_newer_program_is_refused() {
     let volume = with_records(&[&SKIPPED[..], &REFUSED[..]].concat());
     let what = Incompatibility::RunRecord { tag: 200, ino: DATA };
-    let is_told = |refused: &sfs_core::Result<()>| matches!(refused, Err(Error::Incompatible(found)) if *found == what);
+    let refuses = |refused: &sfs_core::Result<()>| matches!(refused, Err(Error::Incompatible(found)) if *found == what);
     match check_device(&volume.device, true) {
         Err(FsckError::Incompatible(found)) => assert_eq!(found, what),
         other => panic!("{other:?}"),
     }
     let (_, mounted) = mount(volume.device);
     let refused = mounted.read(DATA, 0, 1).map(drop);
-    assert!(is_told(&refused), "{refused:?}");
+    assert!(refuses(&refused), "{refused:?}");
     assert_eq!(mounted.read(HELLO, 0, 1).expect("a read").as_bytes(), b"h");
     // A write of a whole block is buffered. The sync drops the block, and other files become durable.
     mounted.write(DATA, 0, &[5; BLOCK_SIZE], WriteMode::default(), &CALLER).expect("room");
     mounted.write(HELLO, 0, b"j", WriteMode::default(), &CALLER).expect("room");
     let refused = mounted.sync_file(DATA);
-    assert!(is_told(&refused), "{refused:?}");
+    assert!(refuses(&refused), "{refused:?}");
     mounted.sync_file(HELLO).expect("RAM");
     assert_eq!(mounted.read(HELLO, 0, 5).expect("a read").as_bytes(), b"jello");
 }

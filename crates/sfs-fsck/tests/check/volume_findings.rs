@@ -154,7 +154,7 @@ fn checkpoints_are_checked() {
         forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
         let volume = forge.build();
         assert_eq!(errors(&volume), [Finding::HeadInvalid { head: head as u8 }]);
-        // More live blocks than blocks before the head: a mount finds that, too.
+        // More live blocks than blocks before the head: a mount finds this defect, too.
         if back == 3 {
             let corruption = Corruption::in_usage_entry(head as u32, CorruptionKind::Value);
             refuse(&volume, corruption);
@@ -234,7 +234,7 @@ fn the_usage_table_is_recounted() {
     assert_eq!(found, [Finding::UsageState { segment: 1, state: SegmentState::Sealed }]);
     let found = usage(|table| table[7].state = SegmentState::Open);
     assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Open }]);
-    // An empty Sealed or Placed segment would never be opened again.
+    // An empty Sealed or InPlace segment would never be opened again.
     let found = usage(|table| table[7].state = SegmentState::Sealed);
     assert_eq!(found, [Finding::UsageState { segment: 7, state: SegmentState::Sealed }]);
     let found = usage(|table| table[7].state = SegmentState::InPlace);

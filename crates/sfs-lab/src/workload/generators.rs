@@ -1,10 +1,10 @@
-//! Small generators: hot and cold blocks, a hot set that moves, and a sequential writer. None of them
+//! Small generators: hot and cold blocks, a hot set that moves, and a sequential writer. No generator
 //! deletes a block.
 
 use super::operation::{BlockOperation, Workload};
 use crate::random::SeededRng;
 
-/// Writes that prefer hot blocks, evenly within the hot and the cold ones. The lowest numbers are hot.
+/// Writes that prefer hot blocks, evenly within the hot and the cold blocks. The lowest numbers are hot.
 pub struct HotCold {
     random: SeededRng,
     writes: f64,
@@ -42,8 +42,8 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// Writes after which one block cools down and another becomes hot. As the hot set is a tenth of
-    /// the blocks, it is replaced after as many writes as there are blocks.
+    /// Writes after which one block cools down and another becomes hot. The hot set is a tenth of the
+    /// blocks, so the whole set is replaced after as many writes as there are blocks.
     const WRITES_PER_STEP: u32 = 10;
 
     /// Orders `blocks` at random; the hot set is a window that moves over this order.

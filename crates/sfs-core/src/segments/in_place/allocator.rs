@@ -123,7 +123,7 @@ impl InPlaceAllocator {
     /// the first block and the length of the run; `None` if the segment is full.
     pub(crate) fn take(&mut self, segment: u32, most: u32) -> Option<(u64, u32)> {
         let (first, count) = self.bitmap.first_free(segment, most)?;
-        assert!(self.bitmap.take(segment, first, count), "they were free");
+        assert!(self.bitmap.take(segment, first, count), "the run of blocks was free");
         self.free_blocks -= u64::from(count);
         self.scheme.note_free(segment, self.bitmap.free(segment));
         Some((self.layout.segment_address(segment) + u64::from(first), count))
@@ -151,7 +151,7 @@ impl InPlaceAllocator {
     /// `is_in_place` returns whether a segment is still InPlace.
     pub(crate) fn apply_durable_frees(&mut self, flushed: u64, is_in_place: impl Fn(u32) -> bool) {
         while self.pending.front().is_some_and(|freed| freed.sequence < flushed) {
-            let freed = self.pending.pop_front().expect("there is one");
+            let freed = self.pending.pop_front().expect("the queue has a front");
             // A segment that was removed is cleared as a whole when it is added again.
             if is_in_place(freed.segment) {
                 self.free(&freed);

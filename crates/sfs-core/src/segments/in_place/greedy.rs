@@ -1,7 +1,7 @@
 //! Greedy-Space (FAST 2009, section 4): the segment with the most free blocks is filled up.
 //!
-//! A binary heap holds the InPlace segments with free blocks. Its state is 12 bytes for each segment of the
-//! volume, where the paper's tree takes 36.
+//! A binary heap holds the InPlace segments with free blocks. The heap takes 12 bytes for each segment of
+//! the volume; the tree of the paper takes 36.
 
 use std::cmp::Reverse;
 

@@ -83,7 +83,7 @@ impl Ring {
         })
     }
 
-    /// Memory of the ring.
+    /// Returns the memory of the ring.
     ///
     /// # Panics
     ///
@@ -147,13 +147,13 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if !self.is_lent {
-            // SAFETY: it is dropped once, here, and not used again.
+            // SAFETY: the memory is dropped only here, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.lent) };
         }
     }
 }
 
 fn build() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
-    // Completions are processed by the thread that waits for them, while it waits: the one that enables the ring.
+    // Completions are processed by the thread that waits for them, which is the thread that enables the ring.
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(1)
 }

@@ -1,4 +1,4 @@
-//! Groups by expected remaining lifetime: centres on its logarithm.
+//! Groups by expected remaining lifetime: centres on the logarithm of the lifetime.
 //!
 //! A centre keeps its group number while it exists, because open segments are named by group. No two centres are
 //! closer than [`CLOSE`], and each pair separates at least [`SLIGHT`] of the traffic's scatter.
