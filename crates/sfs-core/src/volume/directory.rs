@@ -172,7 +172,9 @@ struct CopiedEntry {
 impl Volume {
     /// Calls `each` for the entries of directory `ino` after `cookie` until it returns false. At 0 the listing starts
     /// with "." and "..". An entry for which `each` returns false counts as not listed. `with_attributes` adds the
-    /// attributes of each file, and takes a reference to each that is listed; "." and ".." have neither.
+    /// attributes of each file, and takes a reference to each that is listed; "." and ".." have neither. An error after
+    /// a reference was taken ends the listing early instead, so that the caller learns of each reference; the next
+    /// call, after the last entry listed, returns the error.
     pub fn read_directory(
         &self,
         ino: u64,
@@ -196,10 +198,14 @@ impl Volume {
                 cookie = after;
             }
         }
+        let mut has_references = false;
         loop {
-            let copied = self
-                .metadata
-                .read_txn(|txn| self.copy_entries(txn, ino, cookie, with_attributes))?;
+            let copied =
+                self.metadata.read_txn(|txn| self.copy_entries(txn, ino, cookie, with_attributes));
+            let copied = match copied {
+                Err(_) if has_references => return Ok(()),
+                other => other?,
+            };
             let mut names = &copied.names[..];
             for (no, entry) in copied.entries.iter().enumerate() {
                 let name;
@@ -217,6 +223,7 @@ impl Volume {
                     return Ok(());
                 }
                 cookie = entry.cookie;
+                has_references |= entry.inode.is_some();
             }
             if copied.entries.len() < ENTRIES_PER_STEP {
                 return Ok(());
