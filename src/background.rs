@@ -143,7 +143,7 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
     let mut last_reported = LastReported::default();
     let mut is_listening = false;
     loop {
-        bdi.adjust(volume.space().free_bytes());
+        bdi.adjust(volume.certain_space().available_bytes());
         let (pause, until_change) = match step(volume, waker) {
             None => (Some(PAUSE_MAX), true),
             Some(Ok(Work::More)) => {

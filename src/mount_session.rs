@@ -162,7 +162,7 @@ fn serve(
     let serving = std::thread::Builder::new().name("sfs-serve".into()).spawn(serve);
     let serving = serving.map_err(no_thread)?;
     let answered = wait_for_answer(dir, &own).inspect(|dev| {
-        bdi.configure(*dev, volume.space().free_bytes());
+        bdi.configure(*dev, volume.certain_space().available_bytes());
         let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
         pipe.report_ready(is_write_protected.then(warning).as_deref());
     });

@@ -15,8 +15,8 @@ use super::fuse_shell::{FuseShell, caller};
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
 
-/// Number of free inodes in statfs(2), which the volume does not limit.
-const FILES_FREE: u64 = 1 << 32;
+/// Small files that a free block holds, about: the items of each take some 250 bytes. Nothing else limits their number.
+const FILES_PER_BLOCK: u64 = 16;
 
 impl FuseShell {
     pub(super) fn open(
@@ -90,7 +90,7 @@ impl FuseShell {
         self.lost_writeback.written(ino, write.offset..write.offset + write.data.len() as u64);
         self.waker.note();
         if self.bdi.count_written(write.data.len() as u64) {
-            self.bdi.adjust(self.volume.space().free_bytes());
+            self.bdi.adjust(self.volume.certain_space().available_bytes());
         }
         if self.sync == SyncPolicy::Everything {
             self.volume.sync_file(ino)?;
@@ -193,12 +193,13 @@ impl FuseShell {
 
     pub(super) fn statfs(&self) -> Statfs {
         let space = self.volume.space();
+        let files_free = space.free_blocks.saturating_mul(FILES_PER_BLOCK);
         Statfs {
             blocks: space.total_blocks,
             blocks_free: space.free_blocks,
-            blocks_available: space.free_blocks,
-            files: space.files + FILES_FREE,
-            files_free: FILES_FREE,
+            blocks_available: space.available_blocks,
+            files: space.files.saturating_add(files_free),
+            files_free,
             block_size: BLOCK_SIZE as u32,
             name_len_max: NAME_LEN_MAX as u32,
             fragment_size: BLOCK_SIZE as u32,

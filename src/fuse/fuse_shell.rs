@@ -149,10 +149,10 @@ impl FuseShell {
 
     /// Reads the free space of the volume.
     pub(super) fn free_space(&self) -> FreeSpace {
-        let space = self.volume.space();
+        let space = self.volume.certain_space();
         let total_bytes = space.total_blocks.saturating_mul(BLOCK_SIZE as u64);
         FreeSpace {
-            free_bytes: space.free_bytes(),
+            free_bytes: space.available_bytes(),
             total_bytes,
             dirty_bytes_max: self.bdi.dirty_bytes_max(),
         }

@@ -72,6 +72,8 @@ pub struct SpaceReport {
     pub total_blocks: u64,
     /// Number of free blocks.
     pub free_blocks: u64,
+    /// Free blocks that data can have.
+    pub available_blocks: u64,
     /// Number of inode numbers in use.
     pub files: u64,
 }
@@ -242,8 +244,9 @@ impl From<DirtyBound> for CacheReport {
 
 impl From<Space> for SpaceReport {
     fn from(space: Space) -> Self {
-        let Space { total_blocks, free_blocks, files } = space;
-        Self { block_bytes: sfs_device::BLOCK_SIZE as u64, total_blocks, free_blocks, files }
+        let Space { total_blocks, free_blocks, available_blocks, files } = space;
+        let block_bytes = sfs_device::BLOCK_SIZE as u64;
+        Self { block_bytes, total_blocks, free_blocks, available_blocks, files }
     }
 }
 

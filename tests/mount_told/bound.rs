@@ -59,7 +59,7 @@ fn mounted_volumes_bound_the_dirty_pages_of_many_tasks() {
     let volume = TestVolume::new("256M");
     let mount = volume.mount("writeback=on");
     let space = numbers(&mount.dir)["space"].clone();
-    let bound = space["free_blocks"].as_u64().expect("a number") * 4096 / 4;
+    let bound = space["available_blocks"].as_u64().expect("a number") * 4096 / 4;
     // The first write makes the kernel ask for attributes, which it does not ask for again.
     let create = |task: usize| {
         let mut file = File::create(mount.dir.join(task.to_string())).expect("creating");
@@ -114,7 +114,7 @@ fn mounted_volumes_bound_dirty_pages_by_free_space() {
     let mount = volume.mount("writeback=on");
     let shown = || {
         let report = numbers(&mount.dir);
-        let free = report["space"]["free_blocks"].as_u64().expect("a number") * 4096;
+        let free = report["space"]["available_blocks"].as_u64().expect("a number") * 4096;
         let cache = report["cache"].clone();
         assert_eq!(cache["bounds_refused"], 0, "{cache}");
         (free, cache["dirty_bytes_max"].as_u64().expect("root may read it"))

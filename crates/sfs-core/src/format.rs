@@ -25,6 +25,7 @@ mod errors;
 mod extension;
 mod failure;
 mod features;
+mod file_count;
 mod head;
 mod history;
 mod inode;
@@ -51,6 +52,7 @@ pub use errors::{ERROR_KINDS_MAX, ErrorCount, ErrorCounts, Occurrence, Remembere
 pub use extension::{EXTENSION_LEN_MAX, Extension, ExtensionClass, Extensions};
 pub use failure::{ErrorKind, Failure};
 pub use features::{Features, Incompatibility};
+pub use file_count::FileCount;
 pub use head::{Group, Head};
 pub use history::History;
 pub use inode::{FileKind, Inode, InodeFlags, Timestamp};

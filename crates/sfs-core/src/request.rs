@@ -246,16 +246,19 @@ impl ReadBuffer {
 pub struct Space {
     /// Blocks for files and metadata in total.
     pub total_blocks: u64,
-    /// Blocks that are still available.
+    /// Free blocks, with those that only metadata gets.
     pub free_blocks: u64,
-    /// Approximate number of files: allocated inode numbers.
+    /// Free blocks that data can have.
+    pub available_blocks: u64,
+    /// Number of files of all kinds, with those that wait to be deleted. A volume made by an older program states the
+    /// number of files that it ever had.
     pub files: u64,
 }
 
 impl Space {
-    /// Returns the bytes that are still available.
-    pub fn free_bytes(&self) -> u64 {
-        self.free_blocks.saturating_mul(BLOCK_SIZE as u64)
+    /// Returns the bytes that data can still have.
+    pub fn available_bytes(&self) -> u64 {
+        self.available_blocks.saturating_mul(BLOCK_SIZE as u64)
     }
 }
 

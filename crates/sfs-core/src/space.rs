@@ -11,6 +11,7 @@ mod admission;
 mod background;
 mod checkpoint_due;
 mod control;
+mod outlook;
 mod throttle;
 mod writers;
 

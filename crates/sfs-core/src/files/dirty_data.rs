@@ -90,6 +90,11 @@ impl DirtyData {
         }
     }
 
+    /// Returns the dirty files.
+    pub(crate) fn files(&self) -> Vec<Arc<InodeState>> {
+        self.files.lock().values().cloned().collect()
+    }
+
     /// Returns the files whose data has to go with the next delta, and the files that `choose` takes from the others.
     pub(crate) fn select(
         &self,

@@ -64,8 +64,11 @@ pub struct Extension {
 /// Tag of the record of remembered errors.
 pub(super) const ERRORS_TAG: u16 = 1;
 
+/// Tag of the record with the number of files.
+pub(super) const FILE_COUNT_TAG: u16 = 2;
+
 /// Tags that this program knows.
-const KNOWN: [u16; 1] = [ERRORS_TAG];
+const KNOWN: [u16; 2] = [ERRORS_TAG, FILE_COUNT_TAG];
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]

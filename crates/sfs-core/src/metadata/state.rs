@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::error::MetadataError;
 use super::owners::{Owner, owners};
 use crate::format::{
-    Change, DecodeError, Inode, ItemKind, Key, Mapping, MappingRun, PolicyRecord, Tolerance,
-    run_key,
+    Change, DecodeError, FIRST_INO, FileCount, Inode, ItemKind, Key, Mapping, MappingRun,
+    PolicyRecord, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
 use crate::policy::{self, GroupingPolicy, VictimPolicy};
@@ -18,6 +18,9 @@ const POLICY_LOOKS_PER_SEGMENT: u32 = 8;
 
 /// Bytes of an encoded [`Change::Unmap`].
 const UNMAP_LEN: usize = Change::HEADER_LEN + 16;
+
+/// Why an edit of a prepared item cannot fail.
+const PREPARED: &str = "a prepared item is in memory";
 
 /// Blocks of a file that were unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub(crate) struct Metadata {
     unmaps: Vec<Unmap>,
     /// Value of `next_ino` in the last delta.
     encoded_next_ino: u64,
+    /// Number of inodes in the tree; `None` if the last checkpoint did not state it.
+    file_count: Option<u64>,
 }
 
 impl Metadata {
@@ -80,7 +85,53 @@ impl Metadata {
             changed: FxHashMap::default(),
             unmaps: Vec::new(),
             encoded_next_ino: next_ino,
+            file_count: None,
         }
+    }
+
+    /// Sets the number of inodes in the tree, if it is known.
+    pub(crate) fn set_file_count(&mut self, count: Option<FileCount>) {
+        self.file_count = count.map(|count| count.0);
+    }
+
+    /// Returns the number of inodes in the tree, if it is known.
+    pub(crate) fn known_file_count(&self) -> Option<FileCount> {
+        self.file_count.map(FileCount)
+    }
+
+    /// Returns the number of inodes in the tree; where it is not known, the number of inodes that there ever were.
+    pub(crate) fn file_count(&self) -> u64 {
+        self.file_count.unwrap_or(self.next_ino.saturating_sub(FIRST_INO) + 1)
+    }
+
+    /// Counts an inode whose item was put if `exists`, or removed, and was in the tree before if `existed`.
+    fn count_file(&mut self, existed: bool, exists: bool) {
+        if let Some(count) = &mut self.file_count {
+            let before = count.saturating_sub(u64::from(existed));
+            *count = before.saturating_add(u64::from(exists));
+        }
+    }
+
+    /// Counts an inode that recovery or repair has put into the tree, where it was not before.
+    pub(crate) fn count_new_file(&mut self) {
+        self.count_file(false, true);
+    }
+
+    /// Sets or removes an item as a delta says.
+    pub(crate) fn replay_item(
+        &mut self,
+        key: &Key,
+        value: Option<&[u8]>,
+    ) -> Result<(), NodeNotCached> {
+        let existed = self.tree.get(key)?.is_some();
+        match value {
+            Some(value) => self.tree.put(key, value)?,
+            None => drop(self.tree.remove(key)?),
+        }
+        if key.kind == ItemKind::Inode as u8 {
+            self.count_file(existed, value.is_some());
+        }
+        Ok(())
     }
 
     /// Returns whether the next delta would hold any change.
@@ -92,7 +143,13 @@ impl Metadata {
 
     /// Returns the number of tree nodes that are live on the device once the dirty ones are written.
     pub(crate) fn node_count(&self) -> u64 {
-        self.usage.live_nodes() + self.tree.new_count()
+        self.tree.count_after_write_out(self.usage.live_nodes())
+    }
+
+    /// Returns the number of blocks that are live on the device once the dirty nodes are written. A checkpoint, which
+    /// is written when segments are short, frees the old addresses of nodes that were changed or removed.
+    pub(crate) fn live_blocks_after_write_out(&self) -> u64 {
+        self.tree.count_after_write_out(self.usage.live_blocks())
     }
 
     /// Returns the number of changes in the next delta.
@@ -125,16 +182,23 @@ impl Metadata {
 
     /// Sets or removes a prepared item. An inode keeps the bytes that a newer program has appended to it.
     fn write_item(&mut self, key: &Key, value: Option<&[u8]>) {
-        match value {
-            Some(value) if key.kind == ItemKind::Inode as u8 => {
-                let old = self.tree.get(key).expect("a prepared item is in memory");
-                let value = Inode::keep_rest(value, old);
-                self.tree.put(key, &value)
+        let is_inode = key.kind == ItemKind::Inode as u8;
+        let existed = match value {
+            Some(value) if is_inode => {
+                let old = self.tree.get(key).expect(PREPARED);
+                let (existed, value) = (old.is_some(), Inode::keep_rest(value, old));
+                self.tree.put(key, &value).expect(PREPARED);
+                existed
             }
-            Some(value) => self.tree.put(key, value),
-            None => self.tree.remove(key).map(drop),
+            Some(value) => {
+                self.tree.put(key, value).expect(PREPARED);
+                return;
+            }
+            None => self.tree.remove(key).expect(PREPARED),
+        };
+        if is_inode {
+            self.count_file(existed, value.is_some());
         }
-        .expect("a prepared item is in memory");
     }
 
     /// Sets a prepared item; the next delta encodes it.

@@ -11,7 +11,7 @@ use super::components::{Components, policies};
 use super::open::read_checkpoints;
 use crate::Result;
 use crate::format::{
-    CheckpointRecord, Extensions, FIRST_INO, Inode, Key, LOCATOR_ADDRESS, ROOT_INO,
+    CheckpointRecord, Extensions, FIRST_INO, FileCount, Inode, Key, LOCATOR_ADDRESS, ROOT_INO,
     SUPERBLOCK_ADDRESS, Superblock, Timestamp, usage_key,
 };
 use crate::health::SuperblockCopies;
@@ -75,6 +75,7 @@ fn fill_first_tree(components: &Components, root: &Inode) {
         metadata.tree.put(&usage_key(first), &value).expect(in_memory);
     }
     metadata.tree.put(&Key::inode(ROOT_INO), &root.encode()).expect(in_memory);
+    metadata.set_file_count(Some(FileCount(1)));
 }
 
 /// Returns the inode of a new root directory.

@@ -8,8 +8,9 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
-    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, HEADS_MAX,
-    Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry, usage_key,
+    CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
+    HEADS_MAX, Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry,
+    usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
@@ -85,7 +86,8 @@ impl Recovery {
         let tree = Tree::open(record.root(), record.root_level);
         let policies = policies(&options, &superblock)?;
         let usage = UsageTable::new(layout, superblock.tick_shift);
-        let metadata = Metadata::new(tree, usage, record.next_ino, policies);
+        let mut metadata = Metadata::new(tree, usage, record.next_ino, policies);
+        metadata.set_file_count(FileCount::of(&record.extensions));
         let components = Components::new(device, copies, options, log, metadata);
         components.health.set_time(now);
         if components.health.remembered().is_damaged {

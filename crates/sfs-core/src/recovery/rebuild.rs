@@ -10,9 +10,9 @@ use sfs_device::{Block, Device, Stream};
 
 use super::components::{Components, policies};
 use crate::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, History, ItemKind, Key,
-    Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry, Superblock,
-    UsageEntry, usage_key,
+    CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, FileCount, History,
+    ItemKind, Key, Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry,
+    Superblock, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::io::Append;
@@ -96,8 +96,9 @@ impl Rebuild {
         if let Some(places) = InPlaceAllocator::new(superblock.data_layout, layout) {
             usage.attach_allocator_of_clean(places);
         }
-        let metadata =
+        let mut metadata =
             Metadata::new(Tree::new(), usage, record.next_ino, policies(&options, superblock)?);
+        metadata.set_file_count(Some(FileCount(0)));
         let copies = SuperblockCopies::new(superblock.clone());
         let components = Components::new(device, copies, options, log, metadata);
         components.metadata.write().restore_policies(&record.policies);
@@ -244,8 +245,11 @@ impl Rebuild {
         checkpoint.map(drop).map_err(StepError::into_user_error)
     }
 
-    /// Counts the blocks that a mapping run refers to.
+    /// Counts an inode, or the blocks that a mapping run refers to.
     fn count(&self, key: &Key, value: &[u8]) -> Result<()> {
+        if key.kind == ItemKind::Inode as u8 {
+            self.components.metadata.write().count_new_file();
+        }
         if key.kind != ItemKind::Mapping as u8 {
             return Ok(());
         }

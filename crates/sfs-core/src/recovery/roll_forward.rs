@@ -301,10 +301,7 @@ impl Components {
             Change::Put { key, value } => (Key::decode(&key), Some(value)),
             Change::Delete { key } => (Key::decode(&key), None),
         };
-        self.recover(|metadata| match &value {
-            Some(value) => Ok(metadata.tree.put(&key, value)?),
-            None => Ok(metadata.tree.remove(&key).map(drop)?),
-        })
+        self.recover(|metadata| Ok(metadata.replay_item(&key, value.as_deref())?))
     }
 
     fn apply_mappings(&self, chunk: &ChunkSummary, sequence: u64) -> Result<()> {

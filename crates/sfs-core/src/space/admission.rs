@@ -102,4 +102,12 @@ impl Admission {
         let waiting = self.dirty.block_count() as u64 + others;
         self.behaviour.admits(&self.superblock.layout, &metadata, waiting, blocks)
     }
+
+    /// Returns whether there would be space for `blocks` if `freed_blocks` of the dirty blocks were not counted, and
+    /// other writers needed nothing.
+    pub(super) fn would_have_space(&self, blocks: u64, freed_blocks: u64) -> bool {
+        let metadata = self.metadata.read();
+        let waiting = (self.dirty.block_count() as u64).saturating_sub(freed_blocks);
+        self.behaviour.admits(&self.superblock.layout, &metadata, waiting, blocks)
+    }
 }

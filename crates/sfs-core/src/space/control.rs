@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::outlook::Outlook;
 use super::throttle::{CleaningPace, WriteBufferMarks};
 use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage};
 use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
@@ -103,15 +104,26 @@ impl SpaceControl {
         }
     }
 
-    /// Returns how full the volume is.
+    /// Returns how full the volume is, and will be once the dirty data is committed. Looks at every dirty file.
     pub(crate) fn space(&self) -> Space {
+        self.space_beside(Outlook::of_all(&self.dirty, &self.metadata).blocks())
+    }
+
+    /// Returns how full the volume is if every dirty block takes a new block, without a look at each dirty file: at
+    /// least as much is available.
+    pub(crate) fn certain_space(&self) -> Space {
+        self.space_beside(self.dirty.block_count() as u64)
+    }
+
+    fn space_beside(&self, dirty_blocks: u64) -> Space {
         let metadata = self.metadata.read();
         let layout = &self.superblock.layout;
-        let dirty = self.dirty.block_count() as u64;
+        let free = self.behaviour.free_blocks(layout, &metadata).saturating_sub(dirty_blocks);
         Space {
             total_blocks: self.behaviour.capacity_blocks(layout),
-            free_blocks: self.behaviour.free_blocks(layout, &metadata).saturating_sub(dirty),
-            files: metadata.next_ino - crate::format::FIRST_INO,
+            free_blocks: free,
+            available_blocks: free.saturating_sub(self.behaviour.withheld_blocks(layout)),
+            files: metadata.file_count(),
         }
     }
 
@@ -213,7 +225,7 @@ impl SpaceControl {
 
     /// Makes the freeing of blocks in place durable, so that they can be used again. Returns whether any were
     /// waiting and all of them are free now.
-    fn settle_freed_blocks(&self, log: &mut LogState) -> StepResult<bool> {
+    pub(super) fn settle_freed_blocks(&self, log: &mut LogState) -> StepResult<bool> {
         if !self.metadata.read().usage.has_pending_frees() {
             return Ok(false);
         }

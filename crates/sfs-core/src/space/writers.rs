@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::admission::Admitted;
 use super::checkpoint_due::{self, DELTA_CHANGES_MAX};
 use super::control::{SpaceControl, ignore_shortage};
+use super::outlook::Outlook;
 use crate::clean::ReadStep;
 use crate::clean::watermarks::{Urgency, garbage, urgency};
 use crate::log::LogState;
@@ -12,6 +13,9 @@ use crate::metadata::NODE_READS_MAX;
 use crate::reserves::{COMMIT_SEGMENTS, cleaning_segments};
 use crate::writeback::{CheckpointReason, Selection, StepError};
 use crate::{Error, Result};
+
+/// Commits by which one request tries to make room for itself.
+const COMMITS_MAX: usize = 4;
 
 impl SpaceControl {
     /// Counts a request by a user: background cleaning yields to it.
@@ -25,25 +29,48 @@ impl SpaceControl {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSpace`] if there is no space even after every orphan was deleted.
+    /// [`Error::NoSpace`] if there is no space even after [`SpaceControl::make_room`].
     pub(crate) fn admit(&self, blocks: u64) -> Result<Admitted<'_>> {
         self.health.check_writable()?;
-        let mut may_gain = true;
+        let mut commits_left = COMMITS_MAX;
         loop {
             if let Some(admitted) = self.admission.try_admit(blocks) {
                 return Ok(admitted);
             }
-            if !may_gain {
-                return Err(Error::NoSpace);
-            }
-            // Step by step: a writer that needs one block does not wait until all orphans are deleted.
-            may_gain = match self.delete_orphan_step() {
+            match self.make_room(blocks, &mut commits_left) {
                 Err(error) if self.health.has_stopped() => return Err(error),
                 // The error concerns another file.
-                Err(_) => true,
-                Ok(has_more) => has_more,
-            };
+                Ok(true) | Err(_) => {}
+                Ok(false) => return Err(Error::NoSpace),
+            }
         }
+    }
+
+    /// Does one step towards space for `blocks`, cheapest first: deletes a part of an orphan, makes frees in place
+    /// durable, or commits dirty data that takes less space afterwards. Returns `false` if nothing helps. Removed nodes
+    /// need no step here: admission counts them as free, and [`SpaceControl::reclaim`] writes the checkpoint for it.
+    fn make_room(&self, blocks: u64, commits_left: &mut usize) -> Result<bool> {
+        // Step by step: a writer that needs one block does not wait until all orphans are deleted.
+        if self.delete_orphan_step()? {
+            return Ok(true);
+        }
+        if *commits_left == 0 {
+            return Ok(false);
+        }
+        *commits_left -= 1;
+        if self.metadata.read().usage.has_pending_frees() {
+            let mut log = self.log.lock();
+            return self.settle_freed_blocks(&mut log).map_err(StepError::into_user_error);
+        }
+        let enough = blocks.max(self.marks.write_back_blocks() as u64);
+        let (files, outlook) = Outlook::worthwhile_files(&self.dirty, &self.metadata, enough);
+        // A program that repeats a refused write must not cause a commit each time.
+        if files.is_empty() || !self.admission.would_have_space(blocks, outlook.gain_blocks()) {
+            return Ok(false);
+        }
+        let mut log = self.log.lock();
+        ignore_shortage(self.commit(&mut log, &Selection::Files(files)))?;
+        Ok(true)
     }
 
     /// Admits a writer to `blocks` if there is space for certain and without waiting.

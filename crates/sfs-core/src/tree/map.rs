@@ -92,9 +92,9 @@ impl Tree {
         self.cache.old_count()
     }
 
-    /// Returns by how many nodes the next write-out makes the tree larger on the device.
-    pub fn new_count(&self) -> u64 {
-        self.dirty_count().saturating_sub(self.old_count()) as u64
+    /// Returns the number of nodes on the device after the next write-out, if there are `count` now.
+    pub fn count_after_write_out(&self, count: u64) -> u64 {
+        (count + self.dirty_count() as u64).saturating_sub(self.old_count() as u64)
     }
 
     /// Drops clean nodes that were not used lately until at most `budget` nodes are in memory. The root and dirty

@@ -5,7 +5,7 @@
 
 use super::Volume;
 use crate::Result;
-use crate::format::{Corruption, CorruptionKind, ItemKind, Key, MappingRun};
+use crate::format::{Corruption, CorruptionKind, FileCount, ItemKind, Key, MappingRun, ROOT_INO};
 use crate::metadata::{Metadata, MetadataError};
 use crate::request::{Discrepancy, SegmentSums};
 
@@ -21,7 +21,12 @@ impl Volume {
                 let kind = CorruptionKind::Count;
                 return Err(Corruption::in_usage_entry(0, kind).into());
             }
-            Ok(compare(metadata, self.count(metadata)?))
+            let (sums, files) = self.count(metadata)?;
+            if metadata.known_file_count().is_some_and(|known| known != files) {
+                let kind = CorruptionKind::Count;
+                return Err(Corruption::in_item(ROOT_INO, kind).into());
+            }
+            Ok(compare(metadata, sums))
         })
     }
 
@@ -36,8 +41,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Counts the blocks that the tree refers to, by segment: its nodes, and data blocks with their sums.
-    fn count(&self, metadata: &Metadata) -> std::result::Result<Vec<SegmentSums>, MetadataError> {
+    /// Counts the blocks that the tree refers to, by segment: its nodes, and data blocks with their sums. Counts the
+    /// inodes as well.
+    fn count(
+        &self,
+        metadata: &Metadata,
+    ) -> std::result::Result<(Vec<SegmentSums>, FileCount), MetadataError> {
+        let mut files = 0;
         let layout = &self.superblock.layout;
         let mut sums = vec![SegmentSums::default(); layout.segment_count as usize];
         for address in metadata.tree.addresses()? {
@@ -47,6 +57,7 @@ impl Volume {
         }
         for item in metadata.tree.range(..) {
             let (key, value) = item?;
+            files += u64::from(key.kind == ItemKind::Inode as u8);
             if key.kind == ItemKind::Mapping as u8 {
                 for (_, mapping) in MappingRun::decode(value, &key, metadata.tolerance)?.iter(0) {
                     let Some(segment) = layout.segment_of(mapping.address) else { continue };
@@ -57,7 +68,7 @@ impl Volume {
                 }
             }
         }
-        Ok(sums)
+        Ok((sums, FileCount(files)))
     }
 }
 

@@ -8,9 +8,15 @@ use crate::format::{Head, SegmentState, UsageEntry};
 use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 impl Volume {
-    /// Returns how full the volume is.
+    /// Returns how full the volume is, and will be once the dirty data is committed. Looks at every dirty file.
     pub fn space(&self) -> Space {
         self.space.space()
+    }
+
+    /// Returns how full the volume is if every dirty block takes a new block. Looks at no file, so it is for callers
+    /// that ask often.
+    pub fn certain_space(&self) -> Space {
+        self.space.certain_space()
     }
 
     /// Returns the present state of the volume: its policies, space, segments, groups, counters and errors.

@@ -18,7 +18,9 @@ use super::request::CommitRequest;
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{CheckpointRecord, NodePointer, SummaryEntry, Superblock, usage_key};
+use crate::format::{
+    CheckpointRecord, FileCount, NodePointer, SummaryEntry, Superblock, usage_key,
+};
 use crate::health::Health;
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
 use crate::log::{Batch, LogState, LogWriter, METADATA_HEAD};
@@ -276,6 +278,10 @@ impl Checkpointer {
         let written = self.counters.snapshot();
         let mut extensions = log.extensions.clone();
         self.health.put_into(&mut extensions);
+        match metadata.known_file_count() {
+            Some(count) => count.put_into(&mut extensions),
+            None => FileCount::remove_from(&mut extensions),
+        }
         CheckpointRecord {
             number,
             next_sequence: log.next_sequence,

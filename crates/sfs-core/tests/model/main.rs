@@ -8,6 +8,7 @@ mod amplification;
 mod caches;
 mod contract;
 mod failed_sync;
+mod fill;
 mod in_place;
 mod limits;
 mod races;

@@ -29,6 +29,11 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
     /// Returns the number of blocks that can become live in addition.
     fn free_blocks(&self, layout: &Layout, metadata: &Metadata) -> u64;
 
+    /// Returns the number of free blocks that data does not get: deletes and renames on a full volume change metadata.
+    fn withheld_blocks(&self, _layout: &Layout) -> u64 {
+        0
+    }
+
     /// Returns whether `new_blocks` of data fit beside `dirty_blocks`, with the metadata for both; for no blocks,
     /// whether some new metadata fits.
     fn admits(

@@ -3,7 +3,7 @@
 
 use super::super::staged::StagedBlock;
 use super::behaviour::{InPlaceBatch, LayoutBehaviour, SpaceView};
-use super::log::{METADATA_BLOCKS_MIN, log_capacity};
+use super::log::{BLOCKS_PER_LEAF, METADATA_BLOCKS_MIN, log_capacity};
 use crate::format::{Change, Layout, Mapping};
 use crate::log::LogState;
 use crate::metadata::Metadata;
@@ -14,9 +14,6 @@ const OVERWRITTEN_BLOCKS_MAX: usize = 1024;
 
 /// Segments withheld from data, for cleaning the log.
 const LOG_RESERVE_SEGMENTS: u32 = 16;
-
-/// Blocks of data for which the tree may need a new leaf.
-const BLOCKS_PER_LEAF: u64 = 64;
 
 /// Bytes of an encoded [`Change::Map`].
 const MAP_LEN: usize = Change::HEADER_LEN + 24;

@@ -25,6 +25,9 @@ const SEGMENTS_PER_RESERVE_SEGMENT: u32 = 16;
 /// Blocks of capacity for one block withheld from data: deletes and renames on a full volume change metadata.
 const BLOCKS_PER_METADATA_BLOCK: u64 = 128;
 
+/// Blocks of data for which the tree may need a new leaf.
+pub(super) const BLOCKS_PER_LEAF: u64 = 64;
+
 /// Blocks withheld when only metadata is added.
 pub(super) const METADATA_BLOCKS_MIN: u64 = 8;
 
@@ -35,8 +38,11 @@ impl LayoutBehaviour for Appending {
     }
 
     fn free_blocks(&self, layout: &Layout, metadata: &Metadata) -> u64 {
-        let used = metadata.usage.live_blocks() + metadata.tree.new_count();
-        self.capacity_blocks(layout).saturating_sub(used)
+        self.capacity_blocks(layout).saturating_sub(metadata.live_blocks_after_write_out())
+    }
+
+    fn withheld_blocks(&self, layout: &Layout) -> u64 {
+        self.capacity_blocks(layout) / BLOCKS_PER_METADATA_BLOCK
     }
 
     fn admits(
@@ -46,17 +52,10 @@ impl LayoutBehaviour for Appending {
         dirty_blocks: u64,
         new_blocks: u64,
     ) -> bool {
-        let used = metadata.usage.live_blocks()
-            + dirty_blocks
-            + dirty_blocks / 64
-            + metadata.tree.new_count();
-        let headroom = self.capacity_blocks(layout).saturating_sub(used);
-        let withheld = if new_blocks > 0 {
-            self.capacity_blocks(layout) / BLOCKS_PER_METADATA_BLOCK
-        } else {
-            METADATA_BLOCKS_MIN
-        };
-        headroom >= new_blocks + withheld
+        let leaves = (dirty_blocks + new_blocks) / BLOCKS_PER_LEAF;
+        let withheld =
+            if new_blocks > 0 { self.withheld_blocks(layout) } else { METADATA_BLOCKS_MIN };
+        self.free_blocks(layout, metadata) >= dirty_blocks + new_blocks + leaves + withheld
     }
 
     fn certain_blocks(
