@@ -7,6 +7,7 @@
 
 mod detach;
 mod fusermount;
+mod holder;
 mod mount_target;
 mod open_volume;
 

@@ -21,7 +21,7 @@ use sfs_system::mountinfo::{self, DeviceNumber};
 
 use crate::background::{Background, Waker};
 use crate::bdi::{self, BackingDevice};
-use crate::control::{ControlHandler, ControlServer};
+use crate::control::{ControlClient, ControlHandler, ControlServer};
 use crate::exit_error::{self, ExitError};
 use crate::fuse::FuseShell;
 use crate::logging;
@@ -91,14 +91,24 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
 /// Returns the absolute path of the mount point, unless it is no directory or already has a FUSE mount.
 fn check_dir(dir: &Path) -> Result<PathBuf, ExitError> {
     let shown = dir.display();
+    let mounts = mountinfo::mounts().unwrap_or_default();
+    let mounted = mountinfo::mount_point(dir, &mounts);
+    let at = |absolute: &Path| mounts.iter().rev().find(|mount| mount.dir == absolute);
+    if let Some(mount) = mounted.as_deref().and_then(at).filter(|mount| mount.is_sfs())
+        && ControlClient::is_dead(mount)
+    {
+        return Err(ExitError::mount(format_args!(
+            "{shown}: the daemon of an earlier mount has died; 'sfs-umount {shown}' removes that mount"
+        )));
+    }
     let absolute = dir.canonicalize().map_err(|error| {
         ExitError::mount(format_args!("{shown}: mount point: {}", exit_error::reason(&error)))
     })?;
     if !absolute.is_dir() {
         return Err(ExitError::mount(format_args!("{shown}: mount point is not a directory")));
     }
-    match mountinfo::at(&absolute) {
-        Ok(Some(mount)) if mount.kind.starts_with("fuse") => Err(ExitError::mount(format_args!(
+    match at(&absolute) {
+        Some(mount) if mount.kind.starts_with("fuse") => Err(ExitError::mount(format_args!(
             "{shown}: {} is mounted there already",
             mount.source.display()
         ))),

@@ -59,6 +59,7 @@ pub fn unmount(request: &UnmountRequest<'_>) -> Result<(), ExitError> {
     let watch = watch(&mount);
     mount::detach(&mount.dir, MntFlags::empty())?;
     say(format_args!("{dir}: unmounted"));
+    refuse_to_wait_for_others(&mount)?;
     let mut lost = None;
     match watch {
         Ok(daemon) => lost = Some(wait_for_report(&daemon, &mount)?),
@@ -94,14 +95,29 @@ fn report_outcome(
     Ok(())
 }
 
+/// Returns an error if the filesystem of `mount`, which is unmounted, has other mount points, such as a bind mount: its
+/// daemon goes on, and the device must not be removed.
+fn refuse_to_wait_for_others(mount: &MountRecord) -> Result<(), ExitError> {
+    let Ok(Some(other)) = mountinfo::of_number(mount.number) else { return Ok(()) };
+    let (dir, device) = (mount.dir.display(), mount.source.display());
+    let other = other.dir.display();
+    Err(ExitError::mount(format_args!(
+        "{dir}: unmounted, but {device} is still mounted on {other} and must not be removed; 'sfs-umount \
+         {other}' ends that mount, too"
+    )))
+}
+
 /// Finds the volume that is mounted on, or from, `path`.
 fn find(path: &Path) -> Result<MountRecord, ExitError> {
     let shown = path.display();
-    let path = path.canonicalize().map_err(|error| {
-        ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
-    })?;
     let mounts = mountinfo::mounts()
         .map_err(|error| ExitError::system(format_args!("/proc/self/mountinfo: {error}")))?;
+    let path = match mountinfo::mount_point(path, &mounts) {
+        Some(dir) => dir,
+        None => path.canonicalize().map_err(|error| {
+            ExitError::usage(format_args!("{shown}: {}", exit_error::reason(&error)))
+        })?,
+    };
     let is_from = |mount: &MountRecord| mount.is_sfs() && mount.source == path;
     let mut latest = mounts.into_iter().rev();
     let mount = latest.find(|mount| mount.dir == path || is_from(mount)).ok_or_else(|| {

@@ -9,13 +9,15 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use harness::{CACHES, TestVolume, can_mount, sfs_ctl_stat, sfs_umount_unused, stderr};
+use harness::{
+    CACHES, TestVolume, can_mount, sfs_ctl_stat, sfs_mount, sfs_umount, sfs_umount_unused, stderr,
+};
 use rustix::fs::minor;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
-use sfs_testkit::{SeededRng, mount_table::is_mounted};
+use sfs_testkit::{SeededRng, mount_table::is_mounted, wait_until};
 
 const SIZE: &str = "64M";
 const MOUNT: i32 = 32;
@@ -302,4 +304,114 @@ fn mounted_volumes_are_unmounted_by_their_device() {
     let output = sfs_umount_unused(&volume.device);
     expect_failure(&output, "not mounted");
     volume.check();
+}
+
+#[test]
+fn mounted_volumes_with_another_mount_point_are_named_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new(SIZE);
+    let mount = volume.mount("");
+    let other = volume.scratch.path().join("other");
+    fs::create_dir(&other).expect("a directory");
+    let mut command = Command::new("mount");
+    command.arg("--bind").args([&mount.dir, &other]);
+    assert!(command.status().expect("mount runs").success());
+    let begun = Instant::now();
+    let output = sfs_umount_unused(&mount.dir);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{}", stderr(&output));
+    let line = format!("is still mounted on {} and must not be removed", other.display());
+    expect_failure(&output, &line);
+    assert!(!is_mounted(&volume.dir) && is_mounted(&other));
+    fs::write(other.join("file"), "content").expect("the daemon goes on");
+    let output = sfs_umount_unused(&other);
+    assert!(output.status.success(), "{}", stderr(&output));
+    mount.wait_for_end();
+    volume.check();
+}
+
+#[test]
+fn mounted_volumes_in_use_for_a_moment_are_unmounted() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new(SIZE);
+    let mount = volume.mount("");
+    let mut user = Command::new("sleep").arg("0.2").current_dir(&mount.dir).spawn().expect("sleep");
+    let output = sfs_umount(&mount.dir);
+    user.wait().expect("sleep ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    mount.wait_for_end();
+}
+
+/// Another program has unmounted the volume, and its daemon still writes.
+#[test]
+fn mounted_volumes_are_mounted_again_once_the_daemon_has_ended() {
+    if !can_mount() {
+        return;
+    }
+    for volume in [Some(TestVolume::new(SIZE)), TestVolume::on_loop(SIZE)].into_iter().flatten() {
+        let mount = volume.mount("");
+        fs::write(mount.dir.join("file"), "content").expect("writing");
+        mount.signal(Signal::STOP);
+        let mut command = Command::new("umount");
+        command.args(["--lazy", "--internal-only"]).arg(&mount.dir);
+        let mut unmounting = command.spawn().expect("umount runs");
+        wait_until("the mount is gone", || !is_mounted(&volume.dir));
+        thread::scope(|scope| {
+            let again = scope.spawn(|| volume.mount(""));
+            thread::sleep(Duration::from_millis(200));
+            assert!(!again.is_finished());
+            mount.signal(Signal::CONT);
+            let again = again.join().expect("it is mounted");
+            assert_eq!(fs::read(again.dir.join("file")).expect("the file"), b"content");
+            again.unmount();
+        });
+        unmounting.wait().expect("umount ends");
+        volume.check();
+    }
+}
+
+#[test]
+fn mounted_volumes_of_a_dead_daemon_are_named_by_a_mount_and_removed() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new(SIZE);
+    for is_cached in [false, true] {
+        let mount = volume.mount("");
+        let _ = fs::metadata(&mount.dir).expect("it answers");
+        mount.kill();
+        if !is_cached {
+            let _ = fs::read_dir(&mount.dir).expect_err("nobody answers");
+        }
+        let output = sfs_mount(&volume.device, &volume.dir, "");
+        assert_eq!(output.status.code(), Some(MOUNT), "{}", stderr(&output));
+        assert!(stderr(&output).contains("has died; 'sfs-umount"), "{}", stderr(&output));
+        expect_failure(&sfs_umount(&volume.dir), "its daemon had died before");
+        assert!(!is_mounted(&volume.dir));
+        mount.wait_for_end();
+    }
+    volume.mount("").unmount();
+}
+
+/// umount(8) with `--force` aborts the connection: the daemon writes what it has and ends.
+#[test]
+fn mounted_volumes_unmounted_by_force_keep_what_the_daemon_has() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new(SIZE);
+    let mount = volume.mount("nowriteback");
+    fs::write(mount.dir.join("file"), "content").expect("writing");
+    let mut command = Command::new("umount");
+    command.args(["--force", "--internal-only"]).arg(&mount.dir);
+    assert!(command.status().expect("umount runs").success());
+    mount.wait_for_end();
+    let report = volume.check();
+    assert!(report.unmounted && report.rolled_chunks == 0, "the last checkpoint is complete");
+    let mount = volume.mount("");
+    assert_eq!(fs::read(mount.dir.join("file")).expect("the file"), b"content");
+    mount.unmount();
 }

@@ -76,6 +76,11 @@ impl ControlClient {
         Err(ControlError::Absent)
     }
 
+    /// Returns whether the daemon of `mount` has certainly died.
+    pub(crate) fn is_dead(mount: &MountRecord) -> bool {
+        matches!(Self::connect(mount), Err(ControlError::Dead))
+    }
+
     /// Checks the user of the process that listens. A user could have put a link to another program's socket in
     /// place of the own one, for root to connect to.
     fn of_owner(stream: UnixStream, owner: u32) -> Result<Self, ControlError> {

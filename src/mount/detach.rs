@@ -3,18 +3,51 @@
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
 use crate::exit_error::ExitError;
 
-/// Unmounts the topmost filesystem at `dir`.
+/// Longest wait until a mount is no longer in use. A program that has just ended, or looks at the mount for a moment,
+/// does not hinder the unmount.
+const USE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Unmounts the topmost filesystem at `dir`; tries for a second while it is in use.
 pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), ExitError> {
-    let busy = || {
-        let dir = dir.display();
-        ExitError::mount(format_args!("{dir}: in use; 'fuser -vm {dir}' shows by whom"))
-    };
+    let end = Instant::now() + USE_WAIT_MAX;
+    loop {
+        match try_detach(dir, flags) {
+            Err(Refusal::InUse) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Err(Refusal::InUse) => {
+                let dir = dir.display();
+                let line = format_args!("{dir}: in use; 'fuser -vm {dir}' shows by whom");
+                return Err(ExitError::mount(line));
+            }
+            Err(Refusal::Failed(error)) => return Err(error),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// Reason why a filesystem was not unmounted.
+enum Refusal {
+    /// A process uses it.
+    InUse,
+    Failed(ExitError),
+}
+
+impl From<ExitError> for Refusal {
+    fn from(error: ExitError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn try_detach(dir: &Path, flags: MntFlags) -> Result<(), Refusal> {
     match umount2(dir, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EPERM) => {
@@ -26,15 +59,19 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), ExitError> {
                 Ok(output) if output.status.success() => Ok(()),
                 Ok(output) => {
                     let text = String::from_utf8_lossy(&output.stderr);
-                    if text.contains("busy") { Err(busy()) } else { Err(ExitError::mount(text)) }
+                    let is_busy = text.contains("busy");
+                    Err(if is_busy { Refusal::InUse } else { ExitError::mount(text).into() })
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    Err(ExitError::system("fusermount3 is missing; install the package fuse3"))
+                    Err(ExitError::system("fusermount3 is missing; install the package fuse3")
+                        .into())
                 }
-                Err(error) => Err(ExitError::system(format_args!("fusermount3: {error}"))),
+                Err(error) => Err(ExitError::system(format_args!("fusermount3: {error}")).into()),
             }
         }
-        Err(Errno::EBUSY) => Err(busy()),
-        Err(error) => Err(ExitError::mount(format_args!("{}: {}", dir.display(), error.desc()))),
+        Err(Errno::EBUSY) => Err(Refusal::InUse),
+        Err(error) => {
+            Err(ExitError::mount(format_args!("{}: {}", dir.display(), error.desc())).into())
+        }
     }
 }

@@ -11,6 +11,7 @@ use sfs_core::{Error, Volume};
 use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
 use sfs_mkfs::signatures;
 
+use super::holder;
 use crate::exit_error::ExitError;
 use crate::file_clock;
 use crate::mount_options::MountOptions;
@@ -32,11 +33,11 @@ pub(crate) fn open_device(path: &Path, options: &MountOptions) -> Result<OpenedD
     let mut options = options.clone();
     let mut is_write_protected = false;
     let access = if options.volume.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    let mut device = FileDevice::open(path, access);
+    let mut device = holder::open_when_released(path, access);
     if let Err(OpenError { kind: OpenErrorKind::WriteProtected, .. }) = device {
         options = options.read_only();
         is_write_protected = true;
-        device = FileDevice::open(path, Access::ReadOnly);
+        device = holder::open_when_released(path, Access::ReadOnly);
     }
     let device = device.map_err(|error| match error.kind {
         OpenErrorKind::Permission => ExitError::usage(&error),

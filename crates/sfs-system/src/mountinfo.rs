@@ -151,6 +151,14 @@ pub fn of_number(number: DeviceNumber) -> io::Result<Option<MountRecord>> {
     Ok(mounts()?.into_iter().find(|mount| mount.number == number))
 }
 
+/// Returns the absolute path of `dir` if one of `mounts` is there. Nothing below the mount point is looked at, so this
+/// works for a mount whose daemon is dead or does not answer.
+pub fn mount_point(dir: &Path, mounts: &[MountRecord]) -> Option<PathBuf> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let absolute = parent.unwrap_or(Path::new(".")).canonicalize().ok()?.join(dir.file_name()?);
+    mounts.iter().any(|mount| mount.dir == absolute).then_some(absolute)
+}
+
 /// Decodes a path of a file under `/proc`, in which the kernel writes space, tab, newline and backslash as `\ooo`.
 pub fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());

@@ -1,0 +1,68 @@
+//! Waiting for a daemon whose mount is gone and that still writes its last checkpoint.
+
+use std::fs;
+use std::path::Path;
+use std::process;
+use std::time::{Duration, Instant};
+
+use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
+use sfs_system::mountinfo;
+
+use crate::ready_pipe;
+
+/// Name of the program that serves a mount.
+const DAEMON: &str = "sfs-mount";
+
+/// Pause between two attempts to open a device.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Time after which a wait is explained to the user.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longest wait for a daemon. A daemon whose mount is in another namespace goes on.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Opens `path`. While the daemon of an earlier mount holds it, waits until that daemon has ended.
+pub(super) fn open_when_released(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
+    let begun = Instant::now();
+    let mut is_explained = false;
+    loop {
+        let opened = FileDevice::open(path, access);
+        let is_busy = matches!(&opened, Err(error) if matches!(error.kind, OpenErrorKind::Busy));
+        if !is_busy || begun.elapsed() > WAIT_MAX || !is_being_released(path) {
+            return opened;
+        }
+        if begun.elapsed() > PATIENCE && !is_explained {
+            ready_pipe::warn(&format!(
+                "waiting for the daemon of an earlier mount of {}, which still writes",
+                path.display()
+            ));
+            is_explained = true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Returns whether a daemon holds the device at `path` and no mount of it is to be seen.
+fn is_being_released(path: &Path) -> bool {
+    let is_mounted = mountinfo::mounts()
+        .is_ok_and(|mounts| mounts.iter().any(|mount| mount.is_sfs() && mount.source == path));
+    !is_mounted && is_held_by_daemon(path)
+}
+
+/// Returns whether another process that serves a mount has the file at `path` open, among those that this user may
+/// look at. A process that ends meanwhile counts: the next attempt to open may succeed.
+fn is_held_by_daemon(path: &Path) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    processes.flatten().any(|entry| {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(number) = number.filter(|number| *number != process::id()) else { return false };
+        let name = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+        name.trim_end() == DAEMON && has_open(number, path)
+    })
+}
+
+fn has_open(process: u32, path: &Path) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return true };
+    descriptors.flatten().any(|entry| fs::read_link(entry.path()).is_ok_and(|link| link == path))
+}
