@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use sfs_core::format::{Layout, LayoutError};
 use sfs_device::{BLOCK_SIZE, DeviceError, OpenError};
 
-use crate::Fault;
+use crate::Verdict;
 use crate::plan::SEGMENT_SIZE_MIN;
 use crate::signatures::Found;
 
@@ -79,12 +79,20 @@ pub enum MkfsError {
         error: LayoutError,
     },
     /// The device does not store what is written to it.
-    #[error("{}: {fault}; do not use it: nothing was made", .device.display())]
+    #[error("{}: {verdict}; do not use it: nothing was made", .device.display())]
     Faulty {
         /// Path of the device.
         device: PathBuf,
-        /// Defect of the device.
-        fault: Fault,
+        /// Verdict with the defect of the device.
+        verdict: Verdict,
+    },
+    /// The path of a new image file is in the directory of device files.
+    #[error("{}: no such device; an image file cannot be made in {}, where only device files are", .path.display(), .directory.display())]
+    AmongDevices {
+        /// Path of the image file.
+        path: PathBuf,
+        /// Root of the filesystem with the device files.
+        directory: PathBuf,
     },
     /// The device failed.
     #[error("{}: {error}", .device.display())]

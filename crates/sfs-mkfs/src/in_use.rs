@@ -32,6 +32,32 @@ pub fn refuse_in_use(path: &Path) -> Result<(), MkfsError> {
     refuse_in_use_by_loop(path)
 }
 
+/// Directory of device files.
+const DEVICES: &str = "/dev";
+
+/// Refuses to make a file at `path` if the filesystem there holds device files: a misspelled name of a device would
+/// become a file in memory. Other filesystems below `/dev`, such as `/dev/shm`, are allowed.
+///
+/// # Errors
+///
+/// [`MkfsError::AmongDevices`].
+pub(crate) fn refuse_among_devices(path: &Path) -> Result<(), MkfsError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let Ok(parent) = fs::canonicalize(parent.unwrap_or(Path::new("."))) else { return Ok(()) };
+    let mounts = MountRecord::parse_all(&read("/proc/self/mountinfo"));
+    let around = mounts.iter().rev().filter(|mount| parent.starts_with(&mount.dir));
+    let Some(mount) = around.max_by_key(|mount| mount.dir.components().count()) else {
+        return Ok(());
+    };
+    let is_below = |dir: &Path| dir.starts_with(DEVICES);
+    let is_root_of_devices = mount.kind == "devtmpfs" || mount.dir == Path::new(DEVICES);
+    if is_root_of_devices || is_below(&parent) && !is_below(&mount.dir) {
+        let directory = if is_root_of_devices { mount.dir.clone() } else { DEVICES.into() };
+        return Err(MkfsError::AmongDevices { path: path.to_owned(), directory });
+    }
+    Ok(())
+}
+
 /// Refuses an image file that a loop device uses, and a loop device over a file that is mounted or that
 /// another loop device uses with a block in common. A lock on the file does not exclude an exclusive open
 /// of the loop device, nor the reverse.

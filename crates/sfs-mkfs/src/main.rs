@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressStyle};
-use sfs_mkfs::{Made, MkfsOptions, make_with, output};
+use sfs_mkfs::{Made, MkfsError, MkfsOptions, make_with, output};
 
 fn main() -> ExitCode {
     let options = match MkfsOptions::try_parse() {
@@ -27,7 +27,16 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(error),
         },
-        Err(error) => fail(error),
+        Err(error) => {
+            if let MkfsError::Faulty { verdict, .. } = &error
+                && options.json
+            {
+                // The message on stderr says the same if stdout has no reader.
+                let _ =
+                    output::print(format_args!("{}\n", serde_json::json!({ "probed": verdict })));
+            }
+            fail(error)
+        }
     }
 }
 
@@ -36,14 +45,15 @@ fn fail(error: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Progress of a probe, shown on a terminal only.
+/// Progress of a probe in bytes, shown on a terminal only.
 #[derive(Default)]
 struct Bar(OnceCell<ProgressBar>);
 
 impl Bar {
     fn show(&self, done: u64, total: u64) {
         let bar = self.0.get_or_init(|| {
-            let template = "probing    {wide_bar} {percent:>3}%  {per_sec} requests  {eta} left";
+            let template =
+                "probing  {wide_bar} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left";
             let style = ProgressStyle::with_template(template).expect("the template is a constant");
             ProgressBar::new(total).with_style(style)
         });

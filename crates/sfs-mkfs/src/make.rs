@@ -18,11 +18,11 @@ use sfs_device::{
 };
 use uuid::Uuid;
 
-use crate::in_use::refuse_in_use;
+use crate::in_use::{refuse_among_devices, refuse_in_use};
 use crate::measure::Measurement;
 use crate::plan::{Identity, Plan};
 use crate::signatures::{Ends, detect};
-use crate::{Human, MkfsError, MkfsOptions, detect, probe, wipe};
+use crate::{Human, MkfsError, MkfsOptions, Verdict, detect, probe, wipe};
 
 /// A volume that was made, or would be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,6 +47,9 @@ pub struct Made {
     /// Measurement that the segment size was chosen by, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measurement>,
+    /// Result of the probe, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probed: Option<Verdict>,
 }
 
 impl Made {
@@ -62,12 +65,16 @@ impl Made {
             capacity: plan.segment_size() * u64::from(segment_count),
             dry_run,
             measured: None,
+            probed: None,
         }
     }
 }
 
 impl fmt::Display for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(verdict) = &self.probed {
+            writeln!(f, "Probed {}: {verdict}", self.device)?;
+        }
         if let Some(measured) = &self.measured {
             writeln!(f, "Measured {}", self.device)?;
             let used = Human(self.segment_size);
@@ -95,8 +102,8 @@ pub fn make(options: &MkfsOptions) -> Result<Made, MkfsError> {
     make_with(options, &mut |_, _| {})
 }
 
-/// Makes a volume as [`make`] does, and reports the progress of a probe: requests done, and all
-/// requests.
+/// Makes a volume as [`make`] does, and reports the progress of a probe: bytes done, and all
+/// bytes.
 pub fn make_with(
     options: &MkfsOptions,
     progress: &mut dyn FnMut(u64, u64),
@@ -115,13 +122,15 @@ fn make_image(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Made, MkfsError> {
     let path = &options.device;
+    refuse_among_devices(path)?;
     let geometry = Geometry { block_count: size / BLOCK_SIZE as u64, ..Geometry::default() };
     let plan = plan(options, &geometry, options.segment_size.bytes())?;
     if options.dry_run {
         return Ok(Made::new(path, &plan, true));
     }
     let device = FileDevice::create(path, size).map_err(MkfsError::Open)?;
-    let made = try_out(options, &device, progress).and_then(|()| write(options, device, &plan));
+    let made = try_out(options, &device, progress)
+        .and_then(|probed| Ok(Made { probed, ..write(options, device, &plan)? }));
     if made.is_err() {
         // The file was created by this run. The first error says more than an error of the removal.
         let _ = fs::remove_file(path);
@@ -150,13 +159,13 @@ fn make_on_existing(
     if options.dry_run {
         return Ok(Made::new(path, &plan, true));
     }
-    try_out(options, &device, progress)?;
+    let probed = try_out(options, &device, progress)?;
     wipe_tail(path, actual).map_err(bytes_error)?;
     let device_error = |error| MkfsError::Device { device: path.clone(), error };
     let measured = detect::measurement(options, &device, &plan).map_err(device_error)?;
     let plan = replanned(options, device.geometry(), plan, measured.as_ref());
     let made = write(options, device, &plan)?;
-    Ok(Made { measured, ..made })
+    Ok(Made { measured, probed, ..made })
 }
 
 /// Returns the plan with the measured segment size, or `default` if none was found or no volume
@@ -171,21 +180,21 @@ fn replanned(
     found.and_then(|size| plan(options, geometry, Some(size)).ok()).unwrap_or(default)
 }
 
-/// Probes the device, if the options ask for it.
+/// Probes the device, if the options ask for it, and returns the verdict.
 fn try_out(
     options: &MkfsOptions,
     device: &FileDevice,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), MkfsError> {
+) -> Result<Option<Verdict>, MkfsError> {
     if !options.probe {
-        return Ok(());
+        return Ok(None);
     }
     let path = || options.device.clone();
-    let found = probe(device, Uuid::new_v4().as_u64_pair().0, progress)
+    let verdict = probe(device, Uuid::new_v4().as_u64_pair().0, progress)
         .map_err(|error| MkfsError::Device { device: path(), error })?;
-    match found {
-        Some(fault) => Err(MkfsError::Faulty { device: path(), fault }),
-        None => Ok(()),
+    match verdict.fault {
+        Some(_) => Err(MkfsError::Faulty { device: path(), verdict }),
+        None => Ok(Some(verdict)),
     }
 }
 

@@ -7,7 +7,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
+
+use crate::Human;
 
 /// Least number of blocks of the reference, which is written without gaps.
 const REFERENCE_MIN: u64 = 1024;
@@ -18,8 +21,35 @@ const REQUEST_BLOCKS: u64 = 256;
 /// Requests between two reports of progress.
 const REPORT_EVERY: u64 = 64;
 
+/// Result of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// Bytes that were written, each of them once, and read back.
+    pub bytes: u64,
+    /// Size that the device claims, in bytes.
+    pub claimed_bytes: u64,
+    /// Defect of the device; `None` if every byte was there.
+    #[serde(flatten)]
+    pub fault: Option<Fault>,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.fault {
+            Some(fault) => fault.fmt(f),
+            None => write!(
+                f,
+                "keeps what is written to it: {} in samples over all of its {} were there",
+                Human(self.bytes),
+                Human(self.claimed_bytes)
+            ),
+        }
+    }
+}
+
 /// Defect of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum Fault {
     /// Addresses wrap around after so many blocks: the device claims more capacity than it has.
     Wraps {
@@ -84,8 +114,8 @@ impl TriedAddresses {
 }
 
 /// Writes to `device`, reads back, and returns the defect, if there is one. `seed` distinguishes
-/// this run's content from that of earlier runs. `progress` receives the requests done and all
-/// requests.
+/// this run's content from that of earlier runs. `progress` receives the bytes written and read so
+/// far, and all of them.
 ///
 /// # Errors
 ///
@@ -94,40 +124,51 @@ pub fn probe(
     device: &dyn Device,
     seed: u64,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Fault>, DeviceError> {
+) -> Result<Verdict, DeviceError> {
     let tried = TriedAddresses::new(device.geometry().block_count);
-    let requests = tried.reference.div_ceil(REQUEST_BLOCKS) + tried.samples().count() as u64;
-    let mut run = Run { device, seed, done: 0, total: 2 * requests, progress };
-    run.write_reference(tried)?;
-    device.flush()?;
-    // Descending: of several samples that land on one block, the first behind the end is left. Its
-    // address gives the real size.
-    let mut samples: Vec<u64> = tried.samples().collect();
-    samples.reverse();
-    for address in samples {
-        run.write(address, 1)?;
-    }
-    device.flush()?;
-    if let Some(fault) = run.read_reference(tried)? {
-        return Ok(Some(fault));
-    }
-    for address in tried.samples() {
-        if let [fault, ..] = run.read(address, 1)?[..] {
-            return Ok(Some(fault));
-        }
-    }
-    Ok(None)
+    let blocks = tried.reference + tried.samples().count() as u64;
+    let mut run = Run { device, seed, requests: 0, blocks: 0, total: 2 * blocks, progress };
+    let fault = run.fault(tried)?;
+    let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
+    let claimed_bytes = bytes(device.geometry().block_count);
+    Ok(Verdict { bytes: bytes(blocks), claimed_bytes, fault })
 }
 
 struct Run<'a> {
     device: &'a dyn Device,
     seed: u64,
-    done: u64,
+    requests: u64,
+    /// Blocks that were written and read.
+    blocks: u64,
+    /// Blocks to write and to read.
     total: u64,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
 impl Run<'_> {
+    /// Writes and reads everything that is tried, and returns the defect.
+    fn fault(&mut self, tried: TriedAddresses) -> Result<Option<Fault>, DeviceError> {
+        self.write_reference(tried)?;
+        self.device.flush()?;
+        // Descending: of several samples that land on one block, the first behind the end is left. Its
+        // address gives the real size.
+        let mut samples: Vec<u64> = tried.samples().collect();
+        samples.reverse();
+        for address in samples {
+            self.write(address, 1)?;
+        }
+        self.device.flush()?;
+        if let Some(fault) = self.read_reference(tried)? {
+            return Ok(Some(fault));
+        }
+        for address in tried.samples() {
+            if let [fault, ..] = self.read(address, 1)?[..] {
+                return Ok(Some(fault));
+            }
+        }
+        Ok(None)
+    }
+
     fn write_reference(&mut self, tried: TriedAddresses) -> Result<(), DeviceError> {
         for address in (0..tried.reference).step_by(REQUEST_BLOCKS as usize) {
             self.write(address, REQUEST_BLOCKS.min(tried.reference - address))?;
@@ -154,7 +195,7 @@ impl Run<'_> {
         for (at, block) in (address..).zip(blocks.iter_mut()) {
             fill(block, self.seed, at);
         }
-        self.report();
+        self.report(count);
         self.device.write(address, &[&blocks], Stream::default())
     }
 
@@ -162,7 +203,7 @@ impl Run<'_> {
     fn read(&mut self, address: u64, count: u64) -> Result<Vec<Fault>, DeviceError> {
         let mut blocks = Block::zeroed(count as usize);
         self.device.read(address, &mut blocks)?;
-        self.report();
+        self.report(count);
         let read = (address..).zip(blocks.iter());
         Ok(read.filter_map(|(at, block)| self.fault_of(at, block)).collect())
     }
@@ -182,10 +223,13 @@ impl Run<'_> {
         })
     }
 
-    fn report(&mut self) {
-        self.done += 1;
-        if self.done.is_multiple_of(REPORT_EVERY) || self.done == self.total {
-            (self.progress)(self.done, self.total);
+    /// Counts a request of `count` blocks.
+    fn report(&mut self, count: u64) {
+        self.requests += 1;
+        self.blocks += count;
+        if self.requests.is_multiple_of(REPORT_EVERY) || self.blocks == self.total {
+            let size = BLOCK_SIZE as u64;
+            (self.progress)(self.blocks * size, self.total * size);
         }
     }
 }
@@ -259,14 +303,17 @@ mod tests {
     }
 
     fn found(claimed: u64, real: u64, dropped: fn(u64) -> bool) -> Option<Fault> {
-        probe(&Liar::new(claimed, real, dropped), 7, &mut |_, _| {}).expect("it answers")
+        let device = Liar::new(claimed, real, dropped);
+        probe(&device, 7, &mut |_, _| {}).expect("the device answers").fault
     }
 
     #[test]
     fn honest_devices_pass() {
         for blocks in [0, 1, 2, 1023, 1024, 1025, 3000, 1 << 20, 1_234_567] {
             let device = RamDevice::new(blocks);
-            assert_eq!(probe(&device, 7, &mut |_, _| {}).expect("RAM"), None, "{blocks}");
+            let verdict = probe(&device, 7, &mut |_, _| {}).expect("RAM");
+            assert_eq!(verdict.fault, None, "{blocks}");
+            assert_eq!(verdict.claimed_bytes, blocks * BLOCK_SIZE as u64);
         }
     }
 
@@ -295,15 +342,26 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_is_in_words_and_json() {
+        let device = Liar::new(1 << 20, 4095, |_| false);
+        let verdict = probe(&device, 7, &mut |_, _| {}).expect("the device answers");
+        assert!(verdict.to_string().starts_with("is a fake: it has 16773120 bytes"), "{verdict}");
+        let json = serde_json::json!(verdict);
+        assert_eq!((&json["fault"], &json["blocks"]), (&"wraps".into(), &4095.into()), "{json}");
+    }
+
+    #[test]
     fn time_grows_with_the_root_of_the_size() {
         let blocks = 1 << 28;
-        let requests = Cell::new(0);
+        let (last, reports) = (Cell::new(0), Cell::new(0));
         let device = RamDevice::new(blocks);
-        probe(&device, 7, &mut |done, total| {
-            assert!(done <= total);
-            requests.set(total);
+        let verdict = probe(&device, 7, &mut |done, total| {
+            assert!(last.get() < done && done <= total);
+            last.set(done);
+            reports.set(reports.get() + 1);
         })
         .expect("RAM");
-        assert!(requests.get() < 40_000, "{} requests for a terabyte", requests.get());
+        assert_eq!(last.get(), 2 * verdict.bytes, "everything is written and read");
+        assert!(reports.get() * REPORT_EVERY < 40_000, "{} reports for a terabyte", reports.get());
     }
 }

@@ -292,8 +292,32 @@ fn a_probe_follows_the_refusals_and_precedes_the_volume() {
     expect_refusal(&["--probe"], &path, "has XFS filesystem (at byte 0); give -f to overwrite");
     let output = mkfs(&["--probe", "-f"], &path);
     assert_eq!((code(&output), stderr(&output)), (0, String::new()));
-    assert!(stdout(&output).starts_with("Made an SFS volume"));
+    let verdict = format!("Probed {}: keeps what is written to it: ", path.display());
+    assert!(stdout(&output).starts_with(&verdict), "{}", stdout(&output));
+    assert!(stdout(&output).contains("\nMade an SFS volume"));
+    let output = mkfs(&["--probe", "--json", "-f"], &path);
+    let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(made["probed"]["claimed_bytes"], 32 * MIB);
+    assert!(made["probed"]["fault"].is_null() && made["probed"]["bytes"].as_u64() > Some(1 << 20));
     assert_eq!(code(&mkfs(&["--probe", "-n", "-f"], &path)), 1, "a dry run writes nothing");
+}
+
+/// A misspelled device became a file in the memory of the machine.
+#[test]
+fn no_image_is_made_among_the_device_files() {
+    let typo = Path::new("/dev/sfs-typo");
+    let output = mkfs(&["--size", "8M"], typo);
+    assert_eq!(code(&output), 1, "{}", stdout(&output));
+    let line = "sfs-mkfs: /dev/sfs-typo: no such device; an image file cannot be made in /dev, where \
+                only device files are\n";
+    assert_eq!(stderr(&output), line);
+    assert!(!typo.exists());
+    if Path::new("/dev/shm").is_dir() {
+        let image = Path::new("/dev/shm").join(format!("sfs-mkfs-{}", std::process::id()));
+        let output = mkfs(&["--size", "8M"], &image);
+        std::fs::remove_file(&image).expect("an image was made");
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+    }
 }
 
 #[test]
