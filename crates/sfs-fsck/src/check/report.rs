@@ -22,6 +22,8 @@ pub struct CheckReport {
     pub directories: u64,
     /// Bytes of data and tree that the volume refers to.
     pub used_bytes: u64,
+    /// `true` if all data was read and compared with its checksums.
+    pub data_read: bool,
     /// Number of chunks past the checkpoint that took effect.
     pub rolled_chunks: u64,
     /// `true` if the checkpoint is that of an unmount.
@@ -69,6 +71,10 @@ impl fmt::Display for CheckReport {
             errors => write!(f, "{errors} errors")?,
         }
         let Self { files, directories, used_bytes, .. } = self;
-        write!(f, ", {files} files, {directories} directories, {used_bytes} bytes used")
+        write!(f, ", {files} files, {directories} directories, {used_bytes} bytes used")?;
+        match self.data_read {
+            true => Ok(()),
+            false => f.write_str("; data was not read (--data reads it)"),
+        }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct VolumeCheck<'a> {
     pub(crate) usage_findings: Findings,
     /// Findings about the log past the checkpoint.
     pub(crate) log_findings: Findings,
+    /// `true` if all data was read.
+    data_read: bool,
 }
 
 impl<'a> VolumeCheck<'a> {
@@ -96,13 +98,24 @@ impl<'a> VolumeCheck<'a> {
             let corruption = Corruption::in_usage_entry(segment, CorruptionKind::Count);
             log_findings.push(Finding::DeltaDamaged { corruption });
         }
-        Ok(Self { record, tree, usage, rolled, tree_check, usage_findings, log_findings })
+        let data_read = data;
+        Ok(Self {
+            record,
+            tree,
+            usage,
+            rolled,
+            tree_check,
+            usage_findings,
+            log_findings,
+            data_read,
+        })
     }
 
     /// Returns the report: `findings`, then those of this check, with the paths of all inodes in findings and
     /// in `named`.
     pub(crate) fn report(&self, mut findings: Findings, named: HashSet<u64>) -> CheckReport {
-        let mut report = CheckReport { unmounted: self.record.unmounted, ..CheckReport::default() };
+        let (unmounted, data_read) = (self.record.unmounted, self.data_read);
+        let mut report = CheckReport { unmounted, data_read, ..CheckReport::default() };
         let Self { tree, rolled, tree_check, .. } = self;
         report.remembered = Remembered::of(&tree.volume.superblock, &self.record);
         findings.extend(&tree_check.nodes);

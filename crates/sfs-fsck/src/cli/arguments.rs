@@ -136,7 +136,7 @@ pub(crate) struct CheckArguments {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print notes, and the length of the log past the checkpoint
+    /// List every finding and loss, notes, and the length of the log past the checkpoint
     #[arg(short, long)]
     pub(crate) verbose: bool,
 

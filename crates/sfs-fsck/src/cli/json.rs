@@ -21,6 +21,7 @@ pub fn report_to_json(report: &CheckReport) -> Value {
         "used_bytes": report.used_bytes,
         "rolled_chunks": report.rolled_chunks,
         "unmounted": report.unmounted,
+        "data_read": report.data_read,
         "remembered": remembered_to_json(&report.remembered),
         "findings": findings,
     })

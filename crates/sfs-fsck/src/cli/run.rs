@@ -165,7 +165,7 @@ fn check_and_repair(
     });
     if mode == RunMode::Ask && outcome.before.errors() > 0 && ask_repair() {
         let outcome = with_bar(interrupt, |listener| repair(device, &options, listener))?;
-        printed |= print(&repair_to_text(path, &outcome));
+        printed |= print(&repair_to_text(path, &outcome, arguments.verbose));
         return Ok(printed | exit_code(&outcome));
     }
     if mode == RunMode::Preen && outcome.after.is_none() && outcome.before.errors() > 0 {

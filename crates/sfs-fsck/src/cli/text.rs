@@ -1,5 +1,6 @@
 //! Reports, losses and recorded errors as lines of text. Each line begins with the name of the device.
 
+use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 
 use sfs_core::format::Remembered;
@@ -8,13 +9,21 @@ use crate::check::report::CheckReport;
 use crate::repair::loss::Loss;
 use crate::repair::run::RepairOutcome;
 
+/// Findings of one kind that are listed without `-v`.
+const FINDINGS_OF_KIND_MAX: usize = 5;
+
+/// Losses of one kind that are listed without `-v`: each names a file.
+const LOSSES_OF_KIND_MAX: usize = 50;
+
 /// Returns the lines for a check, and for the repair if there was one. `is_verbose` adds notes, and the
 /// length of the log past the checkpoint.
 pub(crate) fn outcome_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: bool) -> String {
     let (device, report) = (path.display(), &outcome.before);
     let mut text = String::new();
-    for finding in report.shown().filter(|finding| is_verbose || finding.is_error()) {
-        text += &format!("{device}: {}\n", report.line(finding));
+    let shown = report.shown().filter(|finding| is_verbose || finding.is_error());
+    let bound = if is_verbose { usize::MAX } else { FINDINGS_OF_KIND_MAX };
+    for line in grouped(shown, bound, |finding| report.line(finding)) {
+        text += &format!("{device}: {line}\n");
     }
     let all = report.findings.errors() + report.findings.notes();
     let shown = report.shown().count() as u64;
@@ -27,22 +36,52 @@ pub(crate) fn outcome_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: 
     for line in remembered_lines(&report.remembered) {
         text += &format!("{device}: {line}\n");
     }
-    text + &format!("{device}: {report}\n") + &repair_to_text(path, outcome)
+    text + &format!("{device}: {report}\n") + &repair_to_text(path, outcome, is_verbose)
 }
 
 /// Returns the lines for a repair: losses, errors that are left, and recorded errors.
-pub(crate) fn repair_to_text(path: &Path, outcome: &RepairOutcome) -> String {
+pub(crate) fn repair_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: bool) -> String {
     let (device, Some(after)) = (path.display(), &outcome.after) else {
         return remembered_to_text(path, outcome);
     };
     let mut text = String::new();
-    for loss in &outcome.losses {
-        text += &format!("{device}: {}\n", loss_line(after, loss));
+    let bound = |bound: usize| if is_verbose { usize::MAX } else { bound };
+    for line in grouped(&outcome.losses, bound(LOSSES_OF_KIND_MAX), |loss| loss_line(after, loss)) {
+        text += &format!("{device}: {line}\n");
     }
-    for finding in after.shown().filter(|finding| finding.is_error()) {
-        text += &format!("{device}: left: {}\n", after.line(finding));
+    let left = after.shown().filter(|finding| finding.is_error());
+    for line in grouped(left, bound(FINDINGS_OF_KIND_MAX), |finding| after.line(finding)) {
+        text += &format!("{device}: left: {line}\n");
     }
     text + &format!("{device}: repaired: {after}\n") + &remembered_to_text(path, outcome)
+}
+
+/// Returns a line for each of `things`, those of one kind together: `most` of each kind, and a line with the number of
+/// the others. The kinds are in the order of their first occurrence.
+fn grouped<'a, T: 'a>(
+    things: impl IntoIterator<Item = &'a T>,
+    most: usize,
+    line: impl Fn(&T) -> String,
+) -> Vec<String> {
+    let mut groups: Vec<(Discriminant<T>, Vec<String>, usize)> = Vec::new();
+    for thing in things {
+        let kind = discriminant(thing);
+        let index = groups.iter().position(|group| group.0 == kind).unwrap_or_else(|| {
+            groups.push((kind, Vec::new(), 0));
+            groups.len() - 1
+        });
+        let (_, lines, others) = &mut groups[index];
+        match lines.len() < most {
+            true => lines.push(line(thing)),
+            false => *others += 1,
+        }
+    }
+    for (_, lines, others) in &mut groups {
+        if *others > 0 {
+            lines.push(format!("and {others} more of this kind; -v lists all"));
+        }
+    }
+    groups.into_iter().flat_map(|(_, lines, _)| lines).collect()
 }
 
 /// Returns the line for `loss`, with the path if one is known.

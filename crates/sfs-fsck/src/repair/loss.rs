@@ -70,27 +70,27 @@ impl fmt::Display for Loss {
                 )
             }
             Self::Restored { ino } => {
-                write!(f, "inode {ino}: restored in part; it may be older than it was")
+                write!(f, "inode {ino}: restored in part, and may be older than before")
             }
             Self::Attributes { ino } => write!(f, "inode {ino}: owner, permissions and times lost"),
             Self::Bytes { ino, first, last } => {
-                write!(f, "inode {ino}: bytes {first} to {last} lost; they read as zeros")
+                write!(f, "inode {ino}: bytes {first} to {last} lost, now zeros")
             }
             Self::Blocks { ino, count, first, last } => write!(
                 f,
-                "inode {ino}: {count} blocks lost among bytes {first} to {last}; they read as zeros"
+                "inode {ino}: {count} blocks lost among bytes {first} to {last}, now zeros"
             ),
             Self::Shared { ino, address } => {
                 write!(
                     f,
-                    "inode {ino}: another file had block {address}, too; it may hold the data of either"
+                    "inode {ino}: another file had block {address}, too: its content may be of either"
                 )
             }
             Self::Tail { ino, first, last } => {
-                write!(f, "inode {ino}: bytes {first} to {last} lost; it is shorter now")
+                write!(f, "inode {ino}: bytes {first} to {last} lost: the file is shorter now")
             }
             Self::File { ino, target, name } => {
-                write!(f, "inode {target}: lost; it was \"{name}\" in inode {ino}")
+                write!(f, "inode {target}: lost: \"{name}\" in inode {ino}")
             }
             Self::Target { ino } => write!(f, "inode {ino}: symbolic link lost"),
             Self::Xattr { ino } => write!(f, "inode {ino}: an extended attribute lost"),
@@ -98,7 +98,7 @@ impl fmt::Display for Loss {
             Self::Item { ino, kind } => {
                 write!(f, "inode {ino}: an item of kind {kind} without a use was removed")
             }
-            Self::Nameless { ino } => write!(f, "inode {ino}: name lost; it is in /lost+found"),
+            Self::Nameless { ino } => write!(f, "inode {ino}: name lost: now in /lost+found"),
         }
     }
 }

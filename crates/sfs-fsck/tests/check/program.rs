@@ -5,12 +5,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use sfs_core::format::FileKind;
 use sfs_device::{Block, Device};
 use tempfile::TempDir;
 
 use super::fixture::populated;
-use super::forge::{Forge, SUB};
+use super::forge::{Forge, SUB, entry_value};
 use super::forged_volume::ForgedVolume;
+
+/// End of the closing line of a check without `--data`.
+const DATA_NOT_READ: &str = "; data was not read (--data reads it)";
 
 fn fsck(arguments: &[&str], device: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sfs-fsck"))
@@ -47,14 +51,51 @@ fn a_sound_volume_exits_with_0_for_all_options() {
         let output = fsck(arguments, &path);
         assert_eq!(code(&output), 0, "{arguments:?}");
         let text = String::from_utf8(output.stdout).expect("UTF-8");
-        let last = "clean, 3 files, 2 directories, 28672 bytes used\n";
-        assert!(text.ends_with(last), "{arguments:?}: {text}");
+        let data = if arguments.contains(&"--data") { "" } else { DATA_NOT_READ };
+        let last = format!("clean, 3 files, 2 directories, 28672 bytes used{data}\n");
+        assert!(text.ends_with(&last), "{arguments:?}: {text}");
     }
     let output = fsck(&["-n", "--json"], &path);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(json["clean"], true);
+    assert_eq!((&json["clean"], &json["data_read"]), (&true.into(), &false.into()));
     assert_eq!(json["files"], 3);
     assert!(before == std::fs::read(&path).expect("the image"), "nothing was written");
+}
+
+/// A repair without `--data` calls a volume clean whose data is rotten: the line says that data was not read.
+#[test]
+fn a_repair_that_reads_no_data_says_so() {
+    let directory = directory();
+    let volume = populated().build();
+    let path = image(&directory, &volume);
+    let sound = String::from_utf8(fsck(&["-y"], &path).stdout).expect("UTF-8");
+    assert!(
+        sound.contains(": clean, ") && sound.ends_with(&format!("{DATA_NOT_READ}\n")),
+        "{sound}"
+    );
+}
+
+/// Many findings of one kind were one line each.
+#[test]
+fn findings_of_one_kind_are_grouped() {
+    let mut forge: Forge = populated();
+    for ino in 1000..1122 {
+        let name = format!("name-{ino}");
+        let key = forge.entry_key(SUB, name.as_bytes());
+        forge.put(key, entry_value(ino, FileKind::Regular, name.as_bytes()));
+    }
+    let directory = directory();
+    let path = image(&directory, &forge.build());
+    let lines = |arguments: &[&str]| {
+        let output = fsck(arguments, &path);
+        assert_eq!(code(&output), 4);
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let text = lines(&["-n"]);
+    assert!(text.contains(": and 117 more of this kind; -v lists all\n"), "{text}");
+    assert!(text.lines().count() < 20, "{text}");
+    let text = lines(&["-nv"]);
+    assert!(text.lines().count() > 122 && !text.contains(" more of this kind"), "{text}");
 }
 
 #[test]

@@ -29,6 +29,8 @@ fn sound_volumes_have_no_errors() {
     for forge in [Forge::empty(), populated()] {
         assert_eq!(errors(&forge.build()), []);
     }
+    let report = check_device(&populated().build().device, false).expect("a volume");
+    assert!(report.to_string().ends_with("; data was not read (--data reads it)"), "{report}");
     let report = check_device(&populated().build().device, true).expect("a volume");
     assert_eq!((report.files, report.directories), (3, 2));
     assert!(report.unmounted);
