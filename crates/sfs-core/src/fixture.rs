@@ -20,6 +20,16 @@ pub(crate) fn new_volume(device: Arc<dyn Device>) -> Volume {
     Volume::open(device, VolumeOptions::default(), NOW).expect("it opens")
 }
 
+/// Makes a volume of `blocks` on `device`, and opens it with `options`.
+pub(crate) fn new_volume_of(
+    device: Arc<dyn Device>,
+    blocks: u64,
+    options: VolumeOptions,
+) -> Volume {
+    make_of(&device, blocks, DataLayout::Log);
+    Volume::open(device, options, NOW).expect("it opens")
+}
+
 /// Makes and opens a volume of this data layout on a new device.
 pub(crate) fn new_placed(data_layout: DataLayout) -> (Arc<RamDevice>, Volume) {
     let device = Arc::new(RamDevice::new(BLOCKS));
@@ -30,14 +40,18 @@ pub(crate) fn new_placed(data_layout: DataLayout) -> (Arc<RamDevice>, Volume) {
 }
 
 fn make(device: &Arc<dyn Device>, data_layout: DataLayout) {
+    make_of(device, BLOCKS, data_layout);
+}
+
+fn make_of(device: &Arc<dyn Device>, blocks: u64, data_layout: DataLayout) {
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
-        layout: Layout::new(BLOCKS, 32, 0).expect("it fits"),
+        layout: Layout::new(blocks, 32, 0).expect("it fits"),
         hash_key: [1, 2],
         data_layout,
         created: NOW,
-        ..Superblock::new(Layout::new(BLOCKS, 32, 0).expect("it fits"))
+        ..Superblock::new(Layout::new(blocks, 32, 0).expect("it fits"))
     };
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &superblock, &root).expect("a volume is made");

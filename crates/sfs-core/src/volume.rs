@@ -13,6 +13,8 @@ mod deletion;
 mod directory;
 #[cfg(test)]
 mod in_place_tests;
+#[cfg(test)]
+mod memory_tests;
 mod mount;
 mod namespace;
 mod read;

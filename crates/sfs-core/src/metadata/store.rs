@@ -44,8 +44,8 @@ pub(crate) struct MetadataStore {
     cached_nodes_max: usize,
     /// Number of [`CachePin`]s.
     pins: AtomicUsize,
-    /// `true` if nodes were loaded since the cache was last trimmed.
-    has_loaded: AtomicBool,
+    /// `true` if the cache got clean nodes since it was last trimmed.
+    has_new_clean_nodes: AtomicBool,
     /// Number of changes by users.
     changes: AtomicU64,
     /// Sequence number of the next chunk, for threads that do not hold the log.
@@ -84,7 +84,7 @@ impl MetadataStore {
             counters,
             cached_nodes_max: (cache_bytes / BLOCK_SIZE).max(CACHED_NODES_MIN),
             pins: AtomicUsize::new(0),
-            has_loaded: AtomicBool::new(false),
+            has_new_clean_nodes: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
             unread: Mutex::default(),
@@ -222,7 +222,7 @@ impl MetadataStore {
             self.health.note_error(ErrorKind::Retry, node.pointer.address);
         }
         self.write().tree.insert(node, verified);
-        self.has_loaded.store(true, Ordering::Relaxed);
+        self.note_clean_nodes();
         Ok(())
     }
 
@@ -249,10 +249,17 @@ impl MetadataStore {
         CachePin(self)
     }
 
-    /// Evicts nodes beyond the cache's size, if any were loaded.
+    /// Notes that the cache got clean nodes: loaded ones, or dirty ones that a checkpoint writes out. The end of the
+    /// next transaction evicts nodes beyond the cache's size.
+    pub(crate) fn note_clean_nodes(&self) {
+        self.has_new_clean_nodes.store(true, Ordering::Relaxed);
+    }
+
+    /// Evicts nodes beyond the cache's size, if the cache got any clean ones.
     fn trim(&self) {
-        if self.has_loaded.load(Ordering::Relaxed) && self.pins.load(Ordering::Relaxed) == 0 {
-            self.has_loaded.store(false, Ordering::Relaxed);
+        let is_due = self.has_new_clean_nodes.load(Ordering::Relaxed);
+        if is_due && self.pins.load(Ordering::Relaxed) == 0 {
+            self.has_new_clean_nodes.store(false, Ordering::Relaxed);
             self.write().tree.evict(self.cached_nodes_max);
         }
     }

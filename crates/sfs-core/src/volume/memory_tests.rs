@@ -1,0 +1,46 @@
+//! Tests of the memory that a volume keeps: the node cache and the inode table stay within their bounds.
+
+use std::sync::Arc;
+
+use sfs_device::RamDevice;
+
+use crate::Volume;
+use crate::fixture::{CALLER, NOW, create, new_volume_of, write};
+use crate::format::ROOT_INO;
+use crate::request::VolumeOptions;
+
+/// Blocks of a device with room for the files.
+const BLOCKS: u64 = 32 << 8;
+
+/// Files of 1000 bytes: 6000 of them fill about 2000 nodes.
+const FILES: usize = 6000;
+
+/// Nodes of the smallest cache, and those of a checkpoint: half of the cache, 256 beyond that, and a commit.
+const NODES_MAX: usize = 256 + 128 + 256 + 128;
+
+fn make_files(volume: &Volume) -> usize {
+    let made = (0..FILES).map(|no| {
+        let ino = create(volume, &no.to_string());
+        write(volume, ino, &[7; 1000]);
+        volume.forget(ino, 1);
+        if no % 100 == 0 {
+            volume.sync_all().expect("RAM");
+        }
+        volume.metadata.read().tree.node_count()
+    });
+    made.max().expect("some")
+}
+
+/// Regression: nodes that checkpoints wrote out stayed in the cache for ever, unless others were read.
+#[test]
+fn the_node_cache_stays_within_its_budget_while_files_are_made() {
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+    let most = make_files(&volume);
+    assert!(most <= NODES_MAX, "{most} nodes");
+    let removed =
+        (0..FILES).try_for_each(|no| volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER));
+    removed.expect("they are removed");
+    volume.work(NOW).expect("it works");
+    assert!(volume.metadata.read().tree.node_count() <= NODES_MAX);
+}
