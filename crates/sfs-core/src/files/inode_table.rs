@@ -121,6 +121,12 @@ pub(crate) struct InodeTable {
     shards: [Mutex<Shard>; SHARDS],
 }
 
+/// Capacity for each file of a shard beyond which a sweep returns memory.
+const SPARE_FACTOR: usize = 4;
+
+/// Files for which a shard always keeps the memory.
+const SHARD_LEN_KEPT: usize = 256;
+
 /// Files of one shard, by inode number.
 type Shard = FxHashMap<u64, InodeEntry>;
 
@@ -206,10 +212,16 @@ impl InodeTable {
         self.shards.iter().map(count).sum()
     }
 
-    /// Drops the files that are not needed. The next chunk will have sequence number `next_sequence` or a later one.
+    /// Drops the files that are not needed, and the memory that many files have left. The next chunk will have
+    /// sequence number `next_sequence` or a later one.
     pub(crate) fn sweep(&self, next_sequence: u64) {
         for shard in &self.shards {
-            lock_shard(shard).retain(|_, file| !file.is_idle(next_sequence));
+            let mut shard = lock_shard(shard);
+            shard.retain(|_, file| !file.is_idle(next_sequence));
+            if shard.capacity() > SPARE_FACTOR * shard.len().max(SHARD_LEN_KEPT) {
+                let least = 2 * shard.len();
+                shard.shrink_to(least);
+            }
         }
     }
 }
@@ -221,6 +233,20 @@ fn lock_shard(shard: &Mutex<Shard>) -> Ranked<MutexGuard<'_, Shard>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: the table kept the memory of the most files that were ever referred to.
+    #[test]
+    fn a_sweep_returns_the_memory_of_forgotten_files() {
+        let inodes = InodeTable::default();
+        let capacity =
+            || inodes.shards.iter().map(|shard| lock_shard(shard).capacity()).sum::<usize>();
+        (0..200_000).for_each(|ino| inodes.refer(ino));
+        (100..200_000).for_each(|ino| assert!(inodes.forget(ino, 1, 1)));
+        assert!(capacity() >= 200_000);
+        inodes.sweep(1);
+        assert!(capacity() <= 2 * SHARDS * SPARE_FACTOR * SHARD_LEN_KEPT, "{}", capacity());
+        assert_eq!(inodes.reference_count(), 100);
+    }
 
     #[test]
     fn an_inode_without_data_is_kept_until_the_chunk_it_is_ordered_with() {

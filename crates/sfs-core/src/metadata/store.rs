@@ -44,8 +44,8 @@ pub(crate) struct MetadataStore {
     cached_nodes_max: usize,
     /// Number of [`CachePin`]s.
     pins: AtomicUsize,
-    /// `true` if the cache got clean nodes since it was last trimmed.
-    has_new_clean_nodes: AtomicBool,
+    /// `true` if the cache may have grown, or dirty nodes have become clean, since it was last trimmed.
+    has_new_nodes: AtomicBool,
     /// Number of changes by users.
     changes: AtomicU64,
     /// Sequence number of the next chunk, for threads that do not hold the log.
@@ -84,7 +84,7 @@ impl MetadataStore {
             counters,
             cached_nodes_max: (cache_bytes / BLOCK_SIZE).max(CACHED_NODES_MIN),
             pins: AtomicUsize::new(0),
-            has_new_clean_nodes: AtomicBool::new(false),
+            has_new_nodes: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
             unread: Mutex::default(),
@@ -149,6 +149,9 @@ impl MetadataStore {
                     let effects = txn.finish();
                     match metadata.apply(effects, self.next_sequence()) {
                         Ok(()) => {
+                            if metadata.tree.node_count() > self.cached_nodes_max {
+                                self.note_new_nodes();
+                            }
                             then(&value);
                             self.note_change();
                             return Ok(value);
@@ -222,7 +225,7 @@ impl MetadataStore {
             self.health.note_error(ErrorKind::Retry, node.pointer.address);
         }
         self.write().tree.insert(node, verified);
-        self.note_clean_nodes();
+        self.note_new_nodes();
         Ok(())
     }
 
@@ -249,18 +252,20 @@ impl MetadataStore {
         CachePin(self)
     }
 
-    /// Notes that the cache got clean nodes: loaded ones, or dirty ones that a checkpoint writes out. The end of the
-    /// next transaction evicts nodes beyond the cache's size.
-    pub(crate) fn note_clean_nodes(&self) {
-        self.has_new_clean_nodes.store(true, Ordering::Relaxed);
+    /// Notes that nodes were loaded or made, or that a checkpoint has made dirty ones clean. The end of the next
+    /// transaction evicts nodes beyond the cache's size.
+    pub(crate) fn note_new_nodes(&self) {
+        self.has_new_nodes.store(true, Ordering::Relaxed);
     }
 
-    /// Evicts nodes beyond the cache's size, if the cache got any clean ones.
+    /// Evicts clean nodes beyond the cache's size, if nodes were added. Dirty nodes count, but leave room for the
+    /// clean ones that operations need at once.
     fn trim(&self) {
-        let is_due = self.has_new_clean_nodes.load(Ordering::Relaxed);
-        if is_due && self.pins.load(Ordering::Relaxed) == 0 {
-            self.has_new_clean_nodes.store(false, Ordering::Relaxed);
-            self.write().tree.evict(self.cached_nodes_max);
+        if self.has_new_nodes.load(Ordering::Relaxed) && self.pins.load(Ordering::Relaxed) == 0 {
+            self.has_new_nodes.store(false, Ordering::Relaxed);
+            let mut metadata = self.write();
+            let least = metadata.tree.dirty_count() + CACHED_NODES_MIN / 2;
+            metadata.tree.evict(self.cached_nodes_max.max(least));
         }
     }
 

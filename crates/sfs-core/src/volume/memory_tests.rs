@@ -15,8 +15,9 @@ const BLOCKS: u64 = 32 << 8;
 /// Files of 1000 bytes: 6000 of them fill about 2000 nodes.
 const FILES: usize = 6000;
 
-/// Nodes of the smallest cache, and those of a checkpoint: half of the cache, 256 beyond that, and a commit.
-const NODES_MAX: usize = 256 + 128 + 256 + 128;
+/// Nodes in memory at most: half of the smallest cache and 256 more may be dirty before a change writes a checkpoint;
+/// clean ones have 128 at least. A commit adds some.
+const NODES_MAX: usize = 128 + 256 + 128 + 64;
 
 fn make_files(volume: &Volume) -> usize {
     let made = (0..FILES).map(|no| {

@@ -254,7 +254,7 @@ impl Checkpointer {
         let out = metadata
             .tree
             .write_out(volume, number, || next.next().expect("as many addresses as dirty nodes"));
-        self.metadata.note_clean_nodes();
+        self.metadata.note_new_nodes();
         let append = |(pointer, memory): (NodePointer, BlockRef)| Append {
             entry: SummaryEntry::Node { checksum: pointer.checksum },
             memory,
