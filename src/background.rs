@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, Sender, TryRecvError};
 use crossbeam::select;
@@ -19,9 +19,13 @@ use sfs_core::request::Work;
 
 use crate::bdi::BackingDevice;
 use crate::file_clock;
+use crate::unsafe_calls;
 
 /// Longest time between two steps.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Time between two returns of free memory to the system. Memory that is needed again sooner would only cost more.
+const RETURN_MEMORY_AFTER: Duration = Duration::from_secs(10);
 
 /// Time between a step that failed and the next.
 const PAUSE_FAILED: Duration = Duration::from_secs(5);
@@ -142,6 +146,7 @@ fn is_closed(stopped: &Receiver<()>) -> bool {
 fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stopped: &Receiver<()>) {
     let mut last_reported = LastReported::default();
     let mut is_listening = false;
+    let mut memory_returned = MemoryReturned::default();
     loop {
         bdi.adjust(volume.certain_space().available_bytes());
         let (pause, until_change) = match step(volume, waker) {
@@ -176,6 +181,9 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
             }
         };
         is_listening = false;
+        if pause.is_some() && !waker.is_resting() {
+            memory_returned.return_if_due();
+        }
         if let Some(pause) = pause
             && waker.wait(pause, until_change, stopped)
         {
@@ -183,6 +191,24 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
         }
         if is_closed(stopped) {
             return;
+        }
+    }
+}
+
+/// Time of the last return of free memory to the system.
+struct MemoryReturned(Instant);
+
+impl Default for MemoryReturned {
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl MemoryReturned {
+    fn return_if_due(&mut self) {
+        if self.0.elapsed() >= RETURN_MEMORY_AFTER {
+            unsafe_calls::return_free_memory();
+            self.0 = Instant::now();
         }
     }
 }
@@ -212,8 +238,6 @@ fn step(volume: &Volume, waker: &Waker) -> Option<sfs_core::Result<Work>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use sfs_core::Error;
 
     use super::*;

@@ -10,8 +10,8 @@
 //! 3. [`stat_report`]: the numbers of a volume;
 //! 4. [`transport`]: carries requests between the kernel and the shell;
 //! 5. `fuse`: the shell, which turns requests into calls of the volume;
-//! 6. `background`, `bdi`, `mount`, [`mount_options`]: the background thread, the kernel's settings for a mount, the
-//!    kernel's tree of mounts, `-o`;
+//! 6. `background`, `bdi`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
+//!    for a mount, budgets that fit the memory, the kernel's tree of mounts, `-o`;
 //! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, [`exit_error`].
 #![deny(unsafe_code)]
 
@@ -22,6 +22,7 @@ pub mod exit_error;
 mod file_clock;
 mod fuse;
 mod logging;
+mod memory_budget;
 mod mount;
 pub mod mount_options;
 pub mod mount_session;

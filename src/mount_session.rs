@@ -17,6 +17,7 @@ use own_mount::{OwnMount, UnannouncedMount};
 use parking_lot::Mutex;
 use sfs_core::Volume;
 use sfs_core::format::FORMAT_VERSION;
+use sfs_system::memory_limit::MemoryLimit;
 use sfs_system::mountinfo::{self, DeviceNumber};
 
 use crate::background::{Background, Waker};
@@ -25,6 +26,7 @@ use crate::control::{ControlClient, ControlHandler, ControlServer};
 use crate::exit_error::{self, ExitError};
 use crate::fuse::FuseShell;
 use crate::logging;
+use crate::memory_budget;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
 use crate::mount_options::MountOptions;
 use crate::panic_hook;
@@ -123,10 +125,13 @@ fn serve(
     dir: &Path,
     pipe: &mut ReadyPipe,
 ) -> Result<(), ExitError> {
+    unsafe_calls::use_one_arena();
     let _ = unsafe_calls::become_io_flusher();
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let OpenedDevice { device, options, is_write_protected } = open_device(path, &request.options)?;
+    let opened = open_device(path, &request.options)?;
+    let OpenedDevice { device, mut options, is_write_protected } = opened;
+    let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     let volume = open_volume(device.clone(), path, &options)?;
     let before = volume.lifetime_before();
@@ -174,7 +179,8 @@ fn serve(
     let answered = wait_for_answer(dir, &own).inspect(|dev| {
         bdi.configure(*dev, volume.certain_space().available_bytes());
         let warning = || format!("WARNING: {name} is write-protected, mounted read-only");
-        pipe.report_ready(is_write_protected.then(warning).as_deref());
+        let warnings = is_write_protected.then(warning).into_iter().chain(too_large);
+        pipe.report_ready(&warnings.collect::<Vec<_>>());
     });
     match answered {
         Ok(_) => unannounced.keep(),

@@ -25,16 +25,16 @@ impl ReadyPipe {
         Self(None)
     }
 
-    /// Reports that the mount answers, with a warning for the user if there is one.
-    pub(crate) fn report_ready(&mut self, warning: Option<&str>) {
-        let text = warning.unwrap_or_default();
+    /// Reports that the mount answers, with warnings for the user, one line each.
+    pub(crate) fn report_ready(&mut self, warnings: &[String]) {
+        let text = warnings.join("\n");
         match self.0.take() {
             Some(mut pipe) => {
                 let mut message = vec![READY];
                 message.extend_from_slice(text.as_bytes());
                 let _ = pipe.write_all(&message);
             }
-            None => warn(text),
+            None => warn(&text),
         }
     }
 
@@ -95,11 +95,9 @@ fn wait(mut pipe: File) -> Result<(), ExitError> {
     }
 }
 
-/// Prints `text` for the user, unless it is empty.
+/// Prints each line of `text` for the user.
 pub(crate) fn warn(text: &str) {
-    if !text.is_empty() {
-        output::complain(format_args!("sfs-mount: {text}"));
-    }
+    text.lines().for_each(|line| output::complain(format_args!("sfs-mount: {line}")));
 }
 
 /// Leaves the terminal and the session, and the working directory, which would stay busy.

@@ -34,6 +34,25 @@ pub(crate) fn split() -> io::Result<ForkSide> {
     }
 }
 
+/// Makes the allocator use one arena. With several, each keeps what its threads have freed, and reserves 64 MiB of
+/// addresses, which a limit of the address space counts. Has to be called before there are threads.
+pub(crate) fn use_one_arena() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes no pointer, and sets a number that is read when a thread allocates for the first time.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Returns the memory that the allocator has free to the system.
+pub(crate) fn return_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes no pointer, and locks the arena for as long as it changes it.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Marks this thread, and those that it starts, as one that serves write-back: the kernel must not reclaim memory
 /// for it by writing back through this filesystem.
 pub(crate) fn become_io_flusher() -> io::Result<()> {

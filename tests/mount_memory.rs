@@ -133,3 +133,132 @@ fn read_past_the_cache(mut file: File, len: u64) {
     }
     assert_eq!(seen, len);
 }
+
+/// Files that are made and deleted.
+const CYCLE_FILES: u64 = 16_000;
+
+/// Bound beside the budgets.
+const BESIDE_BUDGETS: u64 = 32 * MIB;
+
+/// Regression: metadata that checkpoints had written stayed in memory.
+#[test]
+fn creating_and_deleting_files_leaves_memory_within_the_budgets() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::on_disk("256M");
+    let mount = volume.mount("write_buffer=2M,cache=2M");
+    for index in 0..CYCLE_FILES {
+        let path = small(&mount.dir, index);
+        if index % FILES_PER_DIRECTORY == 0 {
+            fs::create_dir(path.parent().expect("a directory")).expect("a new directory");
+        }
+        fs::write(path, [7; 1000]).expect("a new file");
+    }
+    for directory in 0..CYCLE_FILES.div_ceil(FILES_PER_DIRECTORY) {
+        fs::remove_dir_all(mount.dir.join(directory.to_string())).expect("it is removed");
+    }
+    let (most, rings) =
+        (peak(&mount), if harness::transport_used() == "uring" { RINGS } else { 0 });
+    println!("{} MiB", most / MIB);
+    assert!(most <= 4 * MIB + BESIDE_BUDGETS + rings, "{} MiB", most / MIB);
+    mount.unmount();
+}
+
+/// Bytes of the file that a daemon with little memory has to take.
+const MUCH: u64 = 96 * MIB;
+
+/// Writes more than the daemon may keep, and reads it back.
+fn write_and_read_much(dir: &Path) {
+    let (path, piece) = (dir.join("much"), SeededRng::new(4).bytes(MIB as usize));
+    let file = File::create(&path).expect("a new file");
+    for start in (0..MUCH).step_by(MIB as usize) {
+        file.write_all_at(&piece, start).expect("writing");
+    }
+    file.sync_all().expect("syncing");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
+    let read = fs::read(&path).expect("reading");
+    assert!(read.chunks(MIB as usize).all(|chunk| chunk == piece), "the content is another");
+}
+
+/// Regression: the daemon ended when it could not map memory for data.
+#[test]
+fn a_volume_works_with_a_limited_address_space() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::on_disk("256M");
+    for (options, is_told) in [("rw", false), ("write_buffer=256M,cache=256M", true)] {
+        let output = harness::sfs_mount_by(
+            &["prlimit", "--as=134217728"],
+            &volume.device,
+            &volume.dir,
+            options,
+        );
+        let said = harness::stderr(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("too low for write_buffer=256 MiB"), is_told, "{said}");
+        let mount = volume.mounted();
+        write_and_read_much(&mount.dir);
+        mount.unmount();
+    }
+}
+
+/// A control group of this test with a limit of its memory; removed when dropped.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// Makes a group below the one of this process; prints the reason if that is not possible.
+    fn limited_to(bytes: u64) -> Option<Self> {
+        let groups = fs::read_to_string("/proc/self/cgroup").expect("Linux");
+        let first = groups.lines().find_map(|line| line.split_once(":memory:"));
+        let second = || groups.lines().find_map(|line| line.strip_prefix("0::"));
+        let (parent, file) = match (first, second()) {
+            (Some((_, path)), _) => {
+                (format!("/sys/fs/cgroup/memory{path}"), "memory.limit_in_bytes")
+            }
+            (None, Some(path)) => (format!("/sys/fs/cgroup{path}"), "memory.max"),
+            (None, None) => return None,
+        };
+        let group = Self(Path::new(&parent).join(format!("sfs-test-{}", std::process::id())));
+        let made = fs::create_dir(&group.0)
+            .and_then(|()| fs::write(group.0.join(file), bytes.to_string()));
+        if let Err(error) = made {
+            eprintln!("skipped: no control group with a limit: {error}");
+            return None;
+        }
+        Some(group)
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Regression: the kernel killed the daemon.
+#[test]
+fn a_volume_works_in_a_control_group_of_48_mib() {
+    if !can_mount() {
+        return;
+    }
+    let Some(group) = ControlGroup::limited_to(48 * MIB) else { return };
+    let volume = TestVolume::on_disk("256M");
+    let enter = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.0.display());
+    let output =
+        harness::sfs_mount_by(&["sh", "-c", &enter, "sh"], &volume.device, &volume.dir, "rw");
+    assert!(output.status.success(), "{}", harness::stderr(&output));
+    let mount = volume.mounted();
+    write_and_read_much(&mount.dir);
+    make_few_small(&mount.dir);
+    let most = peak(&mount);
+    mount.unmount();
+    assert!(most <= 48 * MIB, "{} MiB", most / MIB);
+}
+
+fn make_few_small(dir: &Path) {
+    (0..2000).for_each(|index| {
+        fs::write(dir.join(index.to_string()), [7; 1000]).expect("a new file");
+    });
+}

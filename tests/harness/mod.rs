@@ -111,6 +111,11 @@ impl TestVolume {
     pub(crate) fn mount(&self, options: &str) -> Mount {
         let output = sfs_mount_unused(&self.device, &self.dir, options);
         assert!(output.status.success(), "sfs-mount -o {options}: {}", stderr(&output));
+        self.mounted()
+    }
+
+    /// Returns the mount that `sfs-mount` has just made.
+    pub(crate) fn mounted(&self) -> Mount {
         let daemon = daemon_of(&self.device).expect("the daemon runs");
         Mount { dir: self.dir.clone(), device: self.device.clone(), daemon, is_over: false }
     }
@@ -210,6 +215,14 @@ pub(crate) fn sfs_mount(device: &Path, dir: &Path, options: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
     command.args(["--transport", &transport()]).arg(device).arg(dir).args(["-o", options]);
     command.output().expect("sfs-mount runs")
+}
+
+/// Runs `sfs-mount` by the program and the arguments of `by`.
+pub(crate) fn sfs_mount_by(by: &[&str], device: &Path, dir: &Path, options: &str) -> Output {
+    let mut command = Command::new(by[0]);
+    command.args(&by[1..]).arg(env!("CARGO_BIN_EXE_sfs-mount"));
+    command.args(["--transport", &transport()]).arg(device).arg(dir).args(["-o", options]);
+    command.output().expect("the program runs")
 }
 
 /// Runs `sfs-mount` until no process uses the device: see [`sfs_umount_unused`].
