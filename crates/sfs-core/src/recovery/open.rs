@@ -85,7 +85,8 @@ impl Recovery {
         };
         let tree = Tree::open(record.root(), record.root_level);
         let policies = policies(&options, &superblock)?;
-        let usage = UsageTable::new(layout, superblock.tick_shift);
+        // The entries are loaded below; a second table of a large volume would take as much memory again.
+        let usage = UsageTable::from_entries(layout, Vec::new(), superblock.tick_shift, 0);
         let mut metadata = Metadata::new(tree, usage, record.next_ino, policies);
         metadata.set_file_count(FileCount::of(&record.extensions));
         let components = Components::new(device, copies, options, log, metadata);

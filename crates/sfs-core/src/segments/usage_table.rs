@@ -21,6 +21,7 @@
 //!
 //! `Bad` has no arrow: nothing sets it, and a segment that a device says is Bad stays so and is never opened.
 
+mod clean_queue;
 mod in_place_data;
 
 use std::collections::BTreeSet;
@@ -31,9 +32,10 @@ use crate::format::{
 };
 use crate::segments::{InPlaceAllocator, WriteClock};
 
+use clean_queue::CleanQueue;
 pub(crate) use in_place_data::{Extent, SegmentBudget};
 
-/// Stamp and number of a Clean or Drained segment: the order of allocation.
+/// Stamp and number of a Drained segment: the order of allocation.
 type Freed = (u64, u32);
 
 /// The usage of all segments of a volume.
@@ -41,7 +43,7 @@ pub(crate) struct UsageTable {
     layout: Layout,
     pub(crate) clock: WriteClock,
     entries: Vec<UsageEntry>,
-    clean: BTreeSet<Freed>,
+    clean: CleanQueue,
     /// Drained segments that are free once a flush has covered the deltas that drained them.
     releasable: BTreeSet<Freed>,
     /// Drained segments that hold nodes of the last checkpoint or deltas since then.
@@ -85,7 +87,7 @@ impl UsageTable {
             let numbered = (0..).zip(&entries);
             numbered.filter(move |(_, entry)| entry.state == state)
         };
-        let clean = in_state(SegmentState::Clean).map(|(no, entry)| (entry.stamp, no)).collect();
+        let clean = CleanQueue::new(&entries);
         let recent = in_state(SegmentState::Open).map(|(no, _)| no).collect();
         let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
         let live_blocks = entries.iter().map(live).sum();
@@ -152,7 +154,12 @@ impl UsageTable {
     pub(crate) fn is_coherent(&self) -> bool {
         let mut stamps = vec![None; self.entries.len()];
         let freed = self.releasable.iter().chain(&self.pinned);
-        let clean = self.clean.iter().map(|freed| (freed, SegmentState::Clean));
+        let clean: Vec<Freed> =
+            self.clean.iter().map(|no| (self.entries[no as usize].stamp, no)).collect();
+        if !clean.is_sorted() {
+            return false;
+        }
+        let clean = clean.iter().map(|freed| (freed, SegmentState::Clean));
         for ((stamp, no), state) in clean.chain(freed.map(|freed| (freed, SegmentState::Drained))) {
             if stamps[*no as usize].replace((*stamp, state)).is_some() {
                 return false;
@@ -199,7 +206,7 @@ impl UsageTable {
 
     /// Returns the Clean segments in the order in which they will be opened.
     pub(crate) fn clean(&self) -> impl Iterator<Item = u32> {
-        self.clean.iter().map(|(_, segment)| *segment)
+        self.clean.iter()
     }
 
     fn edit(&mut self, segment: u32) -> &mut UsageEntry {
@@ -209,7 +216,7 @@ impl UsageTable {
 
     /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
     pub(crate) fn open(&mut self, head: u8, sequence: u64) -> Option<u32> {
-        let (_, segment) = self.clean.pop_first()?;
+        let segment = self.clean.pop_first()?;
         self.recent.insert(segment);
         let opened = self.clock.now();
         let entry = self.edit(segment);
@@ -334,7 +341,7 @@ impl UsageTable {
             entry.state = SegmentState::Clean;
             let freed = (entry.stamp, segment);
             assert!(self.releasable.remove(&freed) || self.pinned.remove(&freed));
-            self.clean.insert(freed);
+            self.clean.insert(&self.entries, segment);
         }
     }
 
@@ -347,7 +354,7 @@ impl UsageTable {
         let entry = self.edit(segment);
         entry.state = SegmentState::Clean;
         entry.stamp = stamp;
-        self.clean.insert((stamp, segment));
+        self.clean.insert(&self.entries, segment);
         true
     }
 

@@ -121,7 +121,8 @@ impl UsageTable {
         let mut left = count as u32;
         let mut allocator = self.allocator.take().expect("the volume overwrites in place");
         while left > 0 {
-            let clean = self.clean.iter().nth(budget.log).filter(|_| budget.data > 0).copied();
+            let clean = self.clean.get(budget.log).filter(|_| budget.data > 0);
+            let clean = clean.map(|segment| (self.entry(segment).stamp, segment));
             let load = self.load();
             let segment =
                 allocator.choose(&self.entries, clean, load, ino).expect("the plan left room");
@@ -148,9 +149,9 @@ impl UsageTable {
     /// Makes a Clean segment InPlace.
     fn convert_to_in_place(&mut self, segment: u32, sequence: u64) {
         let opened = self.clock.now();
+        assert!(self.clean.remove(&self.entries, segment));
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
-        let freed = (entry.stamp, segment);
         *entry = UsageEntry {
             state: SegmentState::InPlace,
             head: Head::of(Group(0)),
@@ -158,7 +159,6 @@ impl UsageTable {
             stamp: sequence,
             ..UsageEntry::NEW
         };
-        assert!(self.clean.remove(&freed));
         self.in_place_segments += 1;
     }
 
