@@ -5,6 +5,7 @@ mod harness;
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -261,4 +262,49 @@ fn make_few_small(dir: &Path) {
     (0..2000).for_each(|index| {
         fs::write(dir.join(index.to_string()), [7; 1000]).expect("a new file");
     });
+}
+
+/// Files that the kernel may refer to with `cache=1M`.
+const REFERENCES_MAX: u64 = 4096;
+
+/// Returns the number of references that the kernel has, by `sfs-ctl stat`.
+fn references(mount: &Mount) -> u64 {
+    let output = harness::sfs_ctl_stat(&mount.dir, &["--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let count = report.pointer("/transport/references").and_then(serde_json::Value::as_u64);
+    count.unwrap_or_else(|| panic!("{report:#}"))
+}
+
+/// Regression: the kernel referred to every file that it had seen, and the daemon kept them all.
+#[test]
+fn the_kernel_forgets_files_beyond_a_number_but_none_in_use() {
+    if !can_mount() {
+        return;
+    }
+    if harness::transport_used() == "fuser" {
+        eprintln!("skipped: fuser cannot ask the kernel to forget files");
+        return;
+    }
+    let volume = TestVolume::on_disk("256M");
+    let mount = volume.mount("cache=1M");
+    let path = |index: u64| mount.dir.join(index.to_string());
+    fs::write(path(0), "in use").expect("a new file");
+    let mut used = File::open(path(0)).expect("the file exists");
+    (1..2 * REFERENCES_MAX).for_each(|index| drop(File::create(path(index)).expect("a new file")));
+    // The kernel was asked once a second at most: the next lookup asks again.
+    let mut next = 2 * REFERENCES_MAX;
+    sfs_testkit::wait_until("the kernel has forgotten files", || {
+        drop(File::create(path(next)).expect("a new file"));
+        next += 1;
+        references(&mount) <= REFERENCES_MAX
+    });
+    let shown = fs::read_link(format!("/proc/self/fd/{}", used.as_raw_fd())).expect("it is open");
+    assert_eq!(shown, path(0), "the name of an open file stays");
+    let mut text = String::new();
+    used.read_to_string(&mut text).expect("reading");
+    assert_eq!(text, "in use");
+    assert_eq!(fs::read_dir(&mount.dir).expect("it is read").count() as u64, next);
+    drop(used);
+    mount.unmount();
+    volume.check();
 }

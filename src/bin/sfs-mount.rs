@@ -17,8 +17,9 @@ Mount options:
                         as for every filesystem; reading changes no times; only root can say
                         nosymfollow
   sync, dirsync         make every operation, or every one on names, durable before it returns
-  write_buffer=SIZE     memory for data that waits to be written (64M)
-  cache=SIZE            memory for metadata (128M)
+  write_buffer=SIZE     memory for data that waits to be written (64M, less where
+                        memory is short)
+  cache=SIZE            memory for metadata (128M, less where memory is short)
   commit=SECONDS        longest time that written data waits (5)
   checkpoint=SECONDS    longest time between checkpoints (30)
   policy=NAME           which blocks are written together: sfs, lifetime, sepbit, none, ... (sfs)

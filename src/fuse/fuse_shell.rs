@@ -29,6 +29,9 @@ use crate::mount_options::{MountOptions, SyncPolicy};
 /// valid.
 pub(super) const TTL: Duration = Duration::from_secs(24 * 3600);
 
+/// Bytes of `cache=` for each file that the kernel may refer to; a reference takes a quarter of that.
+const CACHE_BYTES_PER_REFERENCE: usize = 256;
+
 /// Function that tells the kernel of a changed directory.
 pub(crate) type Notify = dyn Fn(u64) -> io::Result<()> + Send + std::marker::Sync;
 
@@ -49,6 +52,8 @@ pub(crate) struct FuseShell {
     notify: Option<Box<Notify>>,
     pub(super) handles: OpenHandles,
     invalidations: Arc<AttributeInvalidations>,
+    /// Files that the kernel may refer to before it is asked to forget some.
+    referenced_files_max: usize,
 }
 
 impl FuseShell {
@@ -73,6 +78,7 @@ impl FuseShell {
             notify: None,
             handles: OpenHandles::default(),
             invalidations: Arc::default(),
+            referenced_files_max: options.volume.cache / CACHE_BYTES_PER_REFERENCE,
         }
     }
 
@@ -125,7 +131,20 @@ impl FuseShell {
     /// Converts a reference to a file for the kernel.
     pub(super) fn entry(&self, found: &FileEntry) -> sfs_fuse::NodeEntry {
         self.attributes_shown(found.ino);
+        if self.volume.referenced_files() > self.referenced_files_max {
+            self.invalidations.post_prune();
+        }
         entry(found)
+    }
+
+    /// Asks the kernel by `send` to forget the files that it has not looked up for the longest time, until a quarter
+    /// less than the most are left. Files in use stay.
+    pub(crate) fn prune(&self, send: impl Fn(&[u64]) -> io::Result<()>) {
+        let count = self.volume.referenced_files();
+        let surplus = count.saturating_sub(self.referenced_files_max / 4 * 3);
+        if let Err(error) = send(&self.volume.old_references(surplus)) {
+            tracing::debug!("{}: the kernel keeps its {count} files: {error}", self.device);
+        }
     }
 
     /// Records that `bytes` of file `ino`, which the kernel wrote back, did not fit.

@@ -1,4 +1,5 @@
-//! Inodes whose attributes the kernel must ask for again, because their writers have a loss to learn of.
+//! Notifications that wait for the notify thread: inodes whose attributes the kernel must ask for again, because their
+//! writers have a loss to learn of, and the wish that the kernel forgets files.
 //!
 //! A shell thread posts an inode to a channel and goes on. The notify thread receives it, sends the notification,
 //! and sends it once more after [`REPEAT_AFTER`]. It holds no lock while it sends, as the kernel may wait for other
@@ -8,28 +9,35 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, Sender};
+use parking_lot::Mutex;
 
 /// Delay of the second notification. A reply with attributes that was under way during the first one may reach the
 /// kernel after it, and would make the attributes valid again.
 const REPEAT_AFTER: Duration = Duration::from_millis(20);
+
+/// Time between two prunes.
+const PRUNE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Queue of inodes between the shell and the notify thread.
 #[derive(Debug)]
 pub(crate) struct AttributeInvalidations {
     posts: Sender<Post>,
     posted: Receiver<Post>,
+    /// Time of the last [`Post::Prune`].
+    pruned: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
 enum Post {
     Inode(u64),
+    Prune,
     End,
 }
 
 impl Default for AttributeInvalidations {
     fn default() -> Self {
         let (posts, posted) = channel::unbounded();
-        Self { posts, posted }
+        Self { posts, posted, pruned: Mutex::default() }
     }
 }
 
@@ -37,6 +45,15 @@ impl AttributeInvalidations {
     /// Posts inode `ino`. Never waits.
     pub(super) fn post(&self, ino: u64) {
         self.send(Post::Inode(ino));
+    }
+
+    /// Asks for a prune, unless one was asked for lately: the kernel needs time to forget. Never waits.
+    pub(super) fn post_prune(&self) {
+        let mut pruned = self.pruned.lock();
+        if pruned.is_none_or(|when| when.elapsed() >= PRUNE_AGAIN_AFTER) {
+            *pruned = Some(Instant::now());
+            self.send(Post::Prune);
+        }
     }
 
     /// Ends [`AttributeInvalidations::serve`]. What was not sent by then is dropped.
@@ -48,10 +65,14 @@ impl AttributeInvalidations {
         self.posts.send(post).expect("the receiver is in this struct");
     }
 
-    /// Sends every posted inode by `send`, twice, until [`AttributeInvalidations::end`].
-    pub(crate) fn serve(&self, send: impl Fn(u64)) {
+    /// Sends every posted inode by `send`, twice, and calls `prune` when that was asked for, until
+    /// [`AttributeInvalidations::end`].
+    pub(crate) fn serve(&self, send: impl Fn(u64), prune: impl Fn()) {
         let mut schedule = Schedule::default();
         while self.receive(&mut schedule) {
+            if std::mem::take(&mut schedule.has_prune) {
+                prune();
+            }
             let inodes = schedule.take_due(Instant::now());
             inodes.into_iter().for_each(&send);
         }
@@ -67,6 +88,7 @@ impl AttributeInvalidations {
         for post in first.into_iter().chain(self.posted.try_iter()) {
             match post {
                 Post::Inode(ino) => schedule.add(ino),
+                Post::Prune => schedule.has_prune = true,
                 Post::End => return false,
             }
         }
@@ -77,6 +99,7 @@ impl AttributeInvalidations {
 /// Inodes that are to be sent for the first time, and those to be sent again with their times.
 #[derive(Debug, Default)]
 struct Schedule {
+    has_prune: bool,
     new: BTreeSet<u64>,
     repeats: VecDeque<(Instant, BTreeSet<u64>)>,
 }
@@ -118,7 +141,9 @@ mod tests {
         let invalidations = AttributeInvalidations::default();
         let (send, sent) = channel::unbounded();
         thread::scope(|scope| {
-            scope.spawn(|| invalidations.serve(move |ino| send.send(ino).expect("it is received")));
+            scope.spawn(|| {
+                invalidations.serve(move |ino| send.send(ino).expect("it is received"), || ())
+            });
             for ino in [7, 9] {
                 invalidations.post(ino);
                 let next = || sent.recv_timeout(Duration::from_secs(10)).expect("it is sent");
@@ -135,7 +160,9 @@ mod tests {
         let invalidations = AttributeInvalidations::default();
         let (send, sent) = channel::unbounded();
         thread::scope(|scope| {
-            scope.spawn(|| invalidations.serve(move |ino| send.send(ino).expect("it is received")));
+            scope.spawn(|| {
+                invalidations.serve(move |ino| send.send(ino).expect("it is received"), || ())
+            });
             invalidations.post(7);
             for _ in 0..400 {
                 invalidations.post(9);

@@ -63,7 +63,8 @@ impl FuserSession {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             sent => sent,
         };
-        serve_with_notifications(&invalidations, send, || session.run())
+        // fuser cannot ask the kernel to forget files.
+        serve_with_notifications(&invalidations, send, || (), || session.run())
     }
 }
 

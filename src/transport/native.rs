@@ -49,6 +49,7 @@ impl NativeSession {
         serve_with_notifications(
             &invalidations,
             |ino| notifier.invalidate_inode(ino, ATTRIBUTES_ONLY, 0),
+            || self.shell.prune(|inodes| notifier.prune(inodes)),
             || self.session.run(|request, room| self.shell.answer(request, room), lost),
         )
     }

@@ -8,10 +8,12 @@ use crate::fuse::AttributeInvalidations;
 /// Offset of a notification that invalidates attributes but no cached data.
 pub(super) const ATTRIBUTES_ONLY: i64 = -1;
 
-/// Runs `serve` while a thread passes what is posted to `invalidations` to `send`. The thread ends with `serve`.
+/// Runs `serve` while a thread passes the inodes that are posted to `invalidations` to `send`, and calls `prune` when
+/// that is posted. The thread ends with `serve`.
 pub(super) fn serve_with_notifications(
     invalidations: &AttributeInvalidations,
     send: impl Fn(u64) -> io::Result<()> + Send,
+    prune: impl Fn() + Send,
     serve: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     thread::scope(|scope| {
@@ -21,7 +23,7 @@ pub(super) fn serve_with_notifications(
             }
         };
         let thread = thread::Builder::new().name("sfs-notify".into());
-        thread.spawn_scoped(scope, move || invalidations.serve(send))?;
+        thread.spawn_scoped(scope, move || invalidations.serve(send, prune))?;
         let outcome = serve();
         invalidations.end();
         outcome

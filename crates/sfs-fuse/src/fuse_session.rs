@@ -57,7 +57,7 @@ impl FuseSession {
 
     /// Returns a sender of notifications.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(self.channel.clone())
+        Notifier::new(self.channel.clone(), self.agreed.minor)
     }
 
     /// Number of rings, the same for each processor, or the reason why requests come through the device file.

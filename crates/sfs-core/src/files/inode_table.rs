@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustc_hash::FxHashMap;
@@ -119,6 +120,8 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct InodeTable {
     shards: [Mutex<Shard>; SHARDS],
+    /// Files that callers refer to.
+    referenced_files: AtomicUsize,
 }
 
 /// Capacity for each file of a shard beyond which a sweep returns memory.
@@ -135,6 +138,8 @@ type Shard = FxHashMap<u64, InodeEntry>;
 struct InodeEntry {
     /// References that callers hold.
     references: u64,
+    /// `true` if a caller has got a reference since [`InodeTable::old_references`] passed.
+    is_recent: bool,
     /// `true` if the file was made without a name and has had none since.
     is_linkable: bool,
     state: Option<Arc<InodeState>>,
@@ -184,7 +189,13 @@ impl InodeTable {
 
     /// Adds a reference to `ino`.
     pub(crate) fn refer(&self, ino: u64) {
-        self.shard(ino).entry(ino).or_default().references += 1;
+        let mut shard = self.shard(ino);
+        let file = shard.entry(ino).or_default();
+        file.references += 1;
+        file.is_recent = true;
+        if file.references == 1 {
+            self.referenced_files.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Removes `count` references to `ino`; returns whether none is left. The next chunk will have sequence number
@@ -193,6 +204,9 @@ impl InodeTable {
         let mut shard = self.shard(ino);
         let Entry::Occupied(mut file) = shard.entry(ino) else { return true };
         let left = file.get().references.saturating_sub(count);
+        if left == 0 && file.get().references > 0 {
+            self.referenced_files.fetch_sub(1, Ordering::Relaxed);
+        }
         file.get_mut().references = left;
         if file.get().is_idle(next_sequence) {
             file.remove();
@@ -215,6 +229,29 @@ impl InodeTable {
     /// Returns whether `ino` may get a name although the file has none. A file without references may not.
     pub(crate) fn is_linkable(&self, ino: u64) -> bool {
         self.shard(ino).get(&ino).is_some_and(|file| file.references > 0 && file.is_linkable)
+    }
+
+    /// Returns the number of files that callers refer to.
+    pub(crate) fn referenced_files(&self) -> usize {
+        self.referenced_files.load(Ordering::Relaxed)
+    }
+
+    /// Returns about `count` files that callers refer to: those that nobody has looked up since the last call, then
+    /// others. The references stay.
+    pub(crate) fn old_references(&self, count: usize) -> Vec<u64> {
+        let of_shard = count.div_ceil(SHARDS);
+        let mut old = Vec::with_capacity(of_shard * SHARDS);
+        for shard in &self.shards {
+            let mut shard = lock_shard(shard);
+            let wanted = old.len() + of_shard;
+            for recent in [false, true] {
+                let referenced = shard.iter_mut().filter(|(_, file)| file.references > 0);
+                let of_kind = referenced.filter(|(_, file)| file.is_recent == recent);
+                old.extend(of_kind.map(|(ino, _)| *ino).take(wanted.saturating_sub(old.len())));
+            }
+            shard.values_mut().for_each(|file| file.is_recent = false);
+        }
+        old
     }
 
     /// Returns the number of references over all files.
@@ -263,6 +300,18 @@ mod tests {
         inodes.sweep(1);
         assert!(capacity() <= 2 * SHARDS * SPARE_FACTOR * SHARD_LEN_KEPT, "{}", capacity());
         assert_eq!(inodes.reference_count(), 100);
+    }
+
+    #[test]
+    fn references_that_were_not_renewed_are_old() {
+        let inodes = InodeTable::default();
+        (0..320).for_each(|ino| inodes.refer(ino));
+        assert_eq!(inodes.old_references(320).len(), 320, "all, as none is older");
+        (0..160).for_each(|ino| inodes.refer(ino));
+        let old = inodes.old_references(160);
+        assert!(old.len() == 160 && old.iter().all(|ino| *ino >= 160), "{old:?}");
+        (0..320).for_each(|ino| assert!(inodes.forget(ino, 2, 1)));
+        assert_eq!((inodes.referenced_files(), inodes.old_references(5).len()), (0, 0));
     }
 
     #[test]

@@ -161,6 +161,16 @@ impl Volume {
         self.inodes.reference_count()
     }
 
+    /// Returns the number of files that callers refer to.
+    pub fn referenced_files(&self) -> usize {
+        self.inodes.referenced_files()
+    }
+
+    /// Returns about `count` files that callers refer to, those first that were not looked up for the longest time.
+    pub fn old_references(&self, count: usize) -> Vec<u64> {
+        self.inodes.old_references(count)
+    }
+
     /// Returns the hasher of file names.
     pub(super) fn hasher(&self) -> NameHasher {
         NameHasher::new(self.superblock.hash_key)

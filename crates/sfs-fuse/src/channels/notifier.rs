@@ -6,8 +6,15 @@ use std::io;
 use std::sync::Arc;
 
 use crate::channels::fuse_channel::FuseChannel;
-use crate::protocol::abi::{EXPIRE_ONLY, NotifyInvalEntryOut, NotifyInvalInodeOut, notify};
+use zerocopy::IntoBytes;
+
+use crate::protocol::abi::{
+    EXPIRE_ONLY, NotifyInvalEntryOut, NotifyInvalInodeOut, NotifyPruneOut, PRUNE_MINOR, notify,
+};
 use crate::protocol::message::Message;
+
+/// Nodes in one message.
+const PRUNED_NODES_MAX: usize = 512;
 
 /// Sender of notifications.
 ///
@@ -15,11 +22,34 @@ use crate::protocol::message::Message;
 /// [`Notifier::directory_changed`], a handler must not call these methods, nor any thread that holds a lock which a
 /// handler takes.
 #[derive(Clone, Debug)]
-pub struct Notifier(Arc<FuseChannel>);
+pub struct Notifier {
+    channel: Arc<FuseChannel>,
+    minor: u32,
+}
 
 impl Notifier {
-    pub(crate) fn new(channel: Arc<FuseChannel>) -> Self {
-        Self(channel)
+    /// Returns a sender to the kernel behind `channel`, whose protocol has minor version `minor`.
+    pub(crate) fn new(channel: Arc<FuseChannel>, minor: u32) -> Self {
+        Self { channel, minor }
+    }
+
+    /// Asks the kernel to drop the unused among `nodes`: a node that no process uses, and that has no cached children,
+    /// is forgotten, and FORGET requests follow. Others stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` before protocol 7.45; errors of write(2).
+    pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
+        if self.minor < PRUNE_MINOR {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        for nodes in nodes.chunks(PRUNED_NODES_MAX) {
+            let mut message = Message::new(0, notify::PRUNE);
+            let count = nodes.len() as u32;
+            message.push(&NotifyPruneOut { count, ..NotifyPruneOut::default() });
+            self.channel.send(&mut message.with_payload(nodes.as_bytes()))?;
+        }
+        Ok(())
     }
 
     /// Invalidates the attributes of `node`, and `len` bytes of its data from `offset` on: all of it for a `len` of
@@ -31,7 +61,7 @@ impl Notifier {
     pub fn invalidate_inode(&self, node: u64, offset: i64, len: i64) -> io::Result<()> {
         let mut message = Message::new(0, notify::INVAL_INODE);
         message.push(&NotifyInvalInodeOut { ino: node, off: offset, len });
-        self.0.send(&mut message)
+        self.channel.send(&mut message)
     }
 
     /// Invalidates the attributes of `directory`, which has just changed. This includes attributes in a reply that
@@ -72,6 +102,6 @@ impl Notifier {
         let text = [name, b"\0"].concat();
         let mut message = Message::new(0, notify::INVAL_ENTRY);
         message.push(&NotifyInvalEntryOut { parent, namelen, flags });
-        self.0.send(&mut message.with_payload(&text))
+        self.channel.send(&mut message.with_payload(&text))
     }
 }

@@ -68,6 +68,7 @@ pub(crate) mod opcode {
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const PRUNE: i32 = 9;
 }
 
 /// Commands of a ring's entry.
@@ -105,6 +106,8 @@ pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub(crate) const LK_FLOCK: u32 = 1 << 0;
 /// Bit of [`ReleaseIn::release_flags`].
 pub(crate) const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
+/// First minor version whose kernel takes [`notify::PRUNE`].
+pub(crate) const PRUNE_MINOR: u32 = 45;
 /// Bit of [`NotifyInvalEntryOut::flags`].
 pub(crate) const EXPIRE_ONLY: u32 = 1 << 0;
 /// [`ExtHeader::kind`] of supplementary groups.
@@ -229,5 +232,6 @@ wire! {
     }
     UringCmdReq: 24 { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
     NotifyInvalInodeOut: 24 { ino: u64, off: i64, len: i64 }
+    NotifyPruneOut: 16 { count: u32, padding: u32, spare: u64 }
     NotifyInvalEntryOut: 16 { parent: u64, namelen: u32, flags: u32 }
 }
