@@ -8,6 +8,7 @@
 
 mod dispatch;
 mod error_to_errno;
+mod failure_log;
 mod file_operations;
 mod free_space;
 mod fuse_shell;
