@@ -138,7 +138,7 @@ impl VolumeReport {
     }
 }
 
-/// What programs and SFS have written, and the ratio of both.
+/// Bytes that programs and SFS have written, and their ratio.
 struct Written<'a>(&'a ActivityReport);
 
 impl fmt::Display for Written<'_> {
