@@ -18,6 +18,7 @@ mod invalidations;
 mod lost_writeback;
 mod name_operations;
 mod open_handles;
+mod privileges;
 mod reply_result;
 mod shutdown;
 

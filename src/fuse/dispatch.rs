@@ -96,7 +96,7 @@ impl FuseShell {
                 self.setxattr(request, name, value, *flags)
             }
             FuseOperation::Getxattr { name, size } => self.getxattr(node, name, *size),
-            FuseOperation::Listxattr { size } => self.listxattr(node, *size),
+            FuseOperation::Listxattr { size } => self.listxattr(request, *size),
             FuseOperation::Removexattr { name } => self.removexattr(request, name),
             FuseOperation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             FuseOperation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),
