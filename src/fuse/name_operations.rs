@@ -235,7 +235,7 @@ impl FuseShell {
         let mut names = self.volume.xattr_names(request.node)?;
         let is_trusted = |name: &&[u8]| name.starts_with(TRUSTED);
         let mut each = names.split_inclusive(|byte| *byte == 0);
-        if each.any(|name| is_trusted(&name)) && !privileges::is_admin(request) {
+        if each.any(|name| is_trusted(&name)) && !privileges::is_admin(request.pid) {
             let each = names.split_inclusive(|byte| *byte == 0);
             names = each.filter(|name| !is_trusted(name)).flatten().copied().collect();
         }

@@ -2,18 +2,16 @@
 
 use std::fs;
 
-use sfs_fuse::FuseRequest;
-
 /// Number of CAP_SYS_ADMIN in capabilities(7).
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Returns whether the process behind `request` has CAP_SYS_ADMIN in this process's user namespace. A process that
+/// Returns whether the process, or thread, `pid` has CAP_SYS_ADMIN in the user namespace of this process. A process that
 /// cannot be looked at has not.
-pub(super) fn is_admin(request: &FuseRequest<'_>) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", request.pid));
+pub(super) fn is_admin(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"));
     let capabilities = status.ok().and_then(|status| effective_capabilities(&status));
     capabilities.is_some_and(|capabilities| capabilities & 1 << CAP_SYS_ADMIN != 0)
-        && is_in_own_namespace(request.pid)
+        && is_in_own_namespace(pid)
 }
 
 /// Returns the effective capabilities in the content of `/proc/PID/status`.
@@ -40,6 +38,8 @@ mod tests {
     fn capabilities_are_read_from_the_status() {
         let status = "Name:\tcat\nCapPrm:\t0000000000000000\nCapEff:\t0000000000200000\n";
         assert_eq!(effective_capabilities(status), Some(1 << CAP_SYS_ADMIN));
+        let without = "CapPrm:\tffffffffffffffff\nCapEff:\t000001ffffdfffff\n";
+        assert_eq!(effective_capabilities(without), Some(0x1ff_ffdf_ffff));
         assert_eq!(effective_capabilities("Name:\tcat\n"), None);
         let own = fs::read_to_string("/proc/self/status").expect("a status");
         assert!(effective_capabilities(&own).is_some());
