@@ -17,6 +17,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use sysfs::BdiFiles;
 
+use crate::kernel_release;
+
 /// Read-ahead, in KiB: eight requests of the size that the kernel sends by default.
 const READ_AHEAD_KB: &str = "1024";
 
@@ -138,5 +140,5 @@ fn memory_bytes() -> u64 {
 
 /// Returns whether this kernel needs the smallest bound set as well.
 fn needs_min_bound() -> bool {
-    dirty_bound::needs_min_bound(&rustix::system::uname().release().to_string_lossy())
+    dirty_bound::needs_min_bound(&kernel_release::running())
 }

@@ -8,6 +8,7 @@
 
 mod dispatch;
 mod error_to_errno;
+mod failure_log;
 mod file_operations;
 mod free_space;
 mod fuse_shell;
@@ -17,6 +18,7 @@ mod invalidations;
 mod lost_writeback;
 mod name_operations;
 mod open_handles;
+mod privileges;
 mod reply_result;
 mod shutdown;
 

@@ -12,7 +12,7 @@
 //! 5. `fuse`: the shell, which turns requests into calls of the volume;
 //! 6. `background`, `bdi`, `memory_budget`, `mount`, [`mount_options`]: the background thread, the kernel's settings
 //!    for a mount, budgets that fit the memory, the kernel's tree of mounts, `-o`;
-//! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, [`exit_error`].
+//! 7. [`program`], `ready_pipe`, `unsafe_calls`, `panic_hook`, `logging`, `file_clock`, `kernel_release`, [`exit_error`].
 #![deny(unsafe_code)]
 
 mod background;
@@ -21,6 +21,7 @@ mod control;
 pub mod exit_error;
 mod file_clock;
 mod fuse;
+mod kernel_release;
 mod logging;
 mod memory_budget;
 mod mount;

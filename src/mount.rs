@@ -10,6 +10,7 @@ mod fusermount;
 mod holder;
 mod mount_target;
 mod open_volume;
+pub(crate) mod syncfs;
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;

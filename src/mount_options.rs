@@ -1,7 +1,9 @@
 //! Mount options: the comma list after `-o`.
 //!
 //! [`MountOptions::parse`] reads it. An unknown option is refused by its name, and options that mount(8) adds for
-//! itself are dropped. `changed_by` decides what a remount may change.
+//! itself are dropped ([`foreign`]). `changed_by` decides what a remount may change.
+
+mod foreign;
 
 use std::time::Duration;
 
@@ -43,30 +45,6 @@ pub enum SyncPolicy {
     /// Operations on names, and writes.
     Everything,
 }
-
-/// Options of SFS, for the message about an unknown one.
-const OURS: &str = "write_buffer=SIZE, cache=SIZE, commit=SECONDS, checkpoint=SECONDS, discard, \
-                    nodiscard, policy=NAME, groups=N, victim=NAME, remainder=pure|mixed, \
-                    cleaning=yielding|eager, writeback=on|off, async_dio=auto|on|off, threads=N, \
-                    allow_other, errors=continue|remount-ro";
-
-/// Options that mount(8) leaves in the list for itself.
-const DROPPED: [&str; 14] = [
-    "uhelper=sfs",
-    "auto",
-    "noauto",
-    "defaults",
-    "nofail",
-    "_netdev",
-    "user",
-    "nouser",
-    "users",
-    "owner",
-    "group",
-    "norelatime",
-    "loud",
-    "silent",
-];
 
 /// Flag `nosymfollow`, since Linux 5.10; `nix` has no name for it.
 pub(crate) const MS_NOSYMFOLLOW: MsFlags = MsFlags::from_bits_retain(256);
@@ -115,7 +93,7 @@ impl MountOptions {
         for option in lists.into_iter().flat_map(|list| list.split(',')) {
             let known = options.take(option.trim())?;
             if !known && !sloppy {
-                return Err(unknown(option));
+                return Err(foreign::refusal(option.trim()));
             }
         }
         options.flags.set(MsFlags::MS_RDONLY, options.volume.read_only);
@@ -135,7 +113,7 @@ impl MountOptions {
         let mut options = self.clone();
         for option in list.split(',').filter(|option| !is_kernels(option)) {
             if !options.take(option.trim())? {
-                return Err(unknown(option));
+                return Err(foreign::refusal(option.trim()));
             }
             let kernels = Self {
                 volume: sfs_core::request::VolumeOptions {
@@ -161,13 +139,8 @@ impl MountOptions {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        let dropped = option.is_empty()
-            || DROPPED.contains(&option)
-            || name == "comment"
-            || name.starts_with("x-")
-            || name.starts_with("X-");
         match value {
-            _ if dropped => Ok(true),
+            _ if foreign::is_dropped(option, name) => Ok(true),
             Some(value) => self.take_value(name, value),
             None => Ok(self.take_flag(name)),
         }
@@ -295,12 +268,6 @@ pub(crate) fn flags_after(mount: &MountRecord, list: &str) -> MsFlags {
 fn is_kernels(option: &str) -> bool {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     option == REMOUNT || KERNELS.contains(&name)
-}
-
-fn unknown(option: &str) -> ExitError {
-    ExitError::usage(format_args!(
-        "unknown mount option '{option}'; beside those of mount(8) there are {OURS}"
-    ))
 }
 
 /// Returns the one of `choices` that equals `value`.

@@ -25,6 +25,7 @@ use crate::bdi::{self, BackingDevice};
 use crate::control::{ControlClient, ControlHandler, ControlServer};
 use crate::exit_error::{self, ExitError};
 use crate::fuse::FuseShell;
+use crate::kernel_release;
 use crate::logging;
 use crate::memory_budget;
 use crate::mount::{self, MountTarget, OpenedDevice, open_device, open_volume};
@@ -133,6 +134,7 @@ fn serve(
     let OpenedDevice { device, mut options, is_write_protected } = opened;
     let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
+    options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
     let volume = open_volume(device.clone(), path, &options)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
@@ -242,6 +244,13 @@ fn warn_about(volume: &Volume, name: &str) {
             "{name}: this volume has recorded errors; 'sfs-ctl stat' shows them, and sfs-fsck should be run"
         );
     }
+}
+
+/// Returns whether sync(2) reaches the volume: the kernel sends SYNCFS, and the transport knows it.
+fn hears_of_syncs(is_block_device: bool, transport: TransportChoice) -> bool {
+    let is_kernel_mount = is_block_device && nix::unistd::geteuid().is_root();
+    transport != TransportChoice::Fuser
+        && mount::syncfs::is_sent(is_kernel_mount, &kernel_release::running())
 }
 
 /// Writes the last checkpoint and closes the volume. An error is logged as well.

@@ -127,9 +127,16 @@ fn mounted_and_unmounted_volumes_have_the_same_numbers() {
     assert_eq!((&rest["mount"], &rest["mount_point"]), (&Value::Null, &Value::Null));
     assert_eq!(rest["uuid"], seen["uuid"]);
     assert_eq!(rest["space"]["total_blocks"], seen["space"]["total_blocks"]);
-    let text = sfs_ctl_stat(&one.device, &[]);
-    let text = String::from_utf8(text.stdout).expect("UTF-8");
-    assert!(text.contains(": not mounted") && text.contains("log write amplification"), "{text}");
+    let text = |arguments: &[&str]| {
+        String::from_utf8(sfs_ctl_stat(&one.device, arguments).stdout).expect("UTF-8")
+    };
+    let all = text(&["-v"]);
+    assert!(all.contains(": not mounted") && all.contains("log write amplification"), "{all}");
+    let summary = text(&[]);
+    assert!(all.starts_with(&summary) && summary.lines().count() < 8, "{summary}");
+    for part in ["available of", "% used; 2 files", "no errors recorded", "written by programs"] {
+        assert!(summary.contains(part), "{part}: {summary}");
+    }
 }
 
 #[test]

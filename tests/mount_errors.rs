@@ -9,9 +9,12 @@ use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use harness::{TestVolume, can_mount, content, sfs_ctl_stat, sfs_mount, sfs_umount_unused, stderr};
+use harness::{
+    TestVolume, can_mount, content, sfs_ctl_stat, sfs_mount, sfs_umount_unused, stderr, transport,
+};
 use serde_json::Value;
 use sfs_core::format::Timestamp;
 use sfs_device::{Access, Device, FileDevice};
@@ -134,4 +137,31 @@ fn errors_panic_is_refused_with_a_reason() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("errors=panic: a filesystem in user space does not stop the machine"));
+}
+
+/// The kernel repeats a failed read page by page: each repetition was a line, with neither path nor remedy.
+#[test]
+fn mounted_damage_is_logged_once_with_path_and_remedy() {
+    if !can_mount() {
+        return;
+    }
+    let (volume, at) = corrupted();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+    command.args(["--foreground", "--transport", &transport()]);
+    command.arg(&volume.device).arg(&volume.dir).stderr(Stdio::piped());
+    let daemon = command.spawn().expect("sfs-mount runs");
+    let file = volume.dir.join("file");
+    wait_until("the mount answers", || file.exists());
+    for _ in 0..3 {
+        fs::read(&file).expect_err("a block has rotted");
+    }
+    assert!(sfs_umount_unused(&volume.dir).status.success());
+    let log = daemon.wait_with_output().expect("the daemon ends");
+    let log = String::from_utf8(log.stderr).expect("UTF-8");
+    let line = format!(
+        "{}: /file (inode 16): data at block {at}: checksum mismatch; restore the file from a backup;",
+        volume.device.display()
+    );
+    assert_eq!(log.matches("checksum mismatch").count(), 1, "{log}");
+    assert!(log.contains(&line), "{log}");
 }

@@ -9,6 +9,8 @@ mod harness;
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use cut::Recorded;
 use harness::{CACHES, Mount, TestVolume, can_mount, content, transport, unmount_unused};
@@ -78,13 +80,21 @@ fn examine(image: &Path, cache: &str, round: u64) {
 /// Runs `work` on a mount whose device is recorded, with each cache. The second argument of `work`
 /// cuts the power and examines the image after the given number of rounds.
 fn with_cuts(work: impl Fn(Mount, &mut dyn FnMut(u64))) {
-    if !hears_of_syncs() {
-        return;
+    if hears_of_syncs() {
+        with_cuts_of(TestVolume::looped, work);
     }
+}
+
+/// Does the same with the volume that `attach` makes of the recorded image.
+fn with_cuts_of(
+    attach: impl Fn(TestVolume) -> Option<TestVolume>,
+    work: impl Fn(Mount, &mut dyn FnMut(u64)),
+) {
     for cache in CACHES {
         let made = TestVolume::new(SIZE);
         let mut recorded = Recorded::new(&made.device);
-        let Some(volume) = TestVolume::existing(recorded.path.clone()).looped() else { return };
+        let existing = TestVolume::existing(recorded.path.clone());
+        let Some(volume) = attach(existing) else { return };
         let to = made.scratch.path().join("cut");
         let mount = volume.mount(&format!("{cache},{LAZY}"));
         work(mount, &mut |round| {
@@ -108,6 +118,25 @@ fn mounted_files_are_durable_after_syncfs() {
             }
             cut(round);
         }
+        mount.detach();
+    });
+}
+
+/// The kernel does not tell a mount of an image file of syncfs(2): a commit follows the pause after it.
+#[test]
+fn mounted_files_of_images_are_durable_soon_after_syncfs() {
+    const WINDOW: Duration = Duration::from_millis(200);
+    if !can_mount() {
+        return;
+    }
+    with_cuts_of(Some, |mount, cut| {
+        for round in 0..3 {
+            change(&mount.dir, round);
+            syncfs(File::open(&mount.dir).expect("its root")).expect("syncing");
+            thread::sleep(WINDOW);
+            cut(round);
+        }
+        mount.kill();
         mount.detach();
     });
 }

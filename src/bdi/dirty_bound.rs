@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::kernel_release;
+
 /// Smallest bound, in bytes. With less the kernel writes back in requests that are too short.
 pub(super) const BOUND_MIN: u64 = 4 << 20;
 
@@ -45,11 +47,7 @@ pub(super) fn is_due(free: u64, before: u64, ago: Duration) -> bool {
 /// Returns whether a kernel of this `release`, as uname(2) states it, needs a smallest bound beside the largest. A
 /// release that cannot be parsed counts as new.
 pub(super) fn needs_min_bound(release: &str) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < FAIR_SINCE,
-        _ => false,
-    }
+    kernel_release::parse(release).is_some_and(|(major, minor, _)| (major, minor) < FAIR_SINCE)
 }
 
 #[cfg(test)]

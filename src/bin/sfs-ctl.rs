@@ -19,21 +19,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum CtlCommand {
-    /// Prints how full a volume is and what was written to it. Root may ask for every mount, others
-    /// for their own
+    /// Prints how full a volume is, whether it is sound, and what was written to it. Root may ask for
+    /// every mount, others for their own
     Stat {
         /// Where it is mounted, or its block device or image file
         path: PathBuf,
-        /// Print one JSON object
+        /// Print one JSON object with all numbers
         #[arg(long)]
         json: bool,
+        /// Print all numbers: segments, groups, transport, counters
+        #[arg(short, long)]
+        verbose: bool,
     },
 }
 
 fn main() -> ExitCode {
-    sfs::program::run(|Arguments { command: CtlCommand::Stat { path, json }, .. }| {
+    sfs::program::run(|Arguments { command: CtlCommand::Stat { path, json, verbose }, .. }| {
         let report = stat::stat(&path)?;
-        let text = if json { report.to_json() } else { report.to_string() };
+        let text = match (json, verbose) {
+            (true, _) => report.to_json(),
+            (false, true) => format!("{report:#}"),
+            (false, false) => report.to_string(),
+        };
         sfs_system::output::print(format_args!("{}\n", text.trim_end())).map_err(ExitError::system)
     })
 }

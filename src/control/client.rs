@@ -27,7 +27,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// There is no socket: the daemon could not make one, or uses another runtime directory.
-    #[error("no control socket of its daemon is to be found")]
+    #[error("no control socket of its daemon is to be found; the log of the mount says why")]
     Absent,
     /// A socket is there and no process listens: the daemon has died.
     #[error("its daemon has died; unmount it and mount it again")]

@@ -20,11 +20,17 @@ const OF_ROOT: &str = "/run/sfs";
 /// Directory with a runtime directory for each user, below which the user's sockets are.
 const OF_USERS: &str = "/run/user";
 
+/// Directory for sockets of users without a runtime directory, as in a container or under sudo.
+const WITHOUT_RUNTIME: &str = "/tmp";
+
 /// Permission bits of a mode for group and others.
 const OTHERS: u32 = 0o077;
 
 /// Permission bits with which others could put files into a directory.
 const OTHERS_WRITE: u32 = 0o022;
+
+/// Permission bit of a directory in which users can remove or rename only what is their own.
+const STICKY: u32 = 0o1000;
 
 /// Returns the directories that the sockets of `owner` may be in, the preferred one first.
 pub(super) fn directories(owner: u32) -> Vec<PathBuf> {
@@ -38,7 +44,8 @@ fn of_owner(owner: u32, runtime: Option<OsString>) -> Vec<PathBuf> {
     }
     let usual = Path::new(OF_USERS).join(owner.to_string());
     let bases = runtime.map(PathBuf::from).filter(|path| path.is_absolute()).into_iter();
-    bases.chain([usual]).map(|base| base.join("sfs")).collect()
+    let last = Path::new(WITHOUT_RUNTIME).join(format!("sfs-{owner}"));
+    bases.chain([usual]).map(|base| base.join("sfs")).chain([last]).collect()
 }
 
 /// Returns the name of the socket of the filesystem with device number `number`.
@@ -73,7 +80,8 @@ pub(super) fn listen(
 fn prepare(directory: &Path) -> io::Result<()> {
     let parent = fs::metadata(directory.parent().unwrap_or(Path::new("/")))?;
     let user = geteuid().as_raw();
-    let is_safe = [0, user].contains(&parent.uid()) && parent.mode() & OTHERS_WRITE == 0;
+    let is_shared = parent.mode() & OTHERS_WRITE != 0 && parent.mode() & STICKY == 0;
+    let is_safe = [0, user].contains(&parent.uid()) && !is_shared;
     if !is_safe {
         return Err(refused(directory, "others can write to the directory above"));
     }
@@ -130,10 +138,11 @@ mod tests {
     #[test]
     fn every_user_has_places_of_his_own() {
         assert_eq!(of_owner(0, Some("/tmp/x".into())), [Path::new("/run/sfs")]);
-        let usual = Path::new("/run/user/1000/sfs");
-        assert_eq!(of_owner(1000, None), [usual]);
-        assert_eq!(of_owner(1000, Some("relative".into())), [usual]);
-        assert_eq!(of_owner(1000, Some("/mine".into())), [Path::new("/mine/sfs"), usual]);
+        let usual = [Path::new("/run/user/1000/sfs"), Path::new("/tmp/sfs-1000")];
+        assert_eq!(of_owner(1000, None), usual);
+        assert_eq!(of_owner(1000, Some("relative".into())), usual);
+        let all = [Path::new("/mine/sfs"), usual[0], usual[1]];
+        assert_eq!(of_owner(1000, Some("/mine".into())), all);
     }
 
     #[test]
@@ -169,9 +178,12 @@ mod tests {
         fs::create_dir(&open).expect("a directory");
         fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("its mode");
         refused(open.clone());
-        fs::set_permissions(&open, Permissions::from_mode(0o1777)).expect("its mode");
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("its mode");
         refused(open.join("sfs"));
         assert!(!open.join("sfs").exists());
+        // In a directory like /tmp nobody can replace what another user has made.
+        fs::set_permissions(&open, Permissions::from_mode(0o1777)).expect("its mode");
+        listen(&[open.join("sfs")], NUMBER).map(drop).expect("a socket");
         assert_eq!(fs::read_dir(target).expect("a directory").count(), 0);
     }
 }

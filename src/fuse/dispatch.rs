@@ -10,6 +10,7 @@ use super::free_space;
 use super::fuse_shell::{FuseShell, TTL};
 use super::inode_attributes;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes, ReplyResult};
+use crate::kernel_release;
 
 /// Largest write request, in bytes.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
@@ -39,7 +40,7 @@ impl FuseShell {
     /// Notes the features that both sides have agreed on; an older kernel lacks some.
     pub(crate) fn agree(&mut self, flags: InitFlags) {
         self.writeback &= flags.contains(InitFlags::WRITEBACK_CACHE);
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let release = kernel_release::running();
         self.can_bypass_cache = self.writeback
             && flags.contains(InitFlags::DIRECT_IO_ALLOW_MMAP)
             && free_space::is_coherent(&release);
@@ -96,7 +97,7 @@ impl FuseShell {
                 self.setxattr(request, name, value, *flags)
             }
             FuseOperation::Getxattr { name, size } => self.getxattr(node, name, *size),
-            FuseOperation::Listxattr { size } => self.listxattr(node, *size),
+            FuseOperation::Listxattr { size } => self.listxattr(request, *size),
             FuseOperation::Removexattr { name } => self.removexattr(request, name),
             FuseOperation::Ioctl(ioctl) => self.ioctl(request, ioctl),
             FuseOperation::Lseek { offset, whence, .. } => self.seek(node, *offset, *whence),

@@ -3,6 +3,8 @@
 //!
 //! A volume that is not short has free space for twice the dirty data that the kernel may hold.
 
+use crate::kernel_release;
+
 /// Free space below which a volume is full, in bytes.
 const FREE_BYTES_MIN: u64 = 32 << 20;
 
@@ -19,9 +21,7 @@ const COHERENT_SERIES: [(u32, u32, u32); 2] = [(6, 12, 64), (6, 18, 3)];
 /// Returns whether a kernel of this `release`, as uname(2) states it, keeps its cache coherent with writes past it.
 /// A release that cannot be parsed does not count.
 pub(super) fn is_coherent(release: &str) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|no| no.parse().ok());
-    let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else { return false };
-    let patch = numbers.next().unwrap_or(0);
+    let Some((major, minor, patch)) = kernel_release::parse(release) else { return false };
     let has_it = |of: &(u32, u32, u32)| (of.0, of.1) == (major, minor) && patch >= of.2;
     (major, minor) >= COHERENT_SINCE || COHERENT_SERIES.iter().any(has_it)
 }

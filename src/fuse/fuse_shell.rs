@@ -15,6 +15,7 @@ use sfs_core::{Error, Result, Volume};
 use sfs_device::BLOCK_SIZE;
 use sfs_fuse::{AsyncDio, Errno, FuseRequest};
 
+use super::failure_log::FailureLog;
 use super::free_space::FreeSpace;
 use super::invalidations::AttributeInvalidations;
 use super::lost_writeback::LostWriteback;
@@ -54,6 +55,7 @@ pub(crate) struct FuseShell {
     invalidations: Arc<AttributeInvalidations>,
     /// Files that the kernel may refer to before it is asked to forget some.
     referenced_files_max: usize,
+    failures: FailureLog,
 }
 
 impl FuseShell {
@@ -64,9 +66,11 @@ impl FuseShell {
         options: &MountOptions,
         device: String,
     ) -> Self {
+        let failures = FailureLog::new(&volume, device.clone());
         Self {
             volume,
             waker,
+            failures,
             writeback: options.writeback,
             async_dio: options.async_dio,
             can_bypass_cache: false,
@@ -161,7 +165,7 @@ impl FuseShell {
     /// Returns the error number for an operation on `ino` that has failed, and logs a failure.
     pub(super) fn errno(&self, ino: u64, error: &Error) -> Errno {
         if error_to_errno::is_failure(error) {
-            tracing::error!("{}: inode {ino}: {error}", self.device);
+            self.failures.log(ino, error);
         }
         error_to_errno::of(error)
     }

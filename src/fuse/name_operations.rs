@@ -9,8 +9,8 @@ use sfs_fuse::{
 };
 
 use super::fuse_shell::{FuseShell, TTL, caller};
-use super::inode_attributes;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
+use super::{inode_attributes, privileges};
 
 /// Reply that a name does not exist: inode number 0, which the kernel may cache.
 const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
@@ -22,7 +22,10 @@ const ABSENT: sfs_fuse::NodeEntry = sfs_fuse::NodeEntry {
 };
 
 /// Prefixes of the extended attributes that files can have.
-const NAMESPACES: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+const NAMESPACES: [&[u8]; 3] = [b"user.", TRUSTED, b"security."];
+
+/// Prefix of the extended attributes that only an administrator sees.
+const TRUSTED: &[u8] = b"trusted.";
 
 impl FuseShell {
     pub(super) fn lookup(&self, parent: u64, name: &[u8]) -> OperationResult {
@@ -207,8 +210,13 @@ impl FuseShell {
         value: &[u8],
         flags: u32,
     ) -> OperationResult {
+        const NEITHER: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
         check_namespace(name)?;
         let mode = match flags.cast_signed() {
+            NEITHER => {
+                self.volume.xattr(request.node, name)?;
+                return Err(Refusal::Errno(libc::EEXIST));
+            }
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => XattrMode::Any,
@@ -222,8 +230,16 @@ impl FuseShell {
         value(self.volume.xattr(ino, name)?, size)
     }
 
-    pub(super) fn listxattr(&self, ino: u64, size: u32) -> OperationResult {
-        value(self.volume.xattr_names(ino)?, size)
+    /// Lists the names of extended attributes, those of `trusted.` only to an administrator: xattr(7).
+    pub(super) fn listxattr(&self, request: &FuseRequest<'_>, size: u32) -> OperationResult {
+        let mut names = self.volume.xattr_names(request.node)?;
+        let is_trusted = |name: &&[u8]| name.starts_with(TRUSTED);
+        let mut each = names.split_inclusive(|byte| *byte == 0);
+        if each.any(|name| is_trusted(&name)) && !privileges::is_admin(request.pid) {
+            let each = names.split_inclusive(|byte| *byte == 0);
+            names = each.filter(|name| !is_trusted(name)).flatten().copied().collect();
+        }
+        value(names, size)
     }
 
     pub(super) fn removexattr(&self, request: &FuseRequest<'_>, name: &[u8]) -> OperationResult {

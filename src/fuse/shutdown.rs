@@ -12,6 +12,7 @@ use sfs_fuse::{FuseRequest, IoctlArgs, Reply};
 use zerocopy::IntoBytes;
 
 use super::fuse_shell::FuseShell;
+use super::privileges;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
 /// Number of the command: `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`. By its number the
@@ -20,9 +21,6 @@ const SHUTDOWN: u32 = 0x8004_587d;
 
 /// Highest flag: lose what is not durable. The flags 0 and 1 make everything durable first.
 const NO_LOG_FLUSH: u32 = 2;
-
-/// Bit of the capabilities in `/proc/PID/status`.
-const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 impl FuseShell {
     pub(super) fn ioctl(
@@ -35,7 +33,7 @@ impl FuseShell {
         }
         // The caller waits for the reply, so its process number cannot be reused meanwhile.
         let pid = Pid::from_raw(request.pid.cast_signed());
-        if !geteuid().is_root() || !may_administer(pid) {
+        if !geteuid().is_root() || !privileges::is_admin(request.pid) {
             return Err(Refusal::Errno(libc::EPERM));
         }
         let flags = argument(pid, ioctl.argument)?;
@@ -49,21 +47,6 @@ impl FuseShell {
         self.log_shutdown(pid.as_raw());
         Ok(Reply::Ioctl(0, ReplyBytes::Value(Vec::new())))
     }
-}
-
-/// Returns whether a process, or thread, could shut down another filesystem.
-fn may_administer(pid: Pid) -> bool {
-    // Capabilities count only in the user namespace that grants them.
-    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/user")).ok();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    has_capability(&status, CAP_SYS_ADMIN)
-        && namespace("self").is_some_and(|own| namespace(&pid.to_string()) == Some(own))
-}
-
-fn has_capability(status: &str, bit: u64) -> bool {
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    bits.is_some_and(|bits| bits & bit != 0)
 }
 
 /// Reads the number at `address` of a process, which the kernel does not fetch for this command.
@@ -81,15 +64,6 @@ fn argument(pid: Pid, address: u64) -> Result<u32, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_effective_capability_counts() {
-        let status = |effective: &str| format!("CapPrm:\tffffffffffffffff\nCapEff:\t{effective}\n");
-        assert!(has_capability(&status("000001ffffffffff"), CAP_SYS_ADMIN));
-        assert!(!has_capability(&status("000001ffffdfffff"), CAP_SYS_ADMIN));
-        assert!(!has_capability(&status("0000000000000000"), CAP_SYS_ADMIN));
-        assert!(!has_capability("", CAP_SYS_ADMIN));
-    }
 
     #[test]
     fn arguments_are_read_from_the_caller() {

@@ -8,6 +8,7 @@ use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
 };
 
+/// The summary for an owner, and with `{:#}` all numbers.
 impl fmt::Display for VolumeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.mount_point {
@@ -19,6 +20,16 @@ impl fmt::Display for VolumeReport {
         writeln!(f, "{}: {place}{read_only}", plain(&self.device))?;
         writeln!(f, "  volume      {} {}", plain(&self.uuid), plain(&self.label))?;
         self.fmt_space(f)?;
+        self.fmt_health(f)?;
+        self.fmt_written(f)?;
+        if f.alternate() { self.fmt_internals(f) } else { Ok(()) }
+    }
+}
+
+impl VolumeReport {
+    /// Writes the lines about the parts of the program and their activity.
+    fn fmt_internals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_segments(f)?;
         if let Some(TransportReport { name, reason, references }) = &self.transport {
             let (name, reason) = (plain(name), plain(reason));
             writeln!(f, "  transport   {name}: {reason}; {references} references to inodes")?;
@@ -35,7 +46,9 @@ impl fmt::Display for VolumeReport {
             let (grouping, victims) = (plain(&policies.grouping), plain(&policies.victims));
             writeln!(f, "  policies    {grouping} places, {victims} chooses what is cleaned")?;
         }
-        self.fmt_errors(f)?;
+        if let Some(on_error) = &self.on_error {
+            writeln!(f, "  on damage   {}", plain(on_error))?;
+        }
         for group in &self.groups {
             self.fmt_group(f, group)?;
         }
@@ -44,20 +57,59 @@ impl fmt::Display for VolumeReport {
         }
         fmt_activity(f, "all mounts", &self.life)
     }
-}
 
-impl VolumeReport {
     fn fmt_space(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (space, segments) = (&self.space, &self.segments);
-        let size = |blocks: u64| Human(blocks.saturating_mul(space.block_bytes));
-        let (total, free) = (space.total_blocks, space.free_blocks);
-        let files = space.files;
-        writeln!(f, "  space       {} free of {}; {files} inode numbers", size(free), size(total))?;
+        let (total, available) = (self.space.total_blocks, self.space.available_blocks);
+        let used = 100.0 * total.saturating_sub(available) as f64 / total.max(1) as f64;
+        let (available, total) = (self.size(available), self.size(total));
+        let files = self.space.files;
         writeln!(
             f,
-            "  segments    {} of {}: {} clean, {} open, {} sealed, {} drained, {} bad, {} placed",
+            "  space       {available} available of {total}, {used:.0}% used; {files} files"
+        )
+    }
+
+    fn size(&self, blocks: u64) -> Human {
+        Human(blocks.saturating_mul(self.space.block_bytes))
+    }
+
+    /// Writes whether anything is wrong, and what to do then.
+    fn fmt_health(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.has_failed {
+            writeln!(f, "  stopped     nothing is written any more")?;
+        }
+        if let Some(failure) = &self.failure {
+            writeln!(f, "  failure     {failure}")?;
+        }
+        for error in &self.errors {
+            writeln!(f, "  errors      {error}")?;
+        }
+        let device = plain(&self.device);
+        match self.has_failed || self.failure.is_some() || !self.errors.is_empty() {
+            true => writeln!(f, "  remedy      unmount, and run 'sfs-fsck -n --data {device}'"),
+            false => writeln!(f, "  health      no errors recorded"),
+        }
+    }
+
+    /// Writes what was written to the device, and how much of it was not asked for.
+    fn fmt_written(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(mount) = &self.mount {
+            writeln!(f, "  this mount  {}", Written(mount))?;
+            let cleaned = mount.counter("segments_cleaned");
+            let moved = Human(mount.counter("cleaning_bytes"));
+            writeln!(f, "  cleaning    {cleaned} segments since the mount, {moved} moved")?;
+        }
+        let mounts = self.life.counter("mounts");
+        writeln!(f, "  all mounts  {}, in {mounts} mounts", Written(&self.life))
+    }
+
+    fn fmt_segments(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let segments = &self.segments;
+        writeln!(
+            f,
+            "  segments    {} of {}: {} clean, {} open, {} sealed, {} drained, {} bad, {} in place",
             segments.count(),
-            size(segments.blocks.into()),
+            self.size(segments.blocks.into()),
             segments.clean,
             segments.open,
             segments.sealed,
@@ -65,22 +117,6 @@ impl VolumeReport {
             segments.bad,
             segments.placed
         )
-    }
-
-    fn fmt_errors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(on_error) = &self.on_error {
-            writeln!(f, "  on damage   {}", plain(on_error))?;
-        }
-        if self.has_failed {
-            writeln!(f, "  stopped     nothing is written any more")?;
-        }
-        if let Some(failure) = &self.failure {
-            writeln!(f, "  failure     {failure}; run sfs-fsck")?;
-        }
-        for error in &self.errors {
-            writeln!(f, "  errors      {error}")?;
-        }
-        Ok(())
     }
 
     fn fmt_group(&self, f: &mut fmt::Formatter<'_>, group: &GroupReport) -> fmt::Result {
@@ -98,6 +134,21 @@ impl VolumeReport {
         match group.centre {
             Some(centre) => writeln!(f, "; centre {centre:.3e}"),
             None => writeln!(f),
+        }
+    }
+}
+
+/// Bytes that programs and SFS have written, and their ratio.
+struct Written<'a>(&'a ActivityReport);
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by_users = Human(self.0.counter("user_bytes_written"));
+        let to_device = Human(self.0.counter("device_bytes_written"));
+        write!(f, "{by_users} written by programs, {to_device} to the device")?;
+        match self.0.log_write_amplification {
+            Some(factor) => write!(f, " ({factor:.2} times as much)"),
+            None => Ok(()),
         }
     }
 }
@@ -125,6 +176,18 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_bytes_have_a_ratio_once_there_are_any() {
+        let mut activity = ActivityReport::default();
+        let text = Written(&activity).to_string();
+        assert_eq!(text, "0 bytes written by programs, 0 bytes to the device");
+        activity.counters.insert("user_bytes_written".into(), 1 << 20);
+        activity.counters.insert("device_bytes_written".into(), 3 << 19);
+        activity.log_write_amplification = Some(1.5);
+        let text = Written(&activity).to_string();
+        assert!(text.ends_with("to the device (1.50 times as much)"), "{text}");
+    }
 
     #[test]
     fn no_text_can_control_the_terminal() {

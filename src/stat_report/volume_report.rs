@@ -72,9 +72,10 @@ pub struct SpaceReport {
     pub total_blocks: u64,
     /// Number of free blocks.
     pub free_blocks: u64,
-    /// Free blocks that data can have.
+    /// Free blocks that data can have; 0 from an older daemon.
+    #[serde(default)]
     pub available_blocks: u64,
-    /// Number of inode numbers in use.
+    /// Number of files of all kinds, the root directory included.
     pub files: u64,
 }
 
@@ -157,7 +158,7 @@ pub struct CacheReport {
 }
 
 /// Activity in a span of time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ActivityReport {
     /// Counters by name; names of counters of bytes contain `bytes`.
     pub counters: BTreeMap<String, u64>,
@@ -272,6 +273,11 @@ impl From<&GroupStatus> for GroupReport {
 }
 
 impl ActivityReport {
+    /// Returns the counter called `name`; 0 if the daemon has none of that name.
+    pub(super) fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or_default()
+    }
+
     /// Lists the counters of a mount. A counter that is new in the core does not compile until it has its line
     /// here.
     fn of_mount(counters: &Counters) -> Self {

@@ -184,6 +184,27 @@ fn xattrs(dir: &Path) {
     expect_errno(lremovexattr(&file, "user.empty"), libc::ENODATA);
     let long = format!("user.{}", "n".repeat(250));
     set(&long, b"long", XattrFlags::empty()).expect("255 bytes");
+    let both = XattrFlags::CREATE | XattrFlags::REPLACE;
+    expect_errno(set("user.small", b"", both), libc::EEXIST);
+    expect_errno(set("user.other", b"", both), libc::ENODATA);
+    trusted_names_are_hidden(&file);
+}
+
+/// A process without CAP_SYS_ADMIN sees no names of `trusted.`.
+fn trusted_names_are_hidden(file: &Path) {
+    let listed = |without: &[&str]| {
+        let mut command = Command::new("setpriv");
+        let list = "import os, sys; print(os.listxattr(sys.argv[1]))";
+        command.args(without).args(["python3", "-c", list]).arg(file);
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let names = listed(&["--no-new-privs"]);
+    let Some(names) = names else { return eprintln!("skipped: setpriv or python3 is not here") };
+    assert!(names.contains("trusted.ours") && names.contains("user.small"), "{names}");
+    let names = listed(&["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]);
+    let names = names.expect("python3 runs");
+    assert!(!names.contains("trusted.ours") && names.contains("user.small"), "{names}");
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub struct VolumeOptions {
     pub cache: usize,
     /// Longest time that dirty data stays in memory.
     pub commit_interval: Duration,
+    /// `true` if a pause of some tens of milliseconds in writing is followed by a commit, within limits: for a mount that
+    /// sync(2) does not reach.
+    pub commits_soon: bool,
     /// Longest time between checkpoints.
     pub checkpoint_interval: Duration,
     /// `true` if segments that become Clean are discarded.
@@ -74,6 +77,7 @@ impl Default for VolumeOptions {
             write_buffer: 64 << 20,
             cache: 128 << 20,
             commit_interval: Duration::from_secs(5),
+            commits_soon: false,
             checkpoint_interval: Duration::from_secs(30),
             discard: true,
             grouping: "sfs".into(),

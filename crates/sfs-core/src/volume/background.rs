@@ -1,11 +1,11 @@
 //! Background work: one bounded step at a time, whenever the caller finds the time.
 //!
-//! Written data becomes durable within the commit interval, and about half a second after writing has paused.
+//! Written data becomes durable within the commit interval, and about half a second after writing has paused; sooner
+//! where sync(2) does not reach the volume.
 
 use std::time::Duration;
 
 use super::Volume;
-use super::schedule::PAUSE;
 use crate::Result;
 use crate::format::Timestamp;
 use crate::request::Work;
@@ -52,7 +52,8 @@ impl Volume {
             return Ok(work);
         }
         let is_waiting = self.schedule.is_waiting();
-        Ok(Work::Idle(if is_waiting { PAUSE / 2 } else { Duration::from_secs(1) }))
+        let soon = self.schedule.next_look(self.options.commits_soon, now);
+        Ok(Work::Idle(if is_waiting { soon } else { Duration::from_secs(1) }))
     }
 
     fn is_commit_due(&self, now: Timestamp) -> bool {
@@ -60,8 +61,8 @@ impl Volume {
         // Data written back to shrink the buffer, or with blocks that the cleaner moved, is not durable yet.
         let is_unflushed = is_changed || self.log.try_lock().is_none_or(|log| log.unflushed);
         let changes = self.metadata.changes();
-        let interval = self.options.commit_interval;
-        self.schedule.is_commit_due((is_changed, is_unflushed), changes, interval, now)
+        let pace = (self.options.commit_interval, self.options.commits_soon);
+        self.schedule.is_commit_due((is_changed, is_unflushed), changes, pace, now)
     }
 }
 
@@ -74,6 +75,36 @@ mod tests {
     use super::*;
     use crate::fixture::{BLOCKS, NOW, create, new_volume, write};
     use crate::memory::DirtyBuf;
+    use crate::request::VolumeOptions;
+
+    /// A burst of writes is durable within 60 ms, four times in a row.
+    #[test]
+    fn a_burst_is_committed_after_a_short_pause() {
+        let device = Arc::new(RamDevice::new(BLOCKS));
+        drop(new_volume(device.clone()));
+        let options = VolumeOptions { commits_soon: true, ..VolumeOptions::default() };
+        let volume = Volume::open(device, options, NOW).expect("the volume opens");
+        let at = |millis: u32| Timestamp { secs: NOW.secs, nanos: millis * 1_000_000 };
+        let work = |millis: u32| {
+            while volume.work(at(millis)).expect("RAM does not fail") == Work::More {}
+        };
+        work(0);
+        for burst in 0..4u32 {
+            let start = 10 + burst * 100;
+            create(&volume, &format!("file-{burst}"));
+            work(start);
+            let before = volume.counters().commits;
+            work(start + 30);
+            assert_eq!(volume.counters().commits, before, "burst {burst}");
+            work(start + 60);
+            assert_eq!(volume.counters().commits, before + 1, "burst {burst}");
+        }
+        create(&volume, "fifth");
+        work(500);
+        let before = volume.counters().commits;
+        work(700);
+        assert_eq!(volume.counters().commits, before, "the long pause counts again");
+    }
 
     #[test]
     fn memory_is_kept_for_a_writer_that_returns_soon() {

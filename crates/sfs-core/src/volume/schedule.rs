@@ -10,6 +10,16 @@ use crate::format::Timestamp;
 /// Pause in writing after which dirty data is made durable.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
+/// Pause after which it is made durable where sync(2) does not arrive: it follows a sync that nobody reports.
+const PAUSE_SHORT: Duration = Duration::from_millis(40);
+
+/// Most commits after a short pause in a row.
+const SHORT_PAUSES_MAX: u32 = 4;
+
+/// Time after which another commit may follow a short pause. Commits after short pauses are not more frequent in the
+/// long run than those of a program that never pauses.
+const SHORT_PAUSE_EVERY_MS: i64 = 5_000;
+
 /// Time after which unused memory is returned to the system. Memory that is needed again sooner would only cost more.
 const RELEASE_MEMORY_MS: i64 = 10_000;
 
@@ -35,6 +45,26 @@ struct Times {
     checkpoint: i64,
     sweep: i64,
     memory_release: i64,
+    /// Commits that followed a short pause and count yet, at most [`SHORT_PAUSES_MAX`].
+    short_pauses: u32,
+    /// Time at which one of them was last discounted.
+    discounted: i64,
+}
+
+impl Times {
+    /// Returns the pause after which a commit is due.
+    fn pause(&mut self, commits_soon: bool, now: i64) -> Duration {
+        if !commits_soon {
+            return PAUSE;
+        }
+        let ago = now.saturating_sub(self.discounted);
+        if ago >= SHORT_PAUSE_EVERY_MS || ago < 0 {
+            let count = u32::try_from(ago / SHORT_PAUSE_EVERY_MS).unwrap_or(SHORT_PAUSES_MAX);
+            self.short_pauses = self.short_pauses.saturating_sub(count);
+            self.discounted = now;
+        }
+        if self.short_pauses < SHORT_PAUSES_MAX { PAUSE_SHORT } else { PAUSE }
+    }
 }
 
 impl Schedule {
@@ -55,12 +85,12 @@ impl Schedule {
 
     /// Returns whether a commit is due: after `interval`, after a pause in writing, or if the clock was set back.
     /// Something waits if data or metadata `is_changed`, or if the log `is_unflushed`; `changes` is the number of
-    /// changes so far.
+    /// changes so far. With `commits_soon` a short pause suffices, within limits.
     pub(super) fn is_commit_due(
         &self,
         (is_changed, is_unflushed): (bool, bool),
         changes: u64,
-        interval: Duration,
+        (interval, commits_soon): (Duration, bool),
         now: Timestamp,
     ) -> bool {
         let now = millis(now);
@@ -77,8 +107,17 @@ impl Schedule {
         let has_passed = |from: i64, interval: Duration| {
             now.saturating_sub(from) >= i64::try_from(interval.as_millis()).unwrap_or(i64::MAX)
         };
-        let has_paused = is_changed && has_passed(times.active, PAUSE);
-        has_paused || has_passed(since, interval) || now < since
+        let (active, is_long) = (times.active, has_passed(times.active, PAUSE));
+        let is_short = has_passed(active, times.pause(commits_soon, now));
+        if is_changed && is_short && !is_long {
+            times.short_pauses += 1;
+        }
+        is_changed && (is_short || is_long) || has_passed(since, interval) || now < since
+    }
+
+    /// Returns the time until the next look whether a commit is due, while something waits.
+    pub(super) fn next_look(&self, commits_soon: bool, now: Timestamp) -> Duration {
+        self.times.lock().pause(commits_soon, millis(now)) / 2
     }
 
     /// Records that a commit was attempted.

@@ -1,12 +1,12 @@
 //! Races between threads: commits, writers, readers and admission.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{DirectoryEntry, Seek, VolumeOptions, Work, WriteMode};
+use sfs_core::request::{DirectoryEntry, Seek, VolumeOptions, Work, WriteMode, XattrMode};
+use sfs_core::{Error, Volume};
 use sfs_device::{GatedDevice, Operation, RamDevice};
 
 use crate::fixture::{
@@ -273,6 +273,43 @@ fn concurrent_appends_that_fit_are_not_refused() {
         append(file);
     };
     beside(|| again(files[0]), || (0..40_000).for_each(|_| again(files[1])));
+}
+
+/// Two threads that set attributes both found room for a name, and the names together exceeded the limit: listxattr(2)
+/// failed from then on.
+#[test]
+fn concurrent_setters_of_attributes_stay_within_the_sum() {
+    let volume = open(&ram(400));
+    let file = create(&volume, "f");
+    let set = |name: &str| {
+        let set = volume.set_xattr(file, name.as_bytes(), b"", XattrMode::Any, &caller());
+        assert!(matches!(set, Ok(()) | Err(Error::NoSpace)), "{name}: {set:?}");
+        set.is_ok()
+    };
+    let remove = |name: &str| {
+        volume.remove_xattr(file, name.as_bytes(), &caller()).expect("the attribute is there");
+    };
+    let long = |no: usize| format!("user.{no:0>240}");
+    let fitting = (0..).take_while(|no| set(&long(*no))).count();
+    assert!(fitting > 200, "{fitting} names");
+    assert!(set(&long(0)), "an attribute that is there can be replaced");
+    for round in 0..300 {
+        remove(&long(round % fitting));
+        let start = Barrier::new(2);
+        let names = [long(1000), long(1001)];
+        let done = std::thread::scope(|scope| {
+            let setters = names.each_ref().map(|name| {
+                scope.spawn(|| {
+                    start.wait();
+                    set(name)
+                })
+            });
+            setters.map(|setter| setter.join().expect("no panic"))
+        });
+        assert_eq!(done.iter().filter(|done| **done).count(), 1, "round {round}: {done:?}");
+        names.iter().zip(done).filter(|(_, done)| *done).for_each(|(name, _)| remove(name));
+        assert!(set(&long(round % fitting)), "there is room again");
+    }
 }
 
 /// A writer that had waited for other admissions was counted only after the next writers had been admitted.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sfs_core::Volume;
 use sfs_core::format::ROOT_INO;
-use sfs_core::request::{Counters, VolumeOptions, WriteMode};
+use sfs_core::request::{Counters, VolumeOptions, Work, WriteMode};
 use sfs_device::RamDevice;
 
 use crate::fixture::{FILE, after, caller, open, ram, settle};
@@ -61,4 +61,43 @@ fn metadata_overhead_is_within_its_limits() {
     assert!(overwritten.checkpoints > written.checkpoints, "the measurement contains a checkpoint");
     let share = overhead(&written, &overwritten);
     assert!(share <= 0.10, "random overwriting: {:.2}%", 100.0 * share);
+}
+
+/// Appends 200 bytes every `gap_ms` for an hour, and works when the volume says so; returns the bytes written to the
+/// device, and the commits.
+fn log_for_an_hour(gap_ms: u64, commits_soon: bool) -> (u64, u64) {
+    let options = VolumeOptions { commits_soon, ..VolumeOptions::default() };
+    let volume = open(Arc::new(ram(256 << 20, 1024)), options);
+    let ino = volume.make_node(ROOT_INO, b"log", FILE, 0, &caller()).expect("a file").ino;
+    let (mut millis, mut next_line, mut len) = (0, 0, 0);
+    while millis < 3_600_000 {
+        if millis >= next_line {
+            write(&volume, ino, len, &[7; 200]);
+            len += 200;
+            next_line += gap_ms;
+        }
+        let pause = loop {
+            match volume.work(after(millis)).expect("RAM does not fail") {
+                Work::More => {}
+                Work::Idle(pause) => break pause.as_millis() as u64,
+            }
+        };
+        millis = next_line.min(millis + pause.max(1));
+    }
+    let counters = volume.counters();
+    (counters.device_bytes_written, counters.commits)
+}
+
+/// Commits after short pauses cost a program that writes a log at most 1 %, whatever its rhythm.
+#[test]
+fn commits_after_short_pauses_cost_little() {
+    for gap_ms in [30, 100, 300, 700, 3000, 10_000] {
+        let (bytes, commits) = log_for_an_hour(gap_ms, false);
+        let (soon_bytes, soon_commits) = log_for_an_hour(gap_ms, true);
+        println!("{gap_ms} ms: {bytes} bytes, {commits} commits; {soon_bytes}, {soon_commits}");
+        assert!(
+            soon_bytes * 100 <= bytes * 101,
+            "{gap_ms} ms: {bytes} bytes in {commits} commits, {soon_bytes} in {soon_commits}"
+        );
+    }
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use zerocopy::{Immutable, IntoBytes};
@@ -129,10 +130,7 @@ impl Ring {
         unsafe { self.uring.submission().push(&submission) }
             .map_err(|_| io::Error::from(ErrorKind::QuotaExceeded))?;
         loop {
-            match self.uring.submit_and_wait(1) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
+            enter(|| self.uring.submit_and_wait(1))?;
             let Some(completion) = self.uring.completion().next() else { continue };
             self.is_lent = false;
             return match -completion.result() {
@@ -153,7 +151,44 @@ impl Drop for Ring {
     }
 }
 
+/// Pause before the kernel is asked again that lacked memory.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Calls `submit_and_wait` until the kernel takes the call. A signal, or a kernel that lacks memory for the moment, must
+/// not end the mount: io_uring_enter(2) leaves the submission in its queue then.
+fn enter(mut submit_and_wait: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
+    loop {
+        match submit_and_wait() {
+            Ok(_) => return Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => std::thread::sleep(PAUSE),
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
 fn build() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
     // Completions are processed by the thread that waits for them, which is the thread that enables the ring.
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_lacks_memory_is_asked_again() {
+        let mut answers = [libc::EAGAIN, libc::EINTR, libc::EBUSY, libc::ENOMEM].into_iter();
+        let calls = answers.len() + 1;
+        let mut count = 0;
+        let entered = enter(|| {
+            count += 1;
+            answers.next().map_or(Ok(1), |errno| Err(io::Error::from_raw_os_error(errno)))
+        });
+        assert!(entered.is_ok() && count == calls, "{entered:?} after {count} calls");
+        let refused = enter(|| Err(io::Error::from_raw_os_error(libc::EBADFD)));
+        assert_eq!(refused.expect_err("no answer but an error").raw_os_error(), Some(libc::EBADFD));
+    }
 }
