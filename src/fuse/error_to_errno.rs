@@ -22,6 +22,7 @@ pub(crate) fn of(error: &Error) -> Errno {
         Error::NotPermitted => libc::EPERM,
         Error::NotSupported => libc::EOPNOTSUPP,
         Error::NoSpace => libc::ENOSPC,
+        Error::NoMemory => libc::ENOMEM,
         Error::ReadOnly => libc::EROFS,
         Error::Stopped
         | Error::Corrupt(_)

@@ -56,6 +56,9 @@ pub enum Error {
     /// The volume has no space left.
     #[error("no space left on the volume")]
     NoSpace,
+    /// The system has no memory for the data of a request.
+    #[error("no memory for data")]
+    NoMemory,
     /// The volume cannot be changed: by a mount option, or because a write has failed.
     #[error("the volume is read-only")]
     ReadOnly,

@@ -226,11 +226,11 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Returns a buffer for `len` bytes, at least one, at `offset` of a file.
-    pub(crate) fn new(offset: u64, len: usize, pool: &Pool) -> Self {
+    /// Returns a buffer for `len` bytes, at least one, at `offset` of a file; `None` if the system has no memory.
+    pub(crate) fn new(offset: u64, len: usize, pool: &Pool) -> Option<Self> {
         let start = (offset % BLOCK_SIZE as u64) as usize;
         let count = (start + len).div_ceil(BLOCK_SIZE);
-        Self { memory: Some(BlockBuf::new(count, pool)), start, len }
+        Some(Self { memory: Some(BlockBuf::new(count, pool)?), start, len })
     }
 
     /// Returns the blocks that hold the bytes. Their initial content is undefined.

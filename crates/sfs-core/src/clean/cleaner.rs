@@ -313,7 +313,8 @@ impl Cleaner {
     /// Reads live blocks that are near each other in one request.
     fn read_run(&self, run: &[LiveBlock], round: &mut CleaningRound) -> Result<()> {
         let (first, last) = (run[0].address, run[run.len() - 1].address);
-        let mut buffer = DirtyBuf::new((last - first + 1) as usize, self.dirty.pool());
+        let mut buffer = DirtyBuf::new((last - first + 1) as usize, self.dirty.pool())
+            .ok_or(crate::Error::NoMemory)?;
         if self.io.read(first, buffer.blocks_mut()).is_err() && run.len() > 1 {
             // Readable blocks are moved one by one; an unreadable block stays where it is.
             return run

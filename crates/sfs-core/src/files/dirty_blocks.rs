@@ -193,7 +193,8 @@ mod tests {
     }
 
     fn new_block(checksum: u32, pool: &Pool) -> DirtyBlock {
-        let memory = DirtyBuf::new(1, pool).share().next().expect("a buffer of one block");
+        let memory =
+            DirtyBuf::new(1, pool).expect("memory").share().next().expect("a buffer of one block");
         DirtyBlock { memory, checksum }
     }
 

@@ -14,11 +14,11 @@ use super::pool::{BlockBuf, Pool};
 pub(crate) struct DirtyBuf(BlockBuf);
 
 impl DirtyBuf {
-    /// Returns a buffer of `count` blocks whose content is undefined.
-    pub(crate) fn new(count: usize, pool: &Pool) -> Self {
-        let buf = BlockBuf::new(count, pool);
+    /// Returns a buffer of `count` blocks whose content is undefined; `None` if the system has no memory.
+    pub(crate) fn new(count: usize, pool: &Pool) -> Option<Self> {
+        let buf = BlockBuf::new(count, pool)?;
         pool.note_dirty(buf.capacity_blocks());
-        Self(buf)
+        Some(Self(buf))
     }
 
     pub(crate) fn blocks_mut(&mut self) -> &mut [Block] {
@@ -100,7 +100,9 @@ mod tests {
     fn the_cache_takes_what_dirty_blocks_leave_of_the_budget() {
         let budget = 4 * CACHED_BLOCKS_MIN;
         let pool = Pool::new(budget * BLOCK_SIZE);
-        let buffers = |count| (0..count).map(|_| DirtyBuf::new(1, &pool)).collect::<Vec<_>>();
+        let buffers = |count| {
+            (0..count).map(|_| DirtyBuf::new(1, &pool).expect("memory")).collect::<Vec<_>>()
+        };
         let cached = || pool.cached_blocks();
         let all = buffers(budget);
         let some = buffers(100);
@@ -119,7 +121,8 @@ mod tests {
     fn buffers_of_another_size_take_over_the_budget_step_by_step() {
         let budget = 4 * CACHED_BLOCKS_MIN;
         let pool = Pool::new(budget * BLOCK_SIZE);
-        let mut live: Vec<DirtyBuf> = (0..budget).map(|_| DirtyBuf::new(1, &pool)).collect();
+        let mut live: Vec<DirtyBuf> =
+            (0..budget).map(|_| DirtyBuf::new(1, &pool).expect("memory")).collect();
         for count in [256, 1, 32, 8, 256] {
             let (mut used, mut kept) = (0, pool.cached_blocks());
             let mut is_bounded = |step: usize| {
@@ -141,7 +144,7 @@ mod tests {
                 is_bounded(step);
             }
             while used < budget {
-                live.push(DirtyBuf::new(count, &pool));
+                live.push(DirtyBuf::new(count, &pool).expect("memory"));
                 used += count;
                 is_bounded(count);
             }
@@ -153,11 +156,11 @@ mod tests {
     fn idle_regions_are_released_and_used_ones_stay() {
         let budget = 4 * CACHED_BLOCKS_MIN;
         let pool = Pool::new(budget * BLOCK_SIZE);
-        drop((0..budget).map(|_| DirtyBuf::new(1, &pool)).collect::<Vec<_>>());
+        drop((0..budget).map(|_| DirtyBuf::new(1, &pool).expect("memory")).collect::<Vec<_>>());
         let mut live = std::collections::VecDeque::new();
         let mut turn = |count| {
             for _ in 0..budget / count {
-                live.push_back(DirtyBuf::new(count, &pool));
+                live.push_back(DirtyBuf::new(count, &pool).expect("memory"));
                 live.drain(..live.len().saturating_sub(budget * 3 / 4 / count));
             }
         };
@@ -179,7 +182,8 @@ mod tests {
     #[test]
     fn a_buffer_counts_while_one_block_is_referenced_and_is_then_reused() {
         let pool = Pool::default();
-        let mut blocks: Vec<BlockRef> = DirtyBuf::new(200, &pool).share().collect();
+        let mut blocks: Vec<BlockRef> =
+            DirtyBuf::new(200, &pool).expect("memory").share().collect();
         assert_eq!(pool.dirty_bytes(), 256 * BLOCK_SIZE);
         let last = blocks.pop();
         drop(blocks);
@@ -187,7 +191,7 @@ mod tests {
         let address = last.as_ref().map(|block| block.run(1).as_ptr().wrapping_sub(199));
         drop(last);
         assert_eq!(pool.dirty_bytes(), 0);
-        assert_eq!(Some(BlockBuf::new(129, &pool).blocks().as_ptr()), address);
+        assert_eq!(Some(BlockBuf::new(129, &pool).expect("memory").blocks().as_ptr()), address);
         assert_eq!(pool.dirty_bytes(), 0);
     }
 }

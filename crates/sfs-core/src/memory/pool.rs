@@ -34,6 +34,8 @@ struct PoolState {
     dirty_bytes: AtomicUsize,
     /// Bytes that may be dirty and cached together.
     budget_bytes: usize,
+    #[cfg(test)]
+    maps_nothing: std::sync::atomic::AtomicBool,
 }
 
 /// A shared handle to the pool.
@@ -84,30 +86,40 @@ impl Pool {
         self.0.dirty_bytes.fetch_sub(blocks * BLOCK_SIZE, Ordering::Relaxed);
     }
 
-    /// Returns a region of at least `count` blocks with any content.
-    fn take(&self, count: usize) -> MmapRegion {
+    /// Returns a region of at least `count` blocks with any content; `None` if the system has no memory.
+    fn take(&self, count: usize) -> Option<MmapRegion> {
         let class = class_of(count);
         if class >= CLASSES {
             return self.map(count);
         }
         let cached = (class..CLASSES).find_map(|class| self.take_cached(class));
-        let mut region = cached.unwrap_or_else(|| self.map(1 << (CLASSES - 1)));
+        let map = || self.map(1 << (CLASSES - 1)).or_else(|| self.map(1 << class));
+        let mut region = cached.or_else(map)?;
         while region.len() > 1 << class {
             let (lower, upper) = region.halve();
             self.put(upper);
             region = lower;
         }
-        region
+        Some(region)
     }
 
-    /// Maps a new region. Panics if the system has no memory even after the whole cache was unmapped, as the
-    /// allocator would abort.
-    fn map(&self, count: usize) -> MmapRegion {
+    /// Maps a new region; `None` if the system has no memory even after the whole cache was unmapped.
+    fn map(&self, count: usize) -> Option<MmapRegion> {
+        #[cfg(test)]
+        if self.0.maps_nothing.load(Ordering::Relaxed) {
+            return None;
+        }
         let region = MmapRegion::new(count).or_else(|_| {
             self.shrink_to(0, usize::MAX);
             MmapRegion::new(count)
         });
-        region.expect("memory for blocks")
+        region.ok()
+    }
+
+    /// Makes the pool behave from now on as if the system had no memory, or as usual.
+    #[cfg(test)]
+    pub(crate) fn map_nothing(&self, maps_nothing: bool) {
+        self.0.maps_nothing.store(maps_nothing, Ordering::Relaxed);
     }
 
     fn take_cached(&self, class: usize) -> Option<MmapRegion> {
@@ -167,8 +179,9 @@ pub(crate) struct BlockBuf {
 }
 
 impl BlockBuf {
-    pub(crate) fn new(count: usize, pool: &Pool) -> Self {
-        Self { blocks: pool.take(count), count, pool: pool.clone() }
+    /// Returns a buffer of `count` blocks; `None` if the system has no memory.
+    pub(crate) fn new(count: usize, pool: &Pool) -> Option<Self> {
+        Some(Self { blocks: pool.take(count)?, count, pool: pool.clone() })
     }
 
     pub(crate) fn blocks(&self) -> &[Block] {
@@ -203,8 +216,9 @@ mod tests {
         let pool = Pool::default();
         let cached = || pool.cached_blocks();
         for count in [1, 100, 3, 256, 1] {
-            let used: Vec<BlockBuf> =
-                (0..3 * CACHED_BLOCKS_MIN / count).map(|_| BlockBuf::new(count, &pool)).collect();
+            let used: Vec<BlockBuf> = (0..3 * CACHED_BLOCKS_MIN / count)
+                .map(|_| BlockBuf::new(count, &pool).expect("memory"))
+                .collect();
             drop(used);
             assert!(
                 cached() <= CACHED_BLOCKS_MIN && cached() > CACHED_BLOCKS_MIN / 2,
@@ -228,7 +242,7 @@ mod tests {
         let pool = Pool::default();
         let before = mappings();
         let mut all: Vec<Option<BlockBuf>> =
-            (0..64 * 256).map(|_| Some(BlockBuf::new(1, &pool))).collect();
+            (0..64 * 256).map(|_| Some(BlockBuf::new(1, &pool).expect("memory"))).collect();
         all.iter_mut().step_by(2).for_each(|memory| drop(memory.take()));
         pool.release_idle();
         pool.release_idle();
@@ -239,9 +253,13 @@ mod tests {
     #[test]
     fn a_small_region_is_cached_beside_large_ones() {
         let pool = Pool::default();
-        drop((0..CACHED_BLOCKS_MIN / 256).map(|_| BlockBuf::new(256, &pool)).collect::<Vec<_>>());
+        drop(
+            (0..CACHED_BLOCKS_MIN / 256)
+                .map(|_| BlockBuf::new(256, &pool).expect("memory"))
+                .collect::<Vec<_>>(),
+        );
         assert_eq!(pool.cached_blocks(), CACHED_BLOCKS_MIN);
-        drop(BlockBuf::new(1, &pool));
+        drop(BlockBuf::new(1, &pool).expect("memory"));
         assert!(pool.take_cached(0).is_some(), "the next buffer needs no mapping");
     }
 }

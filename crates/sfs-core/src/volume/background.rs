@@ -118,7 +118,8 @@ mod tests {
         let file = create(&volume, "file");
         write(&volume, file, &[1; 5000]);
         work_at(1);
-        let used: Vec<DirtyBuf> = (0..4096).map(|_| DirtyBuf::new(1, pool)).collect();
+        let used: Vec<DirtyBuf> =
+            (0..4096).map(|_| DirtyBuf::new(1, pool).expect("memory")).collect();
         drop(used);
         assert!(work_at(2) >= 4096);
         assert!(work_at(9) >= 4096);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use sfs_device::RamDevice;
 
-use crate::Volume;
-use crate::fixture::{CALLER, NOW, create, new_volume_of, write};
+use crate::fixture::{CALLER, NOW, create, new_volume_of, put, write};
 use crate::format::ROOT_INO;
+use crate::memory::DirtyBuf;
 use crate::request::VolumeOptions;
+use crate::{Error, Volume};
 
 /// Blocks of a device with room for the files.
 const BLOCKS: u64 = 32 << 8;
@@ -30,6 +31,27 @@ fn make_files(volume: &Volume) -> usize {
         volume.metadata.read().tree.node_count()
     });
     made.max().expect("some")
+}
+
+/// Regression: a write for whose data the system had no memory ended the program.
+#[test]
+fn a_write_without_memory_waits_for_its_own_write_back_and_then_fails() {
+    let options = VolumeOptions { write_buffer: 64 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+    let (pool, file) = (volume.dirty.pool().clone(), create(&volume, "f"));
+    put(&volume, file, 0, 256, 1).expect("there is memory");
+    pool.map_nothing(true);
+    put(&volume, file, 256, 256, 2).expect("the first write is written back and leaves its memory");
+    // Another user of the pool holds what the next write needs.
+    volume.sync_all().expect("RAM");
+    let held: Vec<_> = std::iter::from_fn(|| DirtyBuf::new(1, &pool)).collect();
+    assert!(matches!(put(&volume, file, 0, 1, 3), Err(Error::NoMemory)));
+    assert!(matches!(volume.read(file, 0, 4096), Err(Error::NoMemory)));
+    drop(held);
+    let read = |block: u64| volume.read(file, block * 4096, 1).expect("memory").as_bytes()[0];
+    assert_eq!((read(0), read(511)), (1, 2), "a write that failed changed nothing");
+    put(&volume, file, 0, 1, 3).expect("there is memory again");
+    assert_eq!(read(0), 3);
 }
 
 /// Regression: nodes that checkpoints wrote out stayed in the cache for ever, unless others were read.

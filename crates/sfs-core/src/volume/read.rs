@@ -24,7 +24,8 @@ impl Volume {
     /// Returns up to `len` bytes of `ino` from `offset` on; fewer at the end of the file.
     pub fn read(&self, ino: u64, offset: u64, len: usize) -> Result<ReadBuffer> {
         self.content(ino, offset, len, |handle, len| {
-            let mut buffer = ReadBuffer::new(offset, len, self.dirty.pool());
+            let mut buffer =
+                ReadBuffer::new(offset, len, self.dirty.pool()).ok_or(Error::NoMemory)?;
             self.fill(handle, first_block(offset), buffer.blocks_mut())?;
             Ok(buffer)
         })

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
@@ -25,6 +26,10 @@ use crate::{Error, Result};
 
 /// Bytes of the largest file.
 const FILE_LEN_MAX: u64 = FILE_BLOCKS_MAX * BLOCK_SIZE as u64;
+
+/// Attempts to get memory for a write, and the pause after each.
+const MEMORY_ATTEMPTS: usize = 20;
+const MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Old content of a block that is changed in part.
 struct Base {
@@ -77,16 +82,34 @@ impl Volume {
         if !handle.data().awaits_ordered_data() {
             self.space.check_write_buffer()?;
         }
-        let admitted = self.admit_write(&handle, offset, end)?;
         if mode.kill_privileges {
             self.kill_privileges(ino)?;
         }
         let times = (!mode.keep_times).then_some((caller.now, caller.now));
-        self.merge(&handle, offset, data, times)?;
-        drop(admitted);
+        let mut attempts = 0;
+        loop {
+            let admitted = self.admit_write(&handle, offset, end)?;
+            let merged = self.merge(&handle, offset, data, times);
+            drop(admitted);
+            match merged {
+                Err(Error::NoMemory) if attempts < MEMORY_ATTEMPTS => self.free_memory(&handle)?,
+                merged => break merged?,
+            }
+            attempts += 1;
+        }
         self.counters.user_bytes_written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.metadata.note_change();
         let _ = self.write_back_if_needed(&handle, (data.len() as u64).div_ceil(BLOCK_SIZE as u64));
+        Ok(())
+    }
+
+    /// Writes back everything, so that the memory can be used again, and waits for other programs to free some.
+    fn free_memory(&self, handle: &InodeState) -> Result<()> {
+        // A commit here would make a truncation durable without the data that follows it.
+        if !handle.data().awaits_ordered_data() {
+            self.sync_queued(None)?;
+        }
+        std::thread::sleep(MEMORY_PAUSE);
         Ok(())
     }
 
@@ -155,7 +178,7 @@ impl Volume {
             }
             let partial = partial_blocks(&inode, offset, end);
             if self.bases_hold(handle, &bases, &partial)? {
-                if self.insert(handle, &inode, offset, bytes, &bases, times) {
+                if self.insert(handle, &inode, offset, bytes, &bases, times)? {
                     return Ok(());
                 }
                 continue;
@@ -203,13 +226,14 @@ impl Volume {
         // The tail of the last block becomes visible, so it has to be written as zeros.
         let partial = partial_blocks(&inode, size, size);
         let bases = self.read_bases(handle, &partial)?;
+        let bases = self.with_buffers(bases.iter().filter(|base| base.holds_data()))?;
         let meta = self.metadata.read();
         if !is_inline_as_in(&meta, handle.ino, &inode) {
             return Ok(false);
         }
         let mut data = handle.data();
-        for base in bases.iter().filter(|base| base.holds_data()) {
-            self.insert_base(&mut data, base, inode.size);
+        for (base, buffer) in bases {
+            self.insert_base(&mut data, base, buffer, inode.size);
         }
         let times = data.pending.and_then(|pending| pending.times);
         data.pending = Some(Pending { size, times });
@@ -271,11 +295,14 @@ impl Volume {
         bytes: &[u8],
         bases: &[Base],
         times: Option<(Timestamp, Timestamp)>,
-    ) -> bool {
+    ) -> Result<bool> {
         let end = offset + bytes.len() as u64;
         let first = offset / BLOCK_SIZE as u64;
         let last = (end - 1) / BLOCK_SIZE as u64;
-        let mut buffer = DirtyBuf::new((last - first + 1) as usize, self.dirty.pool());
+        let is_outside = |base: &&Base| !(first..=last).contains(&base.block.into());
+        let outside = bases.iter().filter(is_outside).filter(|base| base.holds_data());
+        let outside = self.with_buffers(outside)?;
+        let mut buffer = self.dirty_buffer((last - first + 1) as usize)?;
         let memory = buffer.blocks_mut();
         clear_edges(memory, offset, end);
         for base in bases.iter().filter(|base| (first..=last).contains(&base.block.into())) {
@@ -291,12 +318,11 @@ impl Volume {
         // nothing of it.
         let meta = self.metadata.read();
         if !is_inline_as_in(&meta, handle.ino, inode) {
-            return false;
+            return Ok(false);
         }
         let mut data = handle.data();
-        let is_outside = |base: &&Base| !(first..=last).contains(&base.block.into());
-        for base in bases.iter().filter(is_outside).filter(|base| base.holds_data()) {
-            self.insert_base(&mut data, base, inode.size);
+        for (base, buffer) in outside {
+            self.insert_base(&mut data, base, buffer, inode.size);
         }
         for ((block, memory), checksum) in (first..).zip(buffer.share()).zip(checksums) {
             self.dirty.insert(&mut data, block as u32, DirtyBlock { memory, checksum });
@@ -306,12 +332,23 @@ impl Volume {
         data.pending = Some(Pending { size, times });
         drop(data);
         self.dirty.note_dirty(handle);
-        true
+        Ok(true)
+    }
+
+    fn dirty_buffer(&self, count: usize) -> Result<DirtyBuf> {
+        DirtyBuf::new(count, self.dirty.pool()).ok_or(Error::NoMemory)
+    }
+
+    /// Returns a buffer for each of `bases`.
+    fn with_buffers<'a>(
+        &self,
+        bases: impl Iterator<Item = &'a Base>,
+    ) -> Result<Vec<(&'a Base, DirtyBuf)>> {
+        bases.map(|base| Ok((base, self.dirty_buffer(1)?))).collect()
     }
 
     /// Makes a block dirty with its old content, and with zeros beyond `size`.
-    fn insert_base(&self, data: &mut FileData, base: &Base, size: u64) {
-        let mut buffer = DirtyBuf::new(1, self.dirty.pool());
+    fn insert_base(&self, data: &mut FileData, base: &Base, mut buffer: DirtyBuf, size: u64) {
         let block = &mut buffer.blocks_mut()[0];
         block.clone_from(&base.content);
         clear_tail(block, base.block, size);
@@ -427,7 +464,8 @@ mod tests {
         let base = device.inner().snapshot();
         device.take_events();
 
-        let _others = DirtyBuf::new(2 * (1 << 20) / BLOCK_SIZE, volume.dirty.pool());
+        let _others =
+            DirtyBuf::new(2 * (1 << 20) / BLOCK_SIZE, volume.dirty.pool()).expect("memory");
         set_size(&volume, file, 0);
         put(&volume, file, 0, 2, 2).expect("there is room");
         let events = device.take_events();
