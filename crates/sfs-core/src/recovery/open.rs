@@ -16,7 +16,7 @@ use crate::health::SuperblockCopies;
 use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
-use crate::request::VolumeOptions;
+use crate::request::{OpenProgress, VolumeOptions};
 use crate::segments::UsageTable;
 use crate::tree::Tree;
 use crate::writeback::{CheckpointReason, Shortage, StepError};
@@ -37,8 +37,9 @@ pub(crate) fn open(
     device: Arc<dyn Device>,
     options: VolumeOptions,
     now: Timestamp,
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> Result<Components> {
-    let mut recovery = Recovery::read(device, options, now)?;
+    let mut recovery = Recovery::read(device, options, now, progress)?;
     if !recovery.components.options.read_only {
         recovery.flush_recovered()?;
         if !mutated(Mutant::UpgradeLate) {
@@ -59,6 +60,7 @@ impl Recovery {
         device: Arc<dyn Device>,
         options: VolumeOptions,
         now: Timestamp,
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Self> {
         let copies = SuperblockCopies::read(&*device)?;
         let superblock = copies.current().clone();
@@ -97,7 +99,7 @@ impl Recovery {
         components.load_usage(record.blocks_written)?;
         components.metadata.write().restore_policies(&record.policies);
         let next_is_begun = components.roll_forward(damage)?;
-        components.find_in_place_blocks()?;
+        components.find_in_place_blocks(progress)?;
         components.orphans.find_all()?;
         Ok(Self { components, record, next_is_begun })
     }
@@ -263,7 +265,8 @@ mod tests {
 
     /// Opens a volume as if no segment were Clean for a checkpoint.
     fn open_without_checkpoint(device: Arc<dyn Device>) -> Volume {
-        let recovery = Recovery::read(device, VolumeOptions::default(), NOW).expect("it opens");
+        let options = VolumeOptions::default();
+        let recovery = Recovery::read(device, options, NOW, &mut |_| {}).expect("it opens");
         recovery.flush_recovered().expect("a flush");
         let log = recovery.components.log.clone();
         recovery.continue_without_checkpoint(&mut log.lock()).expect("it continues");
