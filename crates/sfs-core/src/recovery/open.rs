@@ -9,8 +9,8 @@ use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
-    HEADS_MAX, Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry,
-    usage_key,
+    HEADS_MAX, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM,
+    UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
@@ -81,6 +81,7 @@ impl Recovery {
             checkpoint: record.number,
             synced: 0,
             mount_count: record.mount_count + u64::from(writes),
+            era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,
             device_bytes_before: record.device_bytes_written,
             extensions: record.extensions.repeated(),
@@ -121,6 +122,7 @@ impl Recovery {
     fn write_mount_checkpoint(&self) -> Result<Vec<u32>> {
         let Components { log, checkpointer, .. } = &self.components;
         let mut log = log.lock();
+        log.begin_era();
         self.close_heads(&mut log);
         if self.next_is_begun {
             log.checkpoint = self.record.number + 1;
@@ -157,6 +159,7 @@ impl Recovery {
             io.write_block(chunk.header.address, &Block::new_zeroed(), Stream::default())?;
             io.flush()?;
         }
+        log.begin_era();
         Ok(())
     }
 
