@@ -9,6 +9,7 @@ mod detach;
 mod fusermount;
 mod holder;
 mod mount_target;
+mod open_progress;
 mod open_volume;
 pub(crate) mod syncfs;
 

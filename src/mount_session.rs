@@ -64,7 +64,8 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     if request.fake {
         let opened = open_device(&path, &request.options)?;
-        open_volume(opened.device.clone(), &path, &opened.options)?;
+        let pipe = &mut ReadyPipe::foreground();
+        open_volume(opened.device.clone(), &path, &opened.options, pipe)?;
         if opened.is_write_protected {
             ready_pipe::warn(&format!(
                 "WARNING: {} is write-protected, would be mounted read-only",
@@ -135,7 +136,7 @@ fn serve(
     let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());
     options.volume.commits_soon = !hears_of_syncs(is_block_device, request.transport);
-    let volume = open_volume(device.clone(), path, &options)?;
+    let volume = open_volume(device.clone(), path, &options, pipe)?;
     let before = volume.lifetime_before();
     let name = path.display().to_string();
     let waker = Arc::new(Waker::default());

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use sfs_core::format::{CorruptionKind, LOCATOR_ADDRESS, Structure};
 use sfs_core::{Error, Volume};
@@ -14,7 +15,9 @@ use sfs_mkfs::signatures;
 use super::holder;
 use crate::exit_error::ExitError;
 use crate::file_clock;
+use crate::mount::open_progress::OpenProgressText;
 use crate::mount_options::MountOptions;
+use crate::ready_pipe::ReadyPipe;
 
 /// Device that is open, and the options that it can be mounted with.
 pub(crate) struct OpenedDevice {
@@ -46,12 +49,23 @@ pub(crate) fn open_device(path: &Path, options: &MountOptions) -> Result<OpenedD
     Ok(OpenedDevice { device: Arc::new(device), options, is_write_protected })
 }
 
+/// Opens the volume on `device`. What takes long is reported through `pipe`.
 pub(crate) fn open_volume(
     device: Arc<FileDevice>,
     path: &Path,
     options: &MountOptions,
+    pipe: &mut ReadyPipe,
 ) -> Result<Arc<Volume>, ExitError> {
-    match Volume::open(device.clone(), options.volume.clone(), file_clock::now()) {
+    let mut text = OpenProgressText::begin(path, Instant::now());
+    let mut report = |progress| {
+        if let Some(text) = text.text(progress, Instant::now()) {
+            pipe.report_progress(&text);
+        }
+    };
+    let (options, now) = (options.volume.clone(), file_clock::now());
+    let opened = Volume::open_with_progress(device.clone(), options, now, &mut report);
+    pipe.end_progress();
+    match opened {
         Ok(volume) => Ok(Arc::new(volume)),
         Err(error) => Err(explain(&error, path, &device)),
     }

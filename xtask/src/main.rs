@@ -112,6 +112,18 @@ enum Command {
         #[arg(long, default_value_t = test::RECOVERY_LOG_MIB)]
         log: u64,
     },
+    /// Check a volume with many files, and mount one with many blocks in place; print time and memory.
+    Scale {
+        /// Number of small files; a million take 270 MB in the directory for temporary files.
+        #[arg(long, default_value_t = 10_000_000)]
+        files: u64,
+        /// Number of blocks in place; a million take 18 MB.
+        #[arg(long, default_value_t = 1 << 27)]
+        mapped: u64,
+        /// GiB of the volumes, whose images are sparse.
+        #[arg(long, default_value_t = 1024)]
+        gib: u64,
+    },
     /// Check crash states in deterministic simulations: `--states N --seed S`, or `--replay CASE
     /// --state N`; `-- --help` lists everything.
     Crash {
@@ -181,6 +193,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         Command::Stress { secs } => test::stress(&workspace, secs, &mut tally),
         Command::Cut { count } => test::cut(&workspace, count, &mut tally),
         Command::Recovery { log } => test::recovery(&workspace, log, &mut tally),
+        Command::Scale { files, mapped, gib } => {
+            test::scale(&workspace, [files, mapped, gib], &mut tally);
+        }
         Command::Bench(Bench::Fuse(options)) => {
             return bench::run(&workspace, &options).map(|()| true);
         }

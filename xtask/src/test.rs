@@ -206,6 +206,15 @@ pub(crate) fn recovery(workspace: &Workspace, log_mib: u64, tally: &mut Tally) {
     });
 }
 
+/// Measures a check of `files` small files, and a mount with `mapped` blocks in place, on volumes of `gib` GiB.
+pub(crate) fn scale(workspace: &Workspace, [files, mapped, gib]: [u64; 3], tally: &mut Tally) {
+    tally.step(&format!("{files} files, {mapped} blocks in place, {gib} GiB"), || {
+        let cmd = cargo(workspace).args(["test", "--release", "--package", "sfs-fsck"]);
+        let cmd = cmd.args(["--test", "scale"]).env("SFS_FILES", files.to_string());
+        alone(cmd.env("SFS_MAPPED", mapped.to_string()).env("SFS_GIB", gib.to_string()))
+    });
+}
+
 /// Runs the tests of `cmd`, and shows their output.
 fn alone(cmd: Cmd) -> Result<StepOutcome> {
     let outcome = cargo::test(cmd.args(["--", "--nocapture"]))?;

@@ -11,7 +11,7 @@ mod scan;
 mod sync_queue;
 mod writer;
 
-use crate::format::{Extensions, Group, Head};
+use crate::format::{Extensions, Group, Head, LogEra};
 
 pub(crate) use batch::Batch;
 pub(crate) use heads::{CHUNK_BLOCKS_MIN, HeadPosition, Heads};
@@ -44,10 +44,19 @@ pub(crate) struct LogState {
     pub(crate) synced: u64,
     /// Number of writable mounts.
     pub(crate) mount_count: u64,
+    /// Era that the next chunk names.
+    pub(crate) era: LogEra,
     /// Bytes that users wrote in earlier mounts.
     pub(crate) user_bytes_before: u64,
     /// Bytes that went to the device in earlier mounts.
     pub(crate) device_bytes_before: u64,
     /// Extension records that the next checkpoint repeats.
     pub(crate) extensions: Extensions,
+}
+
+impl LogState {
+    /// Begins the era of this mount or repair with the next chunk.
+    pub(crate) fn begin_era(&mut self) {
+        self.era = LogEra::of_mount(self.mount_count, self.next_sequence);
+    }
 }

@@ -5,7 +5,11 @@
 
 pub(crate) mod data_blocks;
 pub(crate) mod file;
+pub(crate) mod link_sums;
+pub(crate) mod links;
+pub(crate) mod name_collector;
 pub(crate) mod namespace;
+pub(crate) mod paths;
 pub(crate) mod quick;
 pub(crate) mod reference;
 pub(crate) mod references;

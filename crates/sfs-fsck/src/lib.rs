@@ -5,7 +5,7 @@
 //! readers here. A repair hands its result to [`sfs_core::Rebuild`], so that the tree has one writer.
 //!
 //! [`check()`] and [`dump()`] write nothing, end on any content of the device, and report damage as values.
-//! The memory of a check grows with files and segments, and with one bit for each used block.
+//! The memory of a check grows with directories and segments, and with two bits for each used block.
 //!
 //! The modules form four rooms, each with imports from the rooms below it only:
 //!

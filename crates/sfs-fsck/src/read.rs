@@ -9,6 +9,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod chunk;
 pub(crate) mod dirent;
 pub(crate) mod edits;
+pub(crate) mod eras;
 pub(crate) mod key_range;
 pub(crate) mod log_tail;
 pub(crate) mod mapping;

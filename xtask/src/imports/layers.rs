@@ -80,9 +80,16 @@ pub(super) const CRATES: [Layered; 5] = [
     Layered {
         sources: "src",
         layers: &[
-            &["exit_error", "file_clock", "logging", "panic_hook", "unsafe_calls"],
+            &[
+                "exit_error",
+                "file_clock",
+                "kernel_release",
+                "logging",
+                "panic_hook",
+                "unsafe_calls",
+            ],
             &["program", "ready_pipe"],
-            &["background", "bdi", "mount", "mount_options", "waiting_requests"],
+            &["background", "bdi", "memory_budget", "mount", "mount_options", "waiting_requests"],
             &["fuse"],
             &["transport"],
             &["stat_report"],

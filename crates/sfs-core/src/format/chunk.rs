@@ -8,7 +8,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{COUNT_MAX, Corruption, CorruptionKind, DeltaForm, History, Structure};
+use super::{COUNT_MAX, Corruption, CorruptionKind, DeltaForm, History, LogEra, Structure};
 use crate::mutant::{Mutant, mutated};
 
 const MAGIC: [u8; 4] = *b"SFSc";
@@ -33,7 +33,9 @@ struct RawHeader {
     time: U32,
     head: u8,
     flags: u8,
-    reserved: [u8; 14],
+    era_mount: U32,
+    era_first: U64,
+    reserved: [u8; 2],
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -172,9 +174,20 @@ impl ChunkSummary {
         summary_blocks(self.entries.len(), self.delta.len())
     }
 
-    /// Writes a summary over `bytes`, which have the length of [`summary_blocks`], and returns its checksum.
+    /// Writes a summary of an unknown era as [`ChunkSummary::encode_in_era`] does.
     pub fn encode(
         header: &ChunkHeader,
+        entries: &[SummaryEntry],
+        delta: &[u8],
+        bytes: &mut [u8],
+    ) -> u32 {
+        Self::encode_in_era(header, LogEra::UNKNOWN, entries, delta, bytes)
+    }
+
+    /// Writes a summary of `era` over `bytes`, which have the length of [`summary_blocks`], and returns its checksum.
+    pub fn encode_in_era(
+        header: &ChunkHeader,
+        era: LogEra,
         entries: &[SummaryEntry],
         delta: &[u8],
         bytes: &mut [u8],
@@ -192,7 +205,9 @@ impl ChunkSummary {
             time: header.time.into(),
             head: header.head,
             flags: header.flags(),
-            reserved: [0; 14],
+            era_mount: era.mount.into(),
+            era_first: era.first_sequence.into(),
+            reserved: [0; 2],
         };
         let (head, rest) = bytes.split_at_mut(HEADER_LEN);
         let (table, rest) = rest.split_at_mut(entries.len() * ENTRY_LEN);
@@ -224,6 +239,15 @@ impl ChunkSummary {
             return Err(wrong(CorruptionKind::Length));
         }
         Ok(blocks as usize)
+    }
+
+    /// Returns the era in a summary whose first block is `first`. The checksum is not verified here.
+    pub fn era_of(first: &[u8]) -> LogEra {
+        let raw = RawHeader::read_from_prefix(first).ok();
+        raw.map_or(LogEra::UNKNOWN, |(raw, _)| LogEra {
+            mount: raw.era_mount.get(),
+            first_sequence: raw.era_first.get(),
+        })
     }
 
     /// Verifies and decodes the summary blocks `bytes`, read at block `at` of volume `volume`.
@@ -278,5 +302,35 @@ impl ChunkSummary {
             delta: rest[..delta_len].to_vec(),
             checksum: raw.checksum.get(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_era_is_read_as_it_was_written() {
+        let header = ChunkHeader {
+            volume: 7,
+            sequence: 40,
+            address: 64,
+            previous: 1,
+            time: 2,
+            head: 0,
+            end: true,
+            form: DeltaForm::Tagged,
+        };
+        let mut bytes = vec![0; BLOCK_SIZE];
+        for era in [LogEra::UNKNOWN, LogEra::of_mount(3, 33), LogEra::of_mount(1 << 40, 1 << 60)] {
+            ChunkSummary::encode_in_era(&header, era, &[], &[1], &mut bytes);
+            assert_eq!(ChunkSummary::era_of(&bytes), era);
+            let summary = ChunkSummary::decode(&bytes, 7, 64).expect("a summary");
+            assert_eq!((summary.header, summary.delta), (header, vec![1]));
+        }
+        ChunkSummary::encode(&header, &[], &[1], &mut bytes);
+        assert!(!ChunkSummary::era_of(&bytes).is_known());
+        assert!(LogEra::of_mount(1, 0).is_known());
+        assert!(LogEra::of_mount(2, 5) > LogEra::of_mount(1, 9));
     }
 }

@@ -173,7 +173,8 @@ impl Batch {
             let count = summary_blocks(entries.len(), planned.delta.len());
             let mut summary = Block::new_vec_zeroed(count).expect("memory for a summary");
             let bytes = summary.as_mut_bytes();
-            log.previous = ChunkSummary::encode(&header, &entries, &planned.delta, bytes);
+            let delta = &planned.delta;
+            log.previous = ChunkSummary::encode_in_era(&header, log.era, &entries, delta, bytes);
             log.next_sequence += 1;
             log.blocks_since_checkpoint += (count + entries.len()) as u64;
             let Planned { head, address, appends, .. } = planned;

@@ -9,6 +9,7 @@ use crate::format::{
     Corruption, CorruptionKind, ItemKind, Key, MappingRun, SegmentState, Structure,
 };
 use crate::metadata::{MetadataError, Txn};
+use crate::request::OpenProgress;
 use crate::segments::InPlaceAllocator;
 
 /// Items that are examined under one hold of the metadata lock.
@@ -16,17 +17,31 @@ const ITEMS_PER_STEP: usize = 256;
 
 impl Components {
     /// Marks every mapped block as taken in the allocator of blocks in place.
-    pub(super) fn find_in_place_blocks(&self) -> Result<()> {
+    pub(super) fn find_in_place_blocks(
+        &self,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<()> {
         let places = InPlaceAllocator::new(self.superblock.data_layout, self.superblock.layout);
         let Some(mut places) = places.filter(|_| !self.options.read_only) else { return Ok(()) };
-        let mut from = Some(Key::new(1, ItemKind::Inode, 0));
+        let total_blocks = self.in_place_blocks();
+        let (mut found_blocks, mut from) = (0, Some(Key::new(1, ItemKind::Inode, 0)));
         while let Some(key) = from {
             let (addresses, next) = self.metadata.read_txn(|txn| mapped_from(txn, key))?;
             self.mark_places(&mut places, &addresses)?;
+            found_blocks += addresses.len() as u64;
+            progress(OpenProgress { found_blocks, total_blocks });
             from = next;
         }
         let begun = self.metadata.write().usage.attach_allocator(places);
         begun.map_err(|segment| Corruption::in_usage_entry(segment, CorruptionKind::Count).into())
+    }
+
+    /// Returns the live blocks in place by the usage table.
+    fn in_place_blocks(&self) -> u64 {
+        let metadata = self.metadata.read();
+        let entries = (0..self.superblock.layout.segment_count).map(|at| metadata.usage.entry(at));
+        let in_place = entries.filter(|entry| entry.state == SegmentState::InPlace);
+        in_place.map(|entry| u64::from(entry.live_blocks)).sum()
     }
 
     /// Marks `addresses`, neighbours together.

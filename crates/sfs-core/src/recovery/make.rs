@@ -11,8 +11,8 @@ use super::components::{Components, policies};
 use super::open::read_checkpoints;
 use crate::Result;
 use crate::format::{
-    CheckpointRecord, Extensions, FIRST_INO, FileCount, Inode, Key, LOCATOR_ADDRESS, ROOT_INO,
-    SUPERBLOCK_ADDRESS, Superblock, Timestamp, usage_key,
+    CheckpointRecord, Extensions, FIRST_INO, FileCount, Inode, Key, LOCATOR_ADDRESS, LogEra,
+    ROOT_INO, SUPERBLOCK_ADDRESS, Superblock, Timestamp, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{Heads, LogState};
@@ -40,6 +40,7 @@ pub fn make(device: Arc<dyn Device>, superblock: &Superblock, root: &Inode) -> R
         checkpoint: 1,
         synced: 0,
         mount_count: 0,
+        era: LogEra::UNKNOWN,
         user_bytes_before: 0,
         device_bytes_before: 0,
         extensions: Extensions::default(),

@@ -9,14 +9,14 @@ use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
-    HEADS_MAX, Layout, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM, UsageEntry,
-    usage_key,
+    HEADS_MAX, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM,
+    UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
-use crate::request::VolumeOptions;
+use crate::request::{OpenProgress, VolumeOptions};
 use crate::segments::UsageTable;
 use crate::tree::Tree;
 use crate::writeback::{CheckpointReason, Shortage, StepError};
@@ -37,8 +37,9 @@ pub(crate) fn open(
     device: Arc<dyn Device>,
     options: VolumeOptions,
     now: Timestamp,
+    progress: &mut dyn FnMut(OpenProgress),
 ) -> Result<Components> {
-    let mut recovery = Recovery::read(device, options, now)?;
+    let mut recovery = Recovery::read(device, options, now, progress)?;
     if !recovery.components.options.read_only {
         recovery.flush_recovered()?;
         if !mutated(Mutant::UpgradeLate) {
@@ -59,6 +60,7 @@ impl Recovery {
         device: Arc<dyn Device>,
         options: VolumeOptions,
         now: Timestamp,
+        progress: &mut dyn FnMut(OpenProgress),
     ) -> Result<Self> {
         let copies = SuperblockCopies::read(&*device)?;
         let superblock = copies.current().clone();
@@ -79,6 +81,7 @@ impl Recovery {
             checkpoint: record.number,
             synced: 0,
             mount_count: record.mount_count + u64::from(writes),
+            era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,
             device_bytes_before: record.device_bytes_written,
             extensions: record.extensions.repeated(),
@@ -98,7 +101,7 @@ impl Recovery {
         components.load_usage(record.blocks_written)?;
         components.metadata.write().restore_policies(&record.policies);
         let next_is_begun = components.roll_forward(damage)?;
-        components.find_in_place_blocks()?;
+        components.find_in_place_blocks(progress)?;
         components.orphans.find_all()?;
         Ok(Self { components, record, next_is_begun })
     }
@@ -120,6 +123,7 @@ impl Recovery {
     fn write_mount_checkpoint(&self) -> Result<Vec<u32>> {
         let Components { log, checkpointer, .. } = &self.components;
         let mut log = log.lock();
+        log.begin_era();
         self.close_heads(&mut log);
         if self.next_is_begun {
             log.checkpoint = self.record.number + 1;
@@ -156,6 +160,7 @@ impl Recovery {
             io.write_block(chunk.header.address, &Block::new_zeroed(), Stream::default())?;
             io.flush()?;
         }
+        log.begin_era();
         Ok(())
     }
 
@@ -264,7 +269,8 @@ mod tests {
 
     /// Opens a volume as if no segment were Clean for a checkpoint.
     fn open_without_checkpoint(device: Arc<dyn Device>) -> Volume {
-        let recovery = Recovery::read(device, VolumeOptions::default(), NOW).expect("it opens");
+        let options = VolumeOptions::default();
+        let recovery = Recovery::read(device, options, NOW, &mut |_| {}).expect("it opens");
         recovery.flush_recovered().expect("a flush");
         let log = recovery.components.log.clone();
         recovery.continue_without_checkpoint(&mut log.lock()).expect("it continues");

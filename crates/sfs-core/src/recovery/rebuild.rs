@@ -11,7 +11,7 @@ use sfs_device::{Block, Device, Stream};
 use super::components::{Components, policies};
 use crate::format::{
     CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, FileCount, History,
-    ItemKind, Key, Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry,
+    ItemKind, Key, LogEra, Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry,
     Superblock, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
@@ -73,7 +73,7 @@ impl Rebuild {
             let at = basis.usage.len() as u32;
             return Err(Corruption::in_usage_entry(at, CorruptionKind::Count).into());
         }
-        let log = LogState {
+        let mut log = LogState {
             heads: Heads::default(),
             next_sequence: record.next_sequence,
             // The same as in a mount: a chunk of this repair fits no other chain, wherever the repair stops.
@@ -84,10 +84,12 @@ impl Rebuild {
             checkpoint: record.number,
             synced: 0,
             mount_count: record.mount_count.saturating_add(1),
+            era: LogEra::UNKNOWN,
             user_bytes_before: record.user_bytes_written,
             device_bytes_before: record.device_bytes_written,
             extensions: record.extensions.repeated(),
         };
+        log.begin_era();
         let options = VolumeOptions { discard: false, ..VolumeOptions::default() };
         let shift = superblock.tick_shift;
         let mut usage =

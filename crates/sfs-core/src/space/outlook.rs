@@ -89,7 +89,7 @@ impl Outlook {
         let data = file.data();
         let dirty_blocks = data.dirty.len() as u64;
         let Some(inode) = inode else { return Self::of_data(dirty_blocks, dirty_blocks) };
-        let mut seen = inode.clone();
+        let mut seen = inode;
         data.overlay(&mut seen);
         if seen.size <= INLINE_LEN_MAX as u64 && dirty_blocks <= 1 {
             let more = if dirty_blocks == 0 { 0 } else { seen.size.saturating_sub(inode.size) };

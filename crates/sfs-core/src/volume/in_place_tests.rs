@@ -9,7 +9,7 @@ use crate::fixture::{CALLER, NOW, create, new_placed, put, set_size, write};
 use crate::format::{Change, DataLayout, Key, run_key};
 use crate::log::{Batch, METADATA_HEAD};
 use crate::recovery::{Basis, Moved, Rebuild, read_checkpoints};
-use crate::request::VolumeOptions;
+use crate::request::{OpenProgress, VolumeOptions};
 use crate::writeback::CommitRequest;
 use crate::{Error, Result};
 
@@ -133,4 +133,29 @@ fn what_a_repair_moves_leaves_room_for_the_tree() {
         let committed = rebuild.commit(files * 16 + 1);
         assert!(committed.is_ok(), "{data_layout:?}: {committed:?}");
     }
+}
+
+/// A mount for writing reads every mapping, and reports how many it has read.
+#[test]
+fn an_open_reports_the_blocks_that_it_finds() {
+    let (device, volume) = new_placed(DataLayout::GreedySpace);
+    for name in 0..300 {
+        let file = create(&volume, &name.to_string());
+        put(&volume, file, 0, 4, 1).expect("there is room");
+    }
+    volume.close().expect("it closes");
+    let mut reports = Vec::new();
+    let options = VolumeOptions::default();
+    let progress = &mut |at: OpenProgress| reports.push(at);
+    let opened = Volume::open_with_progress(device.clone(), options, NOW, progress);
+    drop(opened.expect("it opens"));
+    assert!(reports.len() > 2, "{reports:?}");
+    assert!(reports.is_sorted_by_key(|at| at.found_blocks), "{reports:?}");
+    assert!(reports.iter().all(|at| at.total_blocks == 1200), "{reports:?}");
+    assert_eq!(reports.last().map(|at| at.found_blocks), Some(1200));
+
+    let (options, mut count) = (VolumeOptions { read_only: true, ..Default::default() }, 0);
+    let opened = Volume::open_with_progress(device, options, NOW, &mut |_| count += 1);
+    drop(opened.expect("it opens"));
+    assert_eq!(count, 0, "a read-only mount needs no free blocks");
 }

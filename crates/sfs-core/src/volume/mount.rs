@@ -12,7 +12,7 @@ use crate::clean::{Cleaner, CleanerParts, Discards};
 use crate::format::{FORMAT_VERSION, Label, Remembered, Superblock, Timestamp};
 use crate::metadata::{MetadataError, Txn};
 use crate::recovery::{self, Components};
-use crate::request::{Counters, VolumeOptions};
+use crate::request::{Counters, OpenProgress, VolumeOptions};
 use crate::space::{SpaceControl, SpaceControlParts};
 use crate::writeback::Committer;
 
@@ -25,7 +25,21 @@ impl Volume {
     /// [`Corrupt`](crate::Error::Corrupt) and [`Incompatible`](crate::Error::Incompatible) for the image,
     /// [`Invalid`](crate::Error::Invalid) for an unknown policy, and those of the device.
     pub fn open(device: Arc<dyn Device>, options: VolumeOptions, now: Timestamp) -> Result<Self> {
-        let volume = Self::from_components(recovery::open(device, options, now)?);
+        Self::open_with_progress(device, options, now, &mut |_| {})
+    }
+
+    /// Opens the volume as [`Volume::open`] does, and reports to `progress` while the blocks in place are found.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`Volume::open`].
+    pub fn open_with_progress(
+        device: Arc<dyn Device>,
+        options: VolumeOptions,
+        now: Timestamp,
+        progress: &mut dyn FnMut(OpenProgress),
+    ) -> Result<Self> {
+        let volume = Self::from_components(recovery::open(device, options, now, progress)?);
         volume.schedule.start(now);
         Ok(volume)
     }

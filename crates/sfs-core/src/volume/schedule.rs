@@ -58,7 +58,7 @@ impl Times {
             return PAUSE;
         }
         let ago = now.saturating_sub(self.discounted);
-        if ago >= SHORT_PAUSE_EVERY_MS || ago < 0 {
+        if !(0..SHORT_PAUSE_EVERY_MS).contains(&ago) {
             let count = u32::try_from(ago / SHORT_PAUSE_EVERY_MS).unwrap_or(SHORT_PAUSES_MAX);
             self.short_pauses = self.short_pauses.saturating_sub(count);
             self.discounted = now;

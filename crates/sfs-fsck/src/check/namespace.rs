@@ -1,60 +1,41 @@
 //! Check of names: each name leads to an inode, and each inode has its names.
 //!
-//! Memory holds 32 bytes for each inode and each name, and the text only of names with one hash in one
-//! directory. Damage is reported where it is, and not again for each of its consequences.
+//! Directories and their names are held in memory, 64 bytes each. The names of other files are summed
+//! up ([`LinkSums`]) and, where the sums differ, collected by a second walk over the tree. Damage is reported where
+//! it is, and not again for each of its consequences.
 
 use std::collections::{BTreeMap, HashSet};
 
-use sfs_core::format::{FILE_BLOCKS_MAX, FileKind, ItemKind, Key, ROOT_INO};
+use sfs_core::format::{FILE_BLOCKS_MAX, FileKind, ItemKind, ROOT_INO};
 
 use crate::check::file::FileCheck;
+use crate::check::link_sums::LinkSums;
+use crate::check::links::{InodeLinks, NameRef};
+use crate::check::name_collector::NameCollector;
+use crate::error::FsckError;
 use crate::finding::Finding;
 use crate::findings::Findings;
+use crate::progress::ProgressListener;
 use crate::read::dirent::{Dirent, cookie, is_valid_name};
+use crate::read::key_range::KeyRange;
 use crate::read::overlay_tree::OverlayTree;
 
-/// Longest path in a report, in names.
-const PATH_DEPTH_MAX: usize = 256;
-
-/// Directory entry without the text of its name. The order makes a sort group names by target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NameRef {
-    target: u64,
-    pub(crate) parent: u64,
-    pub(crate) cookie: u64,
-    kind: u8,
-}
-
-impl NameRef {
-    /// Returns the key of the entry.
-    pub(crate) fn key(&self) -> Key {
-        Key::new(self.parent, ItemKind::Dirent, self.cookie)
-    }
-}
-
-/// Part of an inode that its names must match.
-struct InodeLinks {
-    ino: u64,
-    parent: u64,
-    links: u32,
-    subdirectories: u32,
-    /// `None` for attributes that do not decode.
-    kind: Option<FileKind>,
-    /// Number of entries in it.
-    entries: u32,
-    /// `true` if a path from the root leads to it.
-    reached: bool,
-}
-
-/// All inodes and all names.
+/// All directories with their names; all other files and names in sums.
 #[derive(Default)]
 pub(crate) struct NamespaceCheck {
-    /// Inodes by number.
+    /// Inodes by number: directories, those with entries or damaged attributes; after
+    /// [`NamespaceCheck::check`] also suspect files.
     inodes: Vec<InodeLinks>,
-    /// Names by parent and cookie; after [`NamespaceCheck::check`] by target.
+    /// Names of directories by parent and cookie; after [`NamespaceCheck::check`] those of suspect files as well,
+    /// by target.
     names: Vec<NameRef>,
+    sums: LinkSums,
+    /// Number of files outside `inodes` that have links.
+    linked_files: u64,
     /// First block to be unmapped, by inode, from orphan items.
     pub(crate) orphans: BTreeMap<u64, u64>,
+    /// Files outside `inodes` with an orphan item, by number.
+    orphan_files: Vec<InodeLinks>,
     /// Hash of the last name, and the names with that hash in the present directory.
     colliding: (u64, HashSet<Vec<u8>>),
 }
@@ -76,7 +57,7 @@ impl NamespaceCheck {
             return;
         }
         let inode = file.inode.as_ref();
-        self.inodes.push(InodeLinks {
+        let links = InodeLinks {
             ino: file.ino,
             parent: inode.map_or(0, |inode| inode.parent),
             links: inode.map_or(0, |inode| inode.links),
@@ -84,7 +65,29 @@ impl NamespaceCheck {
             kind: inode.map(|inode| inode.kind()),
             entries: u32::try_from(file.entries).unwrap_or(u32::MAX),
             reached: false,
-        });
+        };
+        match links.kind {
+            Some(FileKind::Directory) => self.inodes.push(links),
+            Some(kind) if links.is_file() => self.add_links(links, kind),
+            _ => {
+                self.sums.suspect(links.ino);
+                self.inodes.push(links);
+            }
+        }
+    }
+
+    /// Adds the links of a file, which is no directory.
+    fn add_links(&mut self, links: InodeLinks, kind: FileKind) {
+        let ino = links.ino;
+        self.sums.add_links(ino, kind, links.links);
+        self.linked_files += u64::from(links.links > 0);
+        let is_orphan = self.orphans.contains_key(&ino);
+        if links.parent != 0 || links.links == 0 && !is_orphan {
+            self.sums.suspect(ino);
+        }
+        if is_orphan {
+            self.orphan_files.push(links);
+        }
     }
 
     /// Adds the next entry of the directory whose items are arriving.
@@ -115,14 +118,35 @@ impl NamespaceCheck {
         if cookie & !0xff != self::cookie(hash_key, entry.name) {
             findings.push(Finding::EntryHash { ino, cookie });
         }
-        let kind = entry.kind as u8;
-        self.names.push(NameRef { target: entry.target, parent: ino, cookie, kind });
+        self.add_name(NameRef::of_entry(ino, cookie, entry), entry.kind, file.exists);
     }
 
-    /// Checks all names and inodes, after the last one. Returns the number of reachable files.
-    pub(crate) fn check(&mut self, findings: &mut Findings) -> FileCounts {
+    /// Adds a name. `has_parent` is `false` if the inode that holds the entry has no attributes.
+    fn add_name(&mut self, name: NameRef, kind: FileKind, has_parent: bool) {
+        if kind == FileKind::Directory {
+            self.names.push(name);
+            return;
+        }
+        self.sums.add_name(name.target, name.kind);
+        if !has_parent {
+            self.sums.suspect(name.target);
+        }
+    }
+
+    /// Checks all names and inodes of `tree`, after the last one. Returns the number of reachable files.
+    pub(crate) fn check(
+        &mut self,
+        tree: &OverlayTree<'_>,
+        findings: &mut Findings,
+        listener: ProgressListener<'_>,
+    ) -> Result<FileCounts, FsckError> {
+        self.suspect_unreached(tree);
+        if self.sums.compare() {
+            self.collect_suspects(tree, listener)?;
+        }
         self.check_targets(findings);
-        self.mark_reached(findings);
+        self.check_root(findings);
+        self.mark_reached();
         self.check_orphans(findings);
         self.names.sort_unstable();
         for inode in &self.inodes {
@@ -136,7 +160,45 @@ impl NamespaceCheck {
                 self.check_links(inode, kind, findings);
             }
         }
-        self.count_files()
+        Ok(self.count_files())
+    }
+
+    /// Makes suspects of the files whose names may not be reachable, and of the targets of directory names that
+    /// are no directories.
+    fn suspect_unreached(&mut self, tree: &OverlayTree<'_>) {
+        for index in 0..self.names.len() {
+            let target = self.names[index].target;
+            let inode = self.index_of(target).map(|index| &self.inodes[index]);
+            if inode.is_none_or(|inode| inode.kind != Some(FileKind::Directory)) {
+                self.sums.suspect(target);
+            }
+        }
+        self.mark_reached();
+        for inode in self.inodes.iter().filter(|inode| !inode.reached && inode.entries > 0) {
+            tree.each(KeyRange::of_kind(inode.ino, ItemKind::Dirent), |_, value| {
+                if let Some(entry) = Dirent::decode(value) {
+                    self.sums.suspect(entry.target);
+                }
+            });
+        }
+        self.inodes.iter_mut().for_each(|inode| inode.reached = false);
+    }
+
+    /// Adds the suspect files and the names that lead to suspects.
+    fn collect_suspects(
+        &mut self,
+        tree: &OverlayTree<'_>,
+        listener: ProgressListener<'_>,
+    ) -> Result<(), FsckError> {
+        let NameCollector { names, mut files, .. } =
+            NameCollector::of_suspects(tree, &self.sums, listener)?;
+        files.retain(|file| self.index_of(file.ino).is_none());
+        self.linked_files -= files.iter().filter(|file| file.links > 0).count() as u64;
+        self.inodes.append(&mut files);
+        self.inodes.sort_unstable_by_key(|inode| inode.ino);
+        self.names.extend(names);
+        self.names.sort_unstable_by_key(|name| (name.parent, name.cookie));
+        Ok(())
     }
 
     fn index_of(&self, ino: u64) -> Option<usize> {
@@ -155,14 +217,16 @@ impl NamespaceCheck {
         }
     }
 
-    /// Marks every inode that a path from the root reaches.
-    fn mark_reached(&mut self, findings: &mut Findings) {
-        let root = self.index_of(ROOT_INO);
-        let is_directory =
-            root.is_some_and(|root| self.inodes[root].kind == Some(FileKind::Directory));
-        if !is_directory {
+    fn check_root(&self, findings: &mut Findings) {
+        let root = self.index_of(ROOT_INO).map(|root| self.inodes[root].kind);
+        if root != Some(Some(FileKind::Directory)) {
             findings.push(Finding::RootMissing);
         }
+    }
+
+    /// Marks every inode that a path from the root reaches.
+    fn mark_reached(&mut self) {
+        let root = self.index_of(ROOT_INO);
         let mut rest: Vec<usize> = root.into_iter().collect();
         rest.iter().for_each(|root| self.inodes[*root].reached = true);
         while let Some(index) = rest.pop() {
@@ -183,7 +247,7 @@ impl NamespaceCheck {
 
     fn check_orphans(&self, findings: &mut Findings) {
         for (ino, first) in &self.orphans {
-            let is_sound = match self.index_of(*ino).map(|index| &self.inodes[index]) {
+            let is_sound = match self.links_of_orphan(*ino) {
                 Some(InodeLinks { kind: Some(_), links: 0, .. }) => *first == 0,
                 Some(InodeLinks { kind: Some(_), .. }) => *first < FILE_BLOCKS_MAX,
                 Some(_) => true,
@@ -195,7 +259,14 @@ impl NamespaceCheck {
         }
     }
 
-    /// Returns the entries that lead to `ino`. Valid after [`NamespaceCheck::check`].
+    fn links_of_orphan(&self, ino: u64) -> Option<&InodeLinks> {
+        let position = self.orphan_files.binary_search_by_key(&ino, |inode| inode.ino);
+        let file = position.ok().map(|index| &self.orphan_files[index]);
+        file.or_else(|| self.index_of(ino).map(|index| &self.inodes[index]))
+    }
+
+    /// Returns the entries that lead to `ino`, a directory or an inode with a finding. Valid after
+    /// [`NamespaceCheck::check`].
     pub(crate) fn names_of(&self, ino: u64) -> &[NameRef] {
         let first = self.names.partition_point(|name| name.target < ino);
         let count = self.names[first..].partition_point(|name| name.target == ino);
@@ -235,32 +306,13 @@ impl NamespaceCheck {
         let reached = self.inodes.iter().filter(|inode| inode.reached);
         let directory = |inode: &&InodeLinks| inode.kind == Some(FileKind::Directory);
         let directories = reached.clone().filter(directory).count() as u64;
-        FileCounts { files: reached.count() as u64 - directories, directories }
+        let others = reached.count() as u64 - directories;
+        FileCounts { files: self.linked_files + others, directories }
     }
 
-    /// Returns a path to each of `inos` that has one. Valid after [`NamespaceCheck::check`].
-    pub(crate) fn paths(
-        &self,
-        tree: &OverlayTree<'_>,
-        inos: &HashSet<u64>,
-    ) -> BTreeMap<u64, Vec<u8>> {
-        inos.iter().filter_map(|ino| Some((*ino, self.path(tree, *ino)?))).collect()
-    }
-
-    /// Returns a path to `ino`, if there is one of at most [`PATH_DEPTH_MAX`] names.
-    fn path(&self, tree: &OverlayTree<'_>, ino: u64) -> Option<Vec<u8>> {
-        let (mut names, mut at) = (Vec::new(), ino);
-        while at != ROOT_INO {
-            let name = self.names_of(at).first()?;
-            names.push(Dirent::decode(&tree.get(&name.key())?)?.name.to_vec());
-            at = name.parent;
-            if names.len() > PATH_DEPTH_MAX {
-                return None;
-            }
-        }
-        names.reverse();
-        let names: Vec<Vec<u8>> =
-            names.into_iter().map(|name| [b"/", &name[..]].concat()).collect();
-        Some(if names.is_empty() { b"/".to_vec() } else { names.concat() })
+    /// Returns whether [`NamespaceCheck::names_of`] has all names of `ino`. Valid after
+    /// [`NamespaceCheck::check`].
+    pub(crate) fn has_names_of(&self, ino: u64) -> bool {
+        self.index_of(ino).is_some() || self.sums.is_suspect(ino)
     }
 }

@@ -71,7 +71,10 @@ impl TreeCheck {
         pass.finish_file();
         let TreeCheckPass { recount, references, mut namespace, items, mut files, .. } = pass;
         let is_whole = lost.is_empty() || !tree.lost().is_empty();
-        let file_counts = namespace.check(&mut files);
+        let file_counts = match is_whole {
+            true => namespace.check(tree, &mut files, listener)?,
+            false => FileCounts::default(),
+        };
         files.extend(&pass.content);
         files.extend(&pass.outside);
         if is_whole {

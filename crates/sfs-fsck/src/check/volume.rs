@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Remembered};
 use sfs_device::{BLOCK_SIZE, Device};
 
+use crate::check::paths::paths;
 use crate::check::report::CheckReport;
 use crate::check::tree::{TreeCheck, TreeExpectation};
 use crate::error::FsckError;
@@ -46,7 +47,7 @@ pub fn check(
         return Ok(CheckReport { findings, ..CheckReport::default() });
     };
     let checked = VolumeCheck::run(&volume, point, options.data, progress)?;
-    Ok(checked.report(findings, HashSet::new()))
+    checked.report(findings, HashSet::new(), progress)
 }
 
 /// Checked volume.
@@ -113,7 +114,12 @@ impl<'a> VolumeCheck<'a> {
 
     /// Returns the report: `findings`, then those of this check, with the paths of all inodes in findings and
     /// in `named`.
-    pub(crate) fn report(&self, mut findings: Findings, named: HashSet<u64>) -> CheckReport {
+    pub(crate) fn report(
+        &self,
+        mut findings: Findings,
+        named: HashSet<u64>,
+        listener: ProgressListener<'_>,
+    ) -> Result<CheckReport, FsckError> {
         let (unmounted, data_read) = (self.record.unmounted, self.data_read);
         let mut report = CheckReport { unmounted, data_read, ..CheckReport::default() };
         let Self { tree, rolled, tree_check, .. } = self;
@@ -130,11 +136,11 @@ impl<'a> VolumeCheck<'a> {
             report.used_bytes = tree_check.references.block_count() * BLOCK_SIZE as u64;
             let mut inos = named;
             inos.extend(findings.kept().iter().filter_map(Finding::ino));
-            report.paths = tree_check.namespace.paths(tree, &inos);
+            report.paths = paths(&tree_check.namespace, tree, &inos, listener)?;
         } else {
             findings.push(Finding::TreeIncomplete);
         }
         report.findings = findings;
-        report
+        Ok(report)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! No read goes beyond the segment.
 
-use sfs_core::format::{ChunkSummary, NodeHeader, NodePointer, SummaryEntry};
+use sfs_core::format::{ChunkSummary, LogEra, NodeHeader, NodePointer, SummaryEntry};
 use sfs_device::Block;
 
 use crate::read::volume::VolumeReader;
@@ -17,6 +17,15 @@ pub(crate) fn read_summary(
     segment: u32,
     block: u32,
 ) -> Option<ChunkSummary> {
+    read_with_era(volume, segment, block).map(|(summary, _)| summary)
+}
+
+/// Returns the summary as [`read_summary`] does, with the era that it names.
+fn read_with_era(
+    volume: &VolumeReader<'_>,
+    segment: u32,
+    block: u32,
+) -> Option<(ChunkSummary, LogEra)> {
     let layout = volume.layout();
     let blocks_left = layout.segment_blocks.checked_sub(block).filter(|left| *left > 0)?;
     let at = layout.segment_address(segment) + u64::from(block);
@@ -26,7 +35,8 @@ pub(crate) fn read_summary(
     let mut blocks = Block::zeroed(count);
     volume.device.read(at, &mut blocks).ok()?;
     let summary = ChunkSummary::decode(Block::bytes_of(&blocks), volume.id(), at).ok()?;
-    (summary.block_count() <= u64::from(blocks_left)).then_some(summary)
+    let era = ChunkSummary::era_of(&blocks[0].0);
+    (summary.block_count() <= u64::from(blocks_left)).then_some((summary, era))
 }
 
 /// Returns whether every block of the chunk matches its summary.
@@ -62,14 +72,22 @@ pub(crate) fn chunks(
     volume: &VolumeReader<'_>,
     segment: u32,
 ) -> impl Iterator<Item = ChunkSummary> {
+    chunks_with_eras(volume, segment).map(|(chunk, _)| chunk)
+}
+
+/// Returns the chunks of `segment` as [`chunks`] does, each with the era that it names.
+pub(crate) fn chunks_with_eras(
+    volume: &VolumeReader<'_>,
+    segment: u32,
+) -> impl Iterator<Item = (ChunkSummary, LogEra)> {
     let (mut block, mut last_sequence) = (0, None);
     std::iter::from_fn(move || {
         // Chunks from an earlier use of the segment are older.
-        let chunk = read_summary(volume, segment, block)
-            .filter(|chunk| last_sequence < Some(chunk.header.sequence))?;
+        let (chunk, era) = read_with_era(volume, segment, block)
+            .filter(|(chunk, _)| last_sequence < Some(chunk.header.sequence))?;
         last_sequence = Some(chunk.header.sequence);
         block += chunk.block_count() as u32;
-        Some(chunk)
+        Some((chunk, era))
     })
 }
 

@@ -1,8 +1,9 @@
 //! Search of all segments for nodes, owners of data blocks, and chunks past a checkpoint, whether the tree
 //! refers to them or not.
 //!
-//! The scan goes through each segment once, front to back. It keeps only what concerns lost keys, chunks past
-//! the checkpoint, and a few root nodes. Salvage chooses between the versions it finds.
+//! The scan reads the eras of all chunks first. Then it goes through each segment once, front to back, and keeps only
+//! what concerns lost keys, chunks past the checkpoint, and a few root nodes. Chunks that a later era has overruled
+//! are left out. Salvage chooses between the versions that are found.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,6 +15,7 @@ use sfs_device::Block;
 use crate::error::FsckError;
 use crate::progress::{self, ProgressListener, Stage};
 use crate::read::chunk;
+use crate::read::eras::EraTable;
 use crate::read::key_range::{KeyRange, any_contains, any_overlaps};
 use crate::read::node::{self, NodeContent};
 use crate::read::overlay_tree::TreeRoot;
@@ -100,6 +102,7 @@ pub(crate) struct SegmentScan<'l> {
     /// Highest nodes by the number of their checkpoint.
     pub(crate) roots: BTreeMap<u64, FoundRoot>,
     since: u64,
+    eras: EraTable,
     /// Chunks from sequence number `since` on.
     pub(crate) chunks: ChunkPositions,
     /// The newest chunks before `since`, by sequence number.
@@ -126,6 +129,7 @@ impl<'l> SegmentScan<'l> {
             blocks: HashMap::new(),
             roots: BTreeMap::new(),
             since,
+            eras: EraTable::read(volume, placed),
             chunks: BTreeMap::new(),
             older: BTreeMap::new(),
             last_sequence: 0,
@@ -152,11 +156,16 @@ impl<'l> SegmentScan<'l> {
         while block < segment_blocks {
             let bytes = window.block(volume, segment, block);
             let chunk = bytes.filter(|bytes| bytes.0.starts_with(CHUNK_MAGIC));
+            let era = chunk.map(|bytes| ChunkSummary::era_of(&bytes.0));
             let chunk = chunk.and_then(|_| chunk::read_summary(volume, segment, block));
             match chunk.filter(|chunk| chunk.header.sequence > last_sequence) {
                 Some(chunk) => {
                     last_sequence = chunk.header.sequence;
-                    self.add_chunk(volume, segment, block, &chunk);
+                    self.last_sequence = self.last_sequence.max(last_sequence);
+                    self.time = self.time.max(chunk.header.time);
+                    if !era.is_some_and(|era| self.eras.is_overruled(era, last_sequence)) {
+                        self.add_chunk(volume, segment, block, &chunk);
+                    }
                     block += chunk.block_count() as u32;
                 }
                 None => {
@@ -179,8 +188,6 @@ impl<'l> SegmentScan<'l> {
         chunk: &ChunkSummary,
     ) {
         let sequence = chunk.header.sequence;
-        self.last_sequence = self.last_sequence.max(sequence);
-        self.time = self.time.max(chunk.header.time);
         if sequence >= self.since {
             self.chunks.entry(sequence).or_default().push((segment, at));
         } else if !self.lost.is_empty() {

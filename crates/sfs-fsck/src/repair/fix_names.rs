@@ -2,7 +2,7 @@
 
 use sfs_core::format::{ItemKind, Key, ROOT_INO};
 
-use crate::check::namespace::NameRef;
+use crate::check::links::NameRef;
 use crate::read::dirent::{Dirent, is_valid_name};
 use crate::repair::editor::TreeEditor;
 use crate::repair::loss::Loss;

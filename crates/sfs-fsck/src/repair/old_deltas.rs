@@ -1,38 +1,34 @@
 //! Changes of lost keys in the deltas before the checkpoint.
 //!
 //! A batch counts only if all its chunks are there and form one chain. A delta does not override a newer
-//! leaf: each item comes with its sequence number, by which salvage decides.
+//! leaf: each change comes with its sequence number, by which salvage decides.
+
+use std::ops::RangeInclusive;
 
 use sfs_core::format::{
-    Change, ChunkSummary, DecodeError, Key, RUN_BLOCKS, Tolerance, VALUE_LEN_MAX,
-    is_allowed_in_delta, run_key,
+    Change, ChunkSummary, DecodeError, Key, Tolerance, VALUE_LEN_MAX, is_allowed_in_delta, run_key,
 };
 
 use crate::error::FsckError;
 use crate::read::chunk;
-use crate::read::key_range::any_contains;
+use crate::read::key_range::{KeyRange, any_contains, any_overlaps};
 use crate::read::segment_scan::{OldChunk, SegmentScan, is_restorable};
 use crate::read::volume::VolumeReader;
 
-/// Lost mapping runs of a file that an unmap is compared with: 1 GiB of the file. Blocks behind them may
-/// come back, up to the size of the file.
-const RUNS_MAX: usize = 8192;
-
-/// Change of a lost item by a delta.
-pub(crate) struct DeltaItem {
-    pub(crate) key: Key,
-    /// New value; `None` for a deletion.
-    pub(crate) value: Option<Vec<u8>>,
-    /// Sequence number of the last chunk of the batch.
-    pub(crate) sequence: u64,
+/// Change of lost items by a delta.
+pub(crate) enum OldChange {
+    /// An item has this value, or is deleted.
+    Item(Key, Option<Vec<u8>>),
+    /// Blocks of a file, with both ends of the range, are unmapped.
+    Unmap(u64, RangeInclusive<u32>),
 }
 
-/// Calls `each` for the changes of lost items, oldest first. An unmap removes the older blocks in its range
-/// from `scan`.
+/// Calls `each` for the changes of lost items, oldest first, with the sequence number of the last chunk of the
+/// batch. An unmap also removes the older blocks in its range from `scan`.
 pub(crate) fn replay(
     volume: &VolumeReader<'_>,
     scan: &mut SegmentScan<'_>,
-    mut each: impl FnMut(DeltaItem),
+    mut each: impl FnMut(OldChange, u64),
 ) -> Result<(), FsckError> {
     let older = std::mem::take(&mut scan.older);
     let mut batch: Vec<(u64, OldChunk)> = Vec::new();
@@ -65,13 +61,18 @@ fn apply(
     change: Change,
     sequence: u64,
     tolerance: Tolerance,
-    each: &mut impl FnMut(DeltaItem),
+    each: &mut impl FnMut(OldChange, u64),
 ) {
     let (key, value) = match change {
         // The content of blocks that are overwritten in place has no checksum, so a lost run cannot get them
         // back.
         Change::NextIno(_) | Change::Release { .. } | Change::Map { .. } => return,
-        Change::Unmap { ino, first, last } => return unmap(scan, ino, first, last, sequence),
+        Change::Unmap { ino, first, last } => {
+            if unmap(scan, ino, first, last, sequence) {
+                each(OldChange::Unmap(ino, first..=last), sequence);
+            }
+            return;
+        }
         Change::Put { key, value } => (Key::decode(&key), Some(value)),
         Change::Delete { key } => (Key::decode(&key), None),
     };
@@ -79,20 +80,20 @@ fn apply(
         && is_allowed_in_delta(&key, tolerance)
         && value.as_ref().is_none_or(|value| value.len() <= VALUE_LEN_MAX);
     if is_valid && any_contains(scan.lost, &key) {
-        each(DeltaItem { key, value, sequence });
+        each(OldChange::Item(key, value), sequence);
     }
 }
 
-fn unmap(scan: &mut SegmentScan<'_>, ino: u64, first: u32, last: u32, sequence: u64) {
-    let lost = scan.lost;
-    let is_lost = (first / RUN_BLOCKS..=last / RUN_BLOCKS)
-        .take(RUNS_MAX)
-        .any(|run| any_contains(lost, &run_key(ino, run * RUN_BLOCKS)));
+/// Removes older blocks from `scan`, and returns whether any mapping in the range is lost.
+fn unmap(scan: &mut SegmentScan<'_>, ino: u64, first: u32, last: u32, sequence: u64) -> bool {
+    let (low, last_key) = (run_key(ino, first), run_key(ino, last));
+    let is_lost = any_overlaps(scan.lost, &KeyRange { low, high: Some(last_key.next()) });
     if is_lost {
         scan.blocks.retain(|(owner, block), found| {
             *owner != ino || !(first..=last).contains(block) || found.sequence >= sequence
         });
     }
+    is_lost
 }
 
 /// Reads the chunks of a whole batch, if it has a delta.

@@ -72,7 +72,7 @@ pub(crate) fn run_pass(
     let point = point.map_or_else(|| RecoveryPoint::from_segments(&volume, progress), Ok)?;
     let mut root = point.root;
     let mut checked = VolumeCheck::run(&volume, point, options.data, progress)?;
-    let before = checked.report(findings, HashSet::new());
+    let before = checked.report(findings, HashSet::new(), progress)?;
     let is_refused = options.preen && !before.findings.kept().iter().all(Finding::is_safe);
     let fixes_superblock = before.findings.kept().iter().any(Finding::is_of_superblock);
     if before.errors() == 0 && !fixes_superblock || is_refused {

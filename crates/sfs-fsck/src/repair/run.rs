@@ -110,5 +110,5 @@ fn check_again(
         return Ok(CheckReport { findings, ..CheckReport::default() });
     };
     let checked = VolumeCheck::run(&volume, point, data, listener)?;
-    Ok(checked.report(findings, losses.iter().filter_map(Loss::ino).collect()))
+    checked.report(findings, losses.iter().filter_map(Loss::ino).collect(), listener)
 }

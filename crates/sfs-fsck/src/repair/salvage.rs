@@ -5,8 +5,9 @@
 //! summary.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
-use sfs_core::format::{Key, Mapping, NodeHeader, run_key};
+use sfs_core::format::{Key, Mapping, NodeHeader, RUN_BLOCKS, run_key};
 use sfs_device::{BLOCK_SIZE, Block};
 
 use crate::error::FsckError;
@@ -15,7 +16,7 @@ use crate::read::node::{self, NodeContent};
 use crate::read::overlay_tree::OverlayTree;
 use crate::read::segment_scan::{FoundBlock, FoundLeaf, SegmentScan, is_restorable};
 use crate::repair::loss::Loss;
-use crate::repair::old_deltas::{self, DeltaItem};
+use crate::repair::old_deltas::{self, OldChange};
 
 /// Result of a salvage.
 #[derive(Default)]
@@ -120,17 +121,38 @@ fn fill_from_deltas(
     salvaged: &mut Salvaged,
 ) -> Result<(), FsckError> {
     let volume = tree.volume;
-    old_deltas::replay(volume, scan, |item| {
-        let DeltaItem { key, value, sequence } = item;
-        if covered.sequence_of(&key) >= Some(sequence) {
-            return;
-        }
-        salvaged.losses.insert(Loss::Restored { ino: key.ino });
-        match value {
-            Some(value) => tree.edits.put(key, value),
-            None => tree.edits.delete(key),
+    old_deltas::replay(volume, scan, |change, sequence| match change {
+        OldChange::Unmap(ino, blocks) => unmap(tree, covered, ino, &blocks, sequence),
+        OldChange::Item(key, _) if covered.sequence_of(&key) >= Some(sequence) => {}
+        OldChange::Item(key, value) => {
+            salvaged.losses.insert(Loss::Restored { ino: key.ino });
+            match value {
+                Some(value) => tree.edits.put(key, value),
+                None => tree.edits.delete(key),
+            }
         }
     })
+}
+
+/// Unmaps `blocks` of `ino` in the runs that were taken from leaves before chunk number `sequence`. Without that
+/// the blocks of a deleted file would seem to be a file without attributes.
+fn unmap(
+    tree: &mut OverlayTree<'_>,
+    covered: &CoveredKeys,
+    ino: u64,
+    blocks: &RangeInclusive<u32>,
+    sequence: u64,
+) {
+    let (low, last) = (run_key(ino, *blocks.start()), run_key(ino, *blocks.end()));
+    let range = KeyRange { low, high: Some(last.next()) };
+    let runs = tree.edits.in_range(&range).map(|(key, _)| *key);
+    let runs: Vec<Key> = runs.filter(|key| covered.sequence_of(key) < Some(sequence)).collect();
+    for key in runs {
+        let first = key.offset as u32 * RUN_BLOCKS;
+        let part = first.max(*blocks.start())..=(first + (RUN_BLOCKS - 1)).min(*blocks.end());
+        // A run that does not decode has its own finding, and is dropped.
+        let _ = tree.unmap(ino, part);
+    }
 }
 
 /// Maps blocks whose summary is newer than the leaf that covers their mapping run.
