@@ -181,7 +181,7 @@ mod tests {
                 || !matches!(MountOptions::default().take(name), Ok(false))
                 || !matches!(MountOptions::default().take(&format!("{name}=")), Ok(false))
         };
-        assert!(KNOWN.iter().all(|name| is_known(name)), "a suggestion is unknown itself");
+        assert!(KNOWN.iter().all(is_known), "a suggestion is unknown itself");
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn a_repair_brings_no_deleted_file_back_from_a_broken_log() {
     let volume = open(&device);
     let mut names = Vec::new();
     let listed = volume.read_directory(ROOT_INO, 0, false, &mut |entry| {
-        names.push(String::from_utf8_lossy(&entry.name).into_owned());
+        names.push(String::from_utf8_lossy(entry.name).into_owned());
         true
     });
     listed.expect("a directory");
