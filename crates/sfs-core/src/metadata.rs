@@ -5,13 +5,13 @@
 //! or a checkpoint has encoded it. No method of [`Metadata`] waits for the device: it returns
 //! [`MetadataError::NotCached`] instead.
 
-mod error;
+mod metadata_error;
 mod owners;
 mod state;
 mod store;
 mod txn;
 
-pub(crate) use error::MetadataError;
+pub(crate) use metadata_error::MetadataError;
 pub(crate) use owners::Owner;
 pub(crate) use state::Metadata;
 pub(crate) use store::{MetadataStore, NODE_READS_MAX};

@@ -8,7 +8,7 @@
 //! writers in `throttle`.
 
 mod admission;
-mod background;
+mod background_steps;
 mod checkpoint_due;
 mod control;
 mod outlook;

@@ -8,9 +8,9 @@
 
 mod attributes;
 mod audit;
-mod background;
 mod deletion;
 mod directory;
+mod due_work;
 #[cfg(test)]
 mod in_place_tests;
 #[cfg(test)]

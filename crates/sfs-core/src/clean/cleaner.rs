@@ -212,10 +212,10 @@ impl Cleaner {
     }
 
     /// Looks at the emptied segments after a checkpoint.
-    pub(crate) fn note_checkpoint(&self) {
+    pub(crate) fn reconsider_excluded(&self) {
         let metadata = self.metadata.read();
         let layout = &self.superblock.layout;
-        self.excluded.lock().note_checkpoint(&metadata, layout, &self.health);
+        self.excluded.lock().reconsider_emptied(&metadata, layout, &self.health);
     }
 
     /// Takes the best victim, if its live blocks fit into the Clean segments and into memory, together with those of
@@ -256,7 +256,7 @@ impl Cleaner {
         };
         let greedy: &dyn VictimPolicy = &Greedy;
         let policy = if choice == Choice::Emptiest { greedy } else { &*metadata.victim_policy };
-        let victim = metadata.choose_victim(policy, layout.segment_blocks, is_fit)?;
+        let victim = metadata.victim_by_policy(policy, layout.segment_blocks, is_fit)?;
         drop(excluded);
         self.fits(round, metadata, victim).then(|| {
             metadata.note_cleaning(victim);

@@ -77,7 +77,7 @@ impl ExcludedVictims {
     /// reached the device when it was read, or it cannot be moved: it is damaged, or behind a damaged summary. A
     /// segment where this happens twice is excluded until it is opened again: cleaning it once more would gain
     /// nothing.
-    pub(super) fn note_checkpoint(
+    pub(super) fn reconsider_emptied(
         &mut self,
         metadata: &Metadata,
         layout: &Layout,

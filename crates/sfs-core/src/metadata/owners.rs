@@ -5,7 +5,7 @@
 //! caller may assume that there is one owner. Blocks overwritten in place (encoding 2) have one owner by the
 //! format.
 
-use super::error::MetadataError;
+use super::metadata_error::MetadataError;
 use crate::format::{Mapping, MappingRun, Tolerance, run_key};
 use crate::tree::Tree;
 

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::error::MetadataError;
+use super::metadata_error::MetadataError;
 use super::owners::{Owner, owners};
 use crate::format::{
     Change, DecodeError, FIRST_INO, FileCount, Inode, ItemKind, Key, Mapping, MappingRun,
@@ -366,7 +366,7 @@ impl Metadata {
     }
 
     /// Returns the segment with the highest score by `policy` among those that are `fit`.
-    pub(crate) fn choose_victim(
+    pub(crate) fn victim_by_policy(
         &self,
         policy: &dyn VictimPolicy,
         segment_blocks: u32,

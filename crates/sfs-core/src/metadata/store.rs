@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use sfs_device::{BLOCK_SIZE, Block};
 
-use super::error::MetadataError;
+use super::metadata_error::MetadataError;
 use super::state::Metadata;
 use super::txn::Txn;
 use crate::counters::AtomicCounters;

@@ -3,7 +3,7 @@
 //! Reads see the changes of the same transaction, except where a method says otherwise. Nothing takes effect until
 //! [`Metadata::apply`].
 
-use super::error::MetadataError;
+use super::metadata_error::MetadataError;
 use super::owners::{Owner, find_mapping, owners};
 use super::state::{Effects, Metadata, Unmap};
 use crate::Error;

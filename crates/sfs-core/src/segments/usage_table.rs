@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A Drained segment has no live block. It is *releasable* once a flush has covered the deltas that drained it.
-//! It is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::release`]
+//! It is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::make_clean`]
 //! makes either kind Clean; the caller knows that nothing on the device depends on the segment. Clean segments
 //! are opened least recently freed first.
 //!
@@ -334,7 +334,7 @@ impl UsageTable {
     }
 
     /// Makes the Drained `segments` Clean. The caller knows that nothing on the device depends on them.
-    pub(crate) fn release(&mut self, segments: &[u32]) {
+    pub(crate) fn make_clean(&mut self, segments: &[u32]) {
         for &segment in segments {
             let entry = &mut self.entries[segment as usize];
             assert_eq!(entry.state, SegmentState::Drained);
@@ -360,7 +360,7 @@ impl UsageTable {
 
     /// Notes that a checkpoint is durable. Deltas before it are no longer needed, so pinned segments without
     /// tree nodes become releasable.
-    pub(crate) fn note_checkpoint(&mut self) {
+    pub(crate) fn unpin_after_checkpoint(&mut self) {
         let open = (0..).zip(&self.entries).filter(|(_, entry)| entry.state == SegmentState::Open);
         self.recent = open.map(|(segment, _)| segment).collect();
         let (pinned, releasable) = std::mem::take(&mut self.pinned)

@@ -132,7 +132,7 @@ impl SpaceControl {
     pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
         let mut stall = StallDetector::default();
         loop {
-            match self.commit_once(log, &CommitRequest::of(selection)) {
+            match self.commit_batch(log, &CommitRequest::of(selection)) {
                 Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => {
                     stall = StallDetector::default();
                 }
@@ -168,7 +168,7 @@ impl SpaceControl {
     }
 
     /// Commits one batch.
-    pub(crate) fn commit_once(
+    pub(crate) fn commit_batch(
         &self,
         log: &mut LogState,
         request: &CommitRequest<'_>,
@@ -185,7 +185,7 @@ impl SpaceControl {
         reason: CheckpointReason,
     ) -> StepResult<()> {
         let released = self.checkpointer.checkpoint(log, reason)?;
-        self.cleaner.note_checkpoint();
+        self.cleaner.reconsider_excluded();
         self.discards.add(&released);
         Ok(())
     }
@@ -206,7 +206,7 @@ impl SpaceControl {
 
     /// Makes Drained segments Clean by a delta (decision 12), which needs no checkpoint. Returns whether more
     /// segments are Clean than before.
-    pub(super) fn release(&self, log: &mut LogState) -> StepResult<bool> {
+    pub(super) fn release_drained_segments(&self, log: &mut LogState) -> StepResult<bool> {
         let counts = || {
             let metadata = self.metadata.read();
             (metadata.usage.clean_count(), metadata.usage.releasable_count())
@@ -218,7 +218,7 @@ impl SpaceControl {
                 break;
             }
             self.log.flush(log)?;
-            ignore_shortage(self.commit_once(log, &CommitRequest::release()).map(drop))?;
+            ignore_shortage(self.commit_batch(log, &CommitRequest::releasing()).map(drop))?;
         }
         Ok(counts().0 > before)
     }
@@ -229,7 +229,7 @@ impl SpaceControl {
         if !self.metadata.read().usage.has_pending_frees() {
             return Ok(false);
         }
-        ignore_shortage(self.commit_once(log, &CommitRequest::release()).map(drop))?;
+        ignore_shortage(self.commit_batch(log, &CommitRequest::releasing()).map(drop))?;
         self.log.flush(log)?;
         let mut metadata = self.metadata.write();
         metadata.usage.apply_durable_frees(log.flushed);
@@ -242,13 +242,13 @@ impl SpaceControl {
         self.counters.stalls.fetch_add(1, Ordering::Relaxed);
         let clean = || self.metadata.read().usage.clean_count();
         let before = clean();
-        if self.settle_freed_blocks(log)? || self.release(log)? {
+        if self.settle_freed_blocks(log)? || self.release_drained_segments(log)? {
             return Ok(true);
         }
         let mut stall = StallDetector::default();
         loop {
             let has_cleaned = self.clean_until_reclaimable(log, before + WORTHWHILE_SEGMENTS)?;
-            if !self.release(log)? || clean() <= before {
+            if !self.release_drained_segments(log)? || clean() <= before {
                 self.checkpoint(log, CheckpointReason::Shortage)?;
             }
             if clean() > before {
@@ -298,12 +298,12 @@ impl SpaceControl {
     fn commit_moves(&self, log: &mut LogState, round: &CleaningRound) -> StepResult<()> {
         let commit = |log: &mut LogState| match round.moves() {
             [] => Ok(()),
-            moves => self.commit_once(log, &CommitRequest::moving(moves)).map(drop),
+            moves => self.commit_batch(log, &CommitRequest::moving(moves)).map(drop),
         };
         match commit(log) {
             Err(StepError::Shortage(Shortage)) => {
                 // Other threads have taken segments since the victims were chosen; Drained segments may replace them.
-                if !self.release(log)? {
+                if !self.release_drained_segments(log)? {
                     self.checkpoint(log, CheckpointReason::Shortage)?;
                 }
                 commit(log)

@@ -62,7 +62,7 @@ impl Node {
     /// Removes the item at `index`.
     pub(super) fn remove_item(&mut self, index: usize) {
         let count = self.len();
-        self.release(self.slots()[index].value());
+        self.free_range(self.slots()[index].value());
         self.slots_mut(count).copy_within(index + 1.., index);
         self.item_count -= 1;
     }
@@ -102,7 +102,7 @@ impl Node {
         if self.used_len() - old.len() + value.len() > ROOM {
             return false;
         }
-        self.release(old);
+        self.free_range(old);
         self.slots_mut(count)[index].set_value(&(0..0));
         let range = self.store_value(value, count);
         self.slots_mut(count)[index].set_value(&range);
@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// Frees the space of the value at `range`.
-    fn release(&mut self, range: Range<usize>) {
+    fn free_range(&mut self, range: Range<usize>) {
         self.values_len -= range.len() as u16;
         if range.start == usize::from(self.values_start) {
             self.values_start = range.end as u16;

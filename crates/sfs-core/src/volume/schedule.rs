@@ -137,7 +137,7 @@ impl Schedule {
     }
 
     /// Records that a checkpoint was written.
-    pub(super) fn note_checkpoint(&self, now: Timestamp) {
+    pub(super) fn restart_checkpoint_interval(&self, now: Timestamp) {
         self.times.lock().checkpoint = millis(now);
     }
 

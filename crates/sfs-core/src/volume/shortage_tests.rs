@@ -16,7 +16,7 @@ use crate::writeback::{CommitRequest, Progress, Selection, StepError};
 use crate::{Error, Result};
 
 fn commit_once(volume: &Volume, selection: &Selection) -> std::result::Result<Progress, StepError> {
-    volume.space.commit_once(&mut volume.log.lock(), &CommitRequest::of(selection))
+    volume.space.commit_batch(&mut volume.log.lock(), &CommitRequest::of(selection))
 }
 
 /// A truncated file is ordered with the next delta, and its blocks are limited like the blocks of other files. Without

@@ -5,9 +5,9 @@
 
 use sfs_device::BLOCK_SIZE;
 
+use super::commit_request::Reserve;
 use super::data_layout::{LayoutBehaviour, SpaceView};
 use super::plan::FilePlan;
-use super::request::Reserve;
 use super::staged::StagedBlock;
 use crate::format::{Change, Layout, VALUE_LEN_MAX, run_key};
 use crate::metadata::Metadata;

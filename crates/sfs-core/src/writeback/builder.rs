@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use sfs_device::BLOCK_SIZE;
 
 use super::budget::{RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments};
+use super::commit_request::{CommitRequest, Progress, Releases, Selection};
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
-use super::error::{BuildError, Shortage};
 use super::plan::{FilePlan, keep_largest, plan_files, stage};
-use super::request::{CommitRequest, Progress, Releases, Selection};
 use super::staged::{StagedBlock, data_head};
+use super::step_error::{BuildError, Shortage};
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeState};
@@ -133,10 +133,10 @@ impl BatchBuilder {
         metadata.tree.prune();
         metadata.usage.settle_sealed(log.next_sequence);
         // Released segments may be opened from the next batch on: roll-forward reads a batch before it knows its delta.
-        metadata.usage.release(&released);
+        metadata.usage.make_clean(&released);
         if self.release == Release::AtOnce || mutated(Mutant::DrainedReused) {
             let drained = metadata.usage.all_drained();
-            metadata.usage.release(&drained);
+            metadata.usage.make_clean(&drained);
         }
 
         let chunks = batch.finish(log, self.superblock.volume(), metadata.usage.clock.now());

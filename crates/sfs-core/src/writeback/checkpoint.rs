@@ -13,8 +13,8 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::builder::{BatchBuilder, CommitBatch};
 use super::commit::Resolver;
-use super::error::{BuildError, BuildErrorReason, Shortage, StepError};
-use super::request::CommitRequest;
+use super::commit_request::CommitRequest;
+use super::step_error::{BuildError, BuildErrorReason, Shortage, StepError};
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
@@ -142,8 +142,8 @@ impl Checkpointer {
         log.blocks_since_checkpoint = 0;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         let mut metadata = self.metadata.write();
-        metadata.usage.release(&snapshot.drained);
-        metadata.usage.note_checkpoint();
+        metadata.usage.make_clean(&snapshot.drained);
+        metadata.usage.unpin_after_checkpoint();
         Ok(snapshot.drained)
     }
 

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::builder::{BatchBuilder, CommitBatch};
-use super::error::{BuildError, BuildErrorReason, Shortage, StepError};
-use super::request::{CommitRequest, Progress};
+use super::commit_request::{CommitRequest, Progress};
+use super::step_error::{BuildError, BuildErrorReason, Shortage, StepError};
 use crate::files::{DirtyData, InodeTable};
 use crate::format::{Corruption, CorruptionKind, DecodeError, Structure};
 use crate::health::Health;

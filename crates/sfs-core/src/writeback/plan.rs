@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use sfs_device::BLOCK_SIZE;
 
-use super::error::BuildError;
-use super::request::{MovedBlock, Progress};
+use super::commit_request::{MovedBlock, Progress};
 use super::staged::{StagedBlock, sort};
+use super::step_error::BuildError;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
 use crate::format::{
     INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, run_key,

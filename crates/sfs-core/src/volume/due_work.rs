@@ -43,7 +43,7 @@ impl Volume {
             return Ok(Work::More);
         }
         if self.space.checkpoint_if_due(self.schedule.checkpoint_age_ms(now))? {
-            self.schedule.note_checkpoint(now);
+            self.schedule.restart_checkpoint_interval(now);
         }
         if self.space.discard_step() {
             return Ok(Work::More);

@@ -47,7 +47,7 @@ impl SpaceControl {
         };
         let is_short_now = is_short(&self.metadata.read());
         if is_short_now {
-            self.release(log).map_err(StepError::into_user_error)?;
+            self.release_drained_segments(log).map_err(StepError::into_user_error)?;
         }
         let is_due = {
             let metadata = self.metadata.read();

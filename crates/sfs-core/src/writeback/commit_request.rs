@@ -73,7 +73,7 @@ impl<'a> CommitRequest<'a> {
     }
 
     /// Requests a commit that releases Drained segments.
-    pub(crate) fn release() -> Self {
+    pub(crate) fn releasing() -> Self {
         Self::delta_only(Releases::Dedicated)
     }
 
