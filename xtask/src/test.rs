@@ -104,6 +104,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     if long {
         hostile(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
+        tally.step("filling large volumes", || {
+            let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
+            cargo::test(cargo(workspace).args(model).args(["--", "--ignored", "in_one_go"]))
+        });
     }
     let best = Subject::from(FilesystemKind::Sfs);
     let fuser = Subject::over("fuser");

@@ -71,9 +71,9 @@ fn a_small_volume_fills_in_one_go() {
     assert_fills_at_once(32, &[0, 100, 1000, 4096, LARGE]);
 }
 
-/// `cargo test --release -p sfs-core --test model -- --ignored in_one_go`; SFS_FILL_MIB sets the size.
+/// `cargo xtask test --long` runs this.
 #[test]
-#[ignore = "takes minutes: cargo xtask test --long"]
+#[ignore = "takes minutes"]
 fn a_large_volume_fills_in_one_go() {
     assert_fills_at_once(128, &[0, 100, 1000, 4096, LARGE]);
     assert_fills_at_once(4096, &[0, 100, 1000, 4096, LARGE]);
