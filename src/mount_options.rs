@@ -1,7 +1,7 @@
 //! Mount options: the comma list after `-o`.
 //!
 //! [`MountOptions::parse`] reads it. An unknown option is refused by its name, and options that mount(8) adds for
-//! itself are dropped ([`foreign`]). `changed_by` decides what a remount may change.
+//! itself are dropped (`foreign`). `changed_by` decides what a remount may change.
 
 mod foreign;
 

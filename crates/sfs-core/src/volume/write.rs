@@ -82,13 +82,14 @@ impl Volume {
         if !handle.data().awaits_ordered_data() {
             self.space.check_write_buffer()?;
         }
-        if mode.kill_privileges {
-            self.kill_privileges(ino)?;
-        }
         let times = (!mode.keep_times).then_some((caller.now, caller.now));
         let mut attempts = 0;
         loop {
             let admitted = self.admit_write(&handle, offset, end)?;
+            // A refused write leaves the privileges.
+            if attempts == 0 && mode.kill_privileges {
+                self.kill_privileges(ino)?;
+            }
             let merged = self.merge(&handle, offset, data, times);
             drop(admitted);
             match merged {

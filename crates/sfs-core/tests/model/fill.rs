@@ -7,7 +7,7 @@ use sfs_core::request::{VolumeOptions, WriteMode, XattrMode};
 use sfs_core::{Error, Volume};
 use sfs_device::RamDevice;
 
-use crate::fixture::{FILE, SEGMENT_BLOCKS, after, caller, open, ram, ram_as, settle};
+use crate::fixture::{FILE, SEGMENT_BLOCKS, after, caller, data_layout, open, ram, ram_as, settle};
 
 /// Returns a volume of `mib` MiB in memory, with segments as `sfs-mkfs` makes them on small devices.
 fn device(mib: u64) -> Arc<RamDevice> {
@@ -52,6 +52,15 @@ fn rest(volume: &Volume, secs: u64) {
     settle(volume, after(1000 * (secs + 60))).expect("background work succeeds");
 }
 
+/// Files that need not fit before a pause. Data in place and the log share a volume by whole segments, and a segment that
+/// the log has left is there for data after the next checkpoint.
+fn files_after_a_pause(len: usize) -> usize {
+    match data_layout() {
+        DataLayout::Log => 0,
+        _ => 2 * 4 * SEGMENT_BLOCKS as usize / len.div_ceil(4096).max(1),
+    }
+}
+
 /// Fills volumes of `mib` MiB with files of each length, and expects 99 % of what fits after a pause.
 fn assert_fills_at_once(mib: u64, lens: &[usize]) {
     for &len in lens {
@@ -59,7 +68,8 @@ fn assert_fills_at_once(mib: u64, lens: &[usize]) {
         let at_once = fill(&volume, 0, len);
         rest(&volume, 10);
         let all = fill(&volume, at_once, len);
-        assert!(at_once * 100 >= all * 99, "{mib} MiB, {len} bytes: {at_once} of {all}");
+        let expected = (all * 99 / 100).min(all - files_after_a_pause(len).min(all));
+        assert!(at_once >= expected, "{mib} MiB, {len} bytes: {at_once} of {all}");
         assert_eq!(volume.audit().expect("a sound volume"), []);
         volume.close().expect("the volume closes");
     }
