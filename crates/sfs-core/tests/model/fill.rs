@@ -192,3 +192,16 @@ fn dirty_small_files_count_as_what_they_will_take() {
         assert!(wrong * 50 <= dirty.total_blocks, "{len} bytes: {dirty:?} dirty, {clean:?} clean");
     }
 }
+
+/// A write that is refused changes nothing, not even the set-user-ID bit that a write clears.
+#[test]
+fn a_refused_write_leaves_the_privileges() {
+    let volume = open(device(16), VolumeOptions::default());
+    let made = volume.make_node(ROOT_INO, b"program", FILE | 0o4111, 0, &caller());
+    let ino = made.expect("a file").ino;
+    fill(&volume, 0, LARGE);
+    let mode = WriteMode { kill_privileges: true, ..WriteMode::default() };
+    let written = volume.write(ino, 0, &vec![1; 2 * LARGE], mode, &caller());
+    assert!(matches!(written, Err(Error::NoSpace)), "{written:?}");
+    assert_eq!(volume.attributes(ino).expect("the file").mode & 0o7777, 0o4755);
+}
