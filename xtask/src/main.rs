@@ -25,6 +25,7 @@ mod scratch;
 #[cfg(test)]
 mod semantics;
 mod test;
+mod tokens;
 mod tree;
 mod where_page;
 mod words;

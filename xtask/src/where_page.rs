@@ -1,19 +1,28 @@
-//! `cargo xtask where`: every decider that `docs/WHERE.md` names exists.
+//! `cargo xtask where`: every decider that `docs/WHERE.md` names exists, and no other does.
 //!
 //! Each row of a table in that page names one or more `path::function`: a source file and a function, type,
-//! constant or macro that it declares. A path begins at the root of the repository, or is the end of the
-//! path of exactly one source file below `crates/` or `src/`. Methods may be written `path::Type::method`.
+//! constant or macro that it declares. A path begins at the root of the repository or in [`CORE`], or is the end of
+//! the path of exactly one source file below `crates/` or `src/`. Methods may be written `path::Type::method`.
+//!
+//! The third cell of a row may have patterns: a row with the pattern `Error::NoSpace` names every function whose
+//! body has these tokens.
+
+mod sites;
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use sites::Function;
 
 use crate::{report::StepOutcome, words, workspace::Workspace};
 
 const PAGE: &str = "docs/WHERE.md";
+
+/// Folder in which most paths of the page begin.
+const CORE: &str = "crates/sfs-core/src";
 
 /// Keywords before the name of a declaration.
 const DECLARING: [&str; 10] =
@@ -36,14 +45,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
     let text = fs::read_to_string(&page).with_context(|| format!("{}", page.display()))?;
     let sources = Sources::read(&workspace.root)?;
     let mut outcome = StepOutcome::default();
-    for (number, line) in rows(&text) {
-        let references: Vec<Reference<'_>> = references(line).collect();
-        if references.is_empty() {
-            println!("{PAGE}:{number}: the row names no `path.rs::function`");
-            outcome.failed += 1;
-        }
-        for reference in references {
-            match sources.look_up(&reference) {
+    for (number, row) in rows(&text) {
+        for result in check_row(row, &sources) {
+            match result {
                 Ok(()) => outcome.passed += 1,
                 Err(error) => {
                     println!("{PAGE}:{number}: {error:#}");
@@ -56,6 +60,19 @@ pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
         outcome.notes.push("cargo xtask where lists the rows".into());
     }
     Ok(outcome)
+}
+
+/// Looks up the references of a row, and what its patterns find.
+fn check_row(row: &str, sources: &Sources) -> Vec<Result<()>> {
+    let mut cells = row.trim_matches('|').split('|').skip(1);
+    let (deciders, patterns) = (cells.next().unwrap_or(""), cells.next().unwrap_or(""));
+    let named: Vec<Reference<'_>> = references(deciders).collect();
+    if named.is_empty() {
+        return vec![Err(anyhow!("the row names no `path.rs::function`"))];
+    }
+    let looked_up = named.iter().map(|reference| sources.look_up(reference));
+    let complete = spans(patterns).map(|pattern| sources.check_complete(pattern, &named));
+    looked_up.chain(complete).collect()
 }
 
 /// Returns the rows of the page's tables, without their heads, each with its line number.
@@ -71,9 +88,14 @@ fn rows(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the references between backticks in a row.
-fn references(row: &str) -> impl Iterator<Item = Reference<'_>> {
-    row.split('`').skip(1).step_by(2).filter_map(|span| {
+/// Returns the texts between backticks.
+fn spans(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// Returns the references between backticks in a cell.
+fn references(cell: &str) -> impl Iterator<Item = Reference<'_>> {
+    spans(cell).filter_map(|span| {
         let (path, names) = span.split_once(".rs::")?;
         let names = names.split("::").map(|name| name.trim_end_matches("()")).collect();
         Some(Reference { path: &span[..path.len() + ".rs".len()], names })
@@ -84,13 +106,20 @@ fn references(row: &str) -> impl Iterator<Item = Reference<'_>> {
 struct Sources {
     root: PathBuf,
     files: Vec<PathBuf>,
+    /// Functions of the files of the product.
+    functions: Vec<(PathBuf, Vec<Function>)>,
 }
 
 impl Sources {
     fn read(root: &Path) -> Result<Self> {
         let mut files = words::sources_below(&root.join("crates"))?;
         files.append(&mut words::sources_below(&root.join("src"))?);
-        Ok(Self { root: root.to_owned(), files })
+        let mut functions = Vec::new();
+        for file in files.iter().filter(|file| !is_for_tests(file, root)) {
+            let text = fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+            functions.push((file.clone(), sites::functions(file, &text)?));
+        }
+        Ok(Self { root: root.to_owned(), files, functions })
     }
 
     /// Succeeds if the file declares every name of the reference.
@@ -103,10 +132,33 @@ impl Sources {
         Ok(())
     }
 
+    /// Succeeds if `named` has every function whose body contains `pattern`, and there is one.
+    fn check_complete(&self, pattern: &str, named: &[Reference<'_>]) -> Result<()> {
+        let wanted = sites::pattern(pattern)?;
+        let named: Vec<(PathBuf, &str)> = named
+            .iter()
+            .filter_map(|reference| Some((self.file(reference.path).ok()?, *reference.names.last()?)))
+            .collect();
+        let (mut found, mut missing) = (false, Vec::new());
+        for (file, functions) in &self.functions {
+            for function in functions.iter().filter(|function| function.contains(&wanted)) {
+                found = true;
+                if !named.iter().any(|(path, name)| path == file && *name == function.name) {
+                    let path = file.strip_prefix(&self.root).unwrap_or(file);
+                    missing.push(format!("{}::{}", path.display(), function.name));
+                }
+            }
+        }
+        ensure!(found, "no function contains `{pattern}`");
+        ensure!(missing.is_empty(), "`{pattern}` occurs in {} too", missing.join(", "));
+        Ok(())
+    }
+
     fn file(&self, path: &str) -> Result<PathBuf> {
-        let from_root = self.root.join(path);
-        if from_root.is_file() {
-            return Ok(from_root);
+        for from in [self.root.join(path), self.root.join(CORE).join(path)] {
+            if from.is_file() {
+                return Ok(from);
+            }
         }
         let ending: Vec<&PathBuf> = self.files.iter().filter(|file| file.ends_with(path)).collect();
         match ending[..] {
@@ -115,6 +167,15 @@ impl Sources {
             _ => bail!("{path} is the end of {} paths: name the crate too", ending.len()),
         }
     }
+}
+
+/// Returns whether the file has only tests, benchmarks, or the simulation and laboratory beside the product.
+fn is_for_tests(file: &Path, root: &Path) -> bool {
+    const FOLDERS: [&str; 5] = ["benches", "fuzz", "sfs-testkit", "sfs-sim", "sfs-lab"];
+    let path = file.strip_prefix(root).unwrap_or(file).with_extension("");
+    path.iter().filter_map(|part| part.to_str()).any(|part| {
+        FOLDERS.contains(&part) || part == "tests" || part.ends_with("_tests")
+    })
 }
 
 /// Returns whether `text` declares `name`, or implements methods for a type of this name.
@@ -169,5 +230,14 @@ mod tests {
         assert!(look_up("sfs-mkfs/src/main.rs", "gone").is_err());
         assert!(look_up("sfs-mkfs/src/gone.rs", "main").is_err());
         assert!(look_up("main.rs", "main").is_err());
+    }
+
+    #[test]
+    fn a_row_that_leaves_a_function_out_fails() {
+        let sources = Sources::read(&Workspace::find().unwrap().root).unwrap();
+        let complete = |row| check_row(row, &sources).into_iter().all(|result| result.is_ok());
+        assert!(complete("| Who? | `error.rs::Error` |"));
+        assert!(!complete("| Who? | `error.rs::Error` | `Error::NoSpace` |"));
+        assert!(!complete("| Who? | `error.rs::Error` | `NoSuchName` |"));
     }
 }

@@ -8,11 +8,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow, ensure};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// Keywords after which the name of an item stands.
-const DECLARING: [&str; 8] = ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
-
-/// Keywords that may stand between one of [`DECLARING`] and the name, or begin the visibility of an item.
-const QUALIFYING: [&str; 8] = ["pub", "unsafe", "async", "extern", "mut", "impl", "mod", "use"];
+use crate::tokens::{DECLARING, QUALIFYING, ident, is_punct, is_word, skip_attribute};
 
 /// One module: a file, or a `mod name { ... }` in one.
 #[derive(Default)]
@@ -194,35 +190,6 @@ fn use_tree(
     Ok(())
 }
 
-/// Returns the index behind the attribute at `at`, and behind its item if the item is for tests.
-fn skip_attribute(tokens: &[TokenTree], at: usize) -> usize {
-    let Some(TokenTree::Group(group)) = tokens.get(at + 1) else { return at + 1 };
-    let text: String = group.stream().into_iter().map(|token| token.to_string()).collect();
-    if text.replace(' ', "") == "cfg(test)" { end_of_item(tokens, at + 2) } else { at + 2 }
-}
-
-/// Returns the index behind the item, field or statement that begins at `at`.
-fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
-    let mut is_item = false;
-    while at < tokens.len() {
-        match &tokens[at] {
-            TokenTree::Ident(word) => {
-                let word = word.to_string();
-                is_item |= DECLARING.contains(&word.as_str()) || QUALIFYING[5..].contains(&&*word);
-            }
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                // A brace inside a `use` tree is followed by the semicolon.
-                return at + 1 + usize::from(is_punct(tokens, at + 1, ';'));
-            }
-            TokenTree::Punct(mark) if mark.as_char() == ';' => return at + 1,
-            TokenTree::Punct(mark) if mark.as_char() == ',' && !is_item => return at + 1,
-            _ => {}
-        }
-        at += 1;
-    }
-    at
-}
-
 /// Returns whether `token` is the parenthesis of `pub(crate)`, `pub(super)` or `pub(in path)`.
 fn is_restriction(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(group)) = token else { return false };
@@ -230,21 +197,6 @@ fn is_restriction(token: Option<&TokenTree>) -> bool {
         && group.stream().into_iter().next().is_some_and(|first| {
             ["crate", "super", "self", "in"].contains(&first.to_string().as_str())
         })
-}
-
-fn ident(tokens: &[TokenTree], at: usize) -> Option<String> {
-    match tokens.get(at) {
-        Some(TokenTree::Ident(word)) => Some(word.to_string()),
-        _ => None,
-    }
-}
-
-fn is_word(tokens: &[TokenTree], at: usize, word: &str) -> bool {
-    matches!(tokens.get(at), Some(TokenTree::Ident(found)) if *found == word)
-}
-
-fn is_punct(tokens: &[TokenTree], at: usize, mark: char) -> bool {
-    matches!(tokens.get(at), Some(TokenTree::Punct(found)) if found.as_char() == mark)
 }
 
 fn is_path_separator(tokens: &[TokenTree], at: usize) -> bool {
