@@ -116,7 +116,7 @@ pub(crate) struct Cleaner {
     moved_blocks_max: usize,
     /// Dirty nodes from which on no more nodes are made dirty: the next checkpoint comes first.
     dirty_nodes_max: usize,
-    /// `true` if the last victim was left because too many nodes are dirty.
+    /// `true` if victims with nodes were left out of the last choice, because too many nodes are dirty.
     waits_for_checkpoint: AtomicBool,
 }
 
@@ -236,7 +236,7 @@ impl Cleaner {
     }
 
     /// Takes the best victim, if its live blocks fit into the Clean segments and into memory, together with those of
-    /// the round and the nodes that moving them makes dirty. A victim that holds nodes waits while many are dirty. Returns whether it was taken; no other victim is tried.
+    /// the round and the nodes that moving them makes dirty. Returns whether it was taken; no other victim is tried.
     fn take_victim(&self, round: &mut CleaningRound, choice: Choice) -> bool {
         let Some(victim) = self.choose_victim(round, choice) else { return false };
         self.excluded.lock().take(victim.0);
@@ -261,6 +261,9 @@ impl Cleaner {
         let metadata = &mut *guard;
         let layout = &self.superblock.layout;
         let generation = |segment: u32| (segment, metadata.usage.entry(segment).stamp);
+        // The nodes of a victim become dirty, and stay in memory until the next checkpoint.
+        let nodes_wait = metadata.tree.dirty_count() >= self.dirty_nodes_max;
+        self.waits_for_checkpoint.store(nodes_wait, Ordering::Relaxed);
         let excluded = self.excluded.lock();
         let is_fit = |segment: u32| {
             let victim = generation(segment);
@@ -269,7 +272,8 @@ impl Cleaner {
                 Choice::Policy => excluded.is_taken(segment),
                 Choice::Emptiest => round.victims.contains(&victim),
             };
-            !(is_taken || excluded.contains(&victim))
+            let waits = nodes_wait && metadata.usage.entry(segment).data_group().is_none();
+            !(is_taken || waits || excluded.contains(&victim))
         };
         let greedy: &dyn VictimPolicy = &Greedy;
         let policy = if choice == Choice::Emptiest { greedy } else { &*metadata.victim_policy };
@@ -286,15 +290,11 @@ impl Cleaner {
         let layout = &self.superblock.layout;
         let entry = metadata.usage.entry(victim);
         let live = entry.live_blocks as usize;
-        let holds_nodes = entry.data_group().is_none();
-        let data = round.moves.len() + if holds_nodes { 0 } else { live };
+        let data = round.moves.len() + if entry.data_group().is_some() { live } else { 0 };
         let segments = data.div_ceil(Batch::segment_data_blocks(layout))
             + DELTA_SEGMENTS
             + checkpoint_segments(layout, metadata, round.moves.len() + live);
-        let waits = holds_nodes && metadata.tree.dirty_count() >= self.dirty_nodes_max;
-        self.waits_for_checkpoint.store(waits, Ordering::Relaxed);
         (round.is_empty() || data <= self.moved_blocks_max)
-            && !waits
             && segments <= metadata.usage.clean_count()
     }
 
