@@ -63,8 +63,8 @@ pub fn run(request: &MountRequest) -> Result<(), ExitError> {
     let dir = check_dir(&request.dir)?;
     let path = request.device.canonicalize().unwrap_or_else(|_| request.device.clone());
     if request.fake {
-        let opened = open_device(&path, &request.options)?;
         let pipe = &mut ReadyPipe::foreground();
+        let opened = open_device(&path, &request.options, pipe)?;
         open_volume(opened.device.clone(), &path, &opened.options, pipe)?;
         if opened.is_write_protected {
             ready_pipe::warn(&format!(
@@ -131,7 +131,7 @@ fn serve(
     let _ = unsafe_calls::become_io_flusher();
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let opened = open_device(path, &request.options)?;
+    let opened = open_device(path, &request.options, pipe)?;
     let OpenedDevice { device, mut options, is_write_protected } = opened;
     let too_large = memory_budget::fit(&mut options.volume, MemoryLimit::of_this_process())?;
     let (is_block_device, direct_io) = (device.is_block_device(), device.direct_io());

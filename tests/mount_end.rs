@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use harness::{
     CACHES, TestVolume, can_mount, sfs_ctl_stat, sfs_mount, sfs_umount, sfs_umount_unused, stderr,
+    transport,
 };
 use rustix::fs::minor;
 use rustix::mount::{UnmountFlags, unmount};
@@ -371,6 +372,36 @@ fn mounted_volumes_are_mounted_again_once_the_daemon_has_ended() {
         unmounting.wait().expect("umount ends");
         volume.check();
     }
+}
+
+/// The process that the user started explains the wait; the daemon has no terminal.
+#[test]
+fn mounted_volumes_report_that_the_mount_waits_for_an_earlier_daemon() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new(SIZE);
+    let mount = volume.mount("");
+    mount.signal(Signal::STOP);
+    let mut command = Command::new("umount");
+    command.args(["--lazy", "--internal-only"]).arg(&mount.dir);
+    let mut unmounting = command.spawn().expect("umount runs");
+    wait_until("the mount is gone", || !is_mounted(&volume.dir));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
+    command.args(["--transport", &transport()]).arg(&volume.device).arg(&volume.dir);
+    let mut waiting = command.stderr(Stdio::piped()).spawn().expect("sfs-mount runs");
+    let mut line = String::new();
+    let said = waiting.stderr.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line).expect("a line");
+    mount.signal(Signal::CONT);
+    let expected =
+        format!("waiting for the daemon of an earlier mount of {}", volume.device.display());
+    assert!(line.contains(&expected), "{line}");
+    unmounting.wait().expect("umount ends");
+    // A process that another test forks may hold the device for a moment.
+    let is_mounted = waiting.wait().expect("sfs-mount ends").success();
+    if is_mounted { volume.mounted() } else { volume.mount("") }.unmount();
+    volume.check();
 }
 
 #[test]

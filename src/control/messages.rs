@@ -40,7 +40,7 @@ pub(crate) enum ControlReply {
     #[serde(rename = "written_but")]
     WrittenExcept(u64),
     /// Second reply to [`ControlRequest::Watch`]: like [`ControlReply::WrittenExcept`], and some of the loss was
-    /// reported to no program, as far as is known.
+    /// reported to no program, as far as is known, or has another reason than a full volume.
     #[serde(rename = "written_untold")]
     WrittenUnreported(LossReport),
     /// Reply to a request that is refused or has failed.

@@ -80,7 +80,9 @@ impl ControlServer {
         drop(self.socket);
         let reply = match outcome {
             Ok(()) if lost.bytes == 0 => ControlReply::Written,
-            Ok(()) if lost.unreported.is_empty() => ControlReply::WrittenExcept(lost.bytes),
+            Ok(()) if lost.unreported.is_empty() && !lost.has_failures => {
+                ControlReply::WrittenExcept(lost.bytes)
+            }
             Ok(()) => ControlReply::WrittenUnreported(lost),
             Err(failure) => failure.clone().into(),
         };

@@ -120,8 +120,8 @@ impl FuseShell {
 
     /// Reads attributes. The kernel passes a handle before a write(2) that is about to put data into its cache.
     fn getattr(&self, ino: u64, handle: Option<u64>) -> OperationResult {
-        if handle.is_some_and(|handle| self.is_write_refused(ino, handle)) {
-            return Err(Refusal::Errno(libc::ENOSPC));
+        if let Some(errno) = handle.and_then(|handle| self.write_refusal(ino, handle)) {
+            return Err(Refusal::Errno(errno.code()));
         }
         let inode = self.volume.attributes(ino)?;
         self.attributes_shown(ino);

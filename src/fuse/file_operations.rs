@@ -3,6 +3,8 @@
 //! With `-o sync` a write is durable before its reply. State of open files is in
 //! [`open_handles`](super::open_handles).
 
+use std::ops::Range;
+
 use sfs_core::Error;
 use sfs_core::format::NAME_LEN_MAX;
 use sfs_core::request::{AttributeChanges, Seek, WriteMode};
@@ -11,6 +13,7 @@ use sfs_fuse::{
     FuseRequest, OpenReply, OpenReplyFlags, ReadArgs, ReleaseArgs, Reply, Statfs, WriteArgs,
 };
 
+use super::error_to_errno;
 use super::fuse_shell::{FuseShell, caller};
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
@@ -72,6 +75,7 @@ impl FuseShell {
         write: &WriteArgs<'_>,
     ) -> OperationResult {
         let ino = request.node;
+        let end = write.offset.saturating_add(write.data.len() as u64);
         let mode = WriteMode {
             // With write-back caching the kernel maintains the times of all writes, also of those past its cache,
             // and sends them later. It sends no time that equals the one it sent last, so a time that we set here
@@ -83,11 +87,12 @@ impl FuseShell {
             Err(Error::NoSpace) if write.from_cache => {
                 self.write_what_fits(request, write, mode)?
             }
-            // The kernel drops this data. fsync(2) reports the loss with this error.
-            Err(Error::ReadOnly) if write.from_cache => return Err(Error::Stopped.into()),
+            Err(error) if write.from_cache => {
+                return Err(self.lose(ino, write.offset..end, error).into());
+            }
             written => written?,
         }
-        self.lost_writeback.written(ino, write.offset..write.offset + write.data.len() as u64);
+        self.lost_writeback.written(ino, write.offset..end);
         self.waker.note();
         if self.bdi.count_written(write.data.len() as u64) {
             self.bdi.adjust(self.volume.certain_space().available_bytes());
@@ -117,18 +122,30 @@ impl FuseShell {
             match self.volume.write(ino, at, piece, mode, &caller(request)) {
                 Ok(()) => self.lost_writeback.written(ino, at..end),
                 Err(Error::NoSpace) => {
-                    self.record_loss(ino, at..end);
+                    self.record_loss(ino, at..end, &Error::NoSpace);
                     outcome = Err(Error::NoSpace.into());
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let rest = at..write.offset + write.data.len() as u64;
+                    return Err(self.lose(ino, rest, error).into());
+                }
             }
             at = end;
         }
         self.waker.note();
         if outcome.is_err() {
-            self.report_loss_to_writers(ino);
+            self.report_loss_to_writers(ino, error_to_errno::of(&Error::NoSpace));
         }
         outcome
+    }
+
+    /// Records that `bytes` of file `ino` are lost: the kernel drops data whose write-back fails, whatever the error is.
+    /// Returns the error with which fsync(2) reports the loss.
+    pub(super) fn lose(&self, ino: u64, bytes: Range<u64>, error: Error) -> Error {
+        let error = if matches!(error, Error::ReadOnly) { Error::Stopped } else { error };
+        self.record_loss(ino, bytes, &error);
+        self.report_loss_to_writers(ino, error_to_errno::of(&error));
+        error
     }
 
     /// Syncs a file for fsync(2) through a handle, and reports each loss by damage to that handle once.

@@ -86,7 +86,7 @@ impl FuseShell {
         }
     }
 
-    /// Returns the record of data that the kernel could not write back, as the volume was full. The kernel reports
+    /// Returns the record of data that the kernel could not write back. The kernel reports
     /// the loss to fsync(2) and close(2), and then forgets it.
     pub(crate) fn lost_writeback(&self) -> Arc<LostWriteback> {
         self.lost_writeback.clone()
@@ -97,9 +97,9 @@ impl FuseShell {
         self.invalidations.clone()
     }
 
-    /// Makes the next write(2) of every writer of file `ino` report that data of the file was lost.
-    pub(super) fn report_loss_to_writers(&self, ino: u64) {
-        if self.handles.record_loss(ino) {
+    /// Makes the next write(2) of every writer of file `ino` report with `errno` that data of the file was lost.
+    pub(super) fn report_loss_to_writers(&self, ino: u64, errno: Errno) {
+        if self.handles.record_loss(ino, errno) {
             self.lost_writeback.reported(ino);
         }
         self.attributes_shown(ino);
@@ -120,16 +120,20 @@ impl FuseShell {
         self.writeback
     }
 
-    /// Returns whether a write(2) through `handle` is refused: once for each loss, and while the volume is full.
-    pub(super) fn is_write_refused(&self, ino: u64, handle: u64) -> bool {
+    /// Returns the error of a write(2) through `handle` that is refused: once for each loss, and while the volume is
+    /// full.
+    pub(super) fn write_refusal(&self, ino: u64, handle: u64) -> Option<Errno> {
         if !self.asks_before_writes() || !self.handles.has_unreported_loss(ino) {
-            return false;
+            return None;
         }
-        let verdict = self.handles.check_write(ino, handle, !self.free_space().is_full());
-        if verdict == WriteVerdict::ReportLoss {
-            self.lost_writeback.reported(ino);
+        match self.handles.check_write(ino, handle, !self.free_space().is_full()) {
+            WriteVerdict::Allowed => None,
+            WriteVerdict::ReportLoss(errno) => {
+                self.lost_writeback.reported(ino);
+                Some(errno)
+            }
+            WriteVerdict::StillFull => Some(error_to_errno::of(&Error::NoSpace)),
         }
-        verdict != WriteVerdict::Allowed
     }
 
     /// Converts a reference to a file for the kernel.
@@ -151,14 +155,27 @@ impl FuseShell {
         }
     }
 
-    /// Records that `bytes` of file `ino`, which the kernel wrote back, did not fit.
-    pub(super) fn record_loss(&self, ino: u64, bytes: Range<u64>) {
-        if self.lost_writeback.add(ino, bytes) {
-            tracing::error!(
-                "{}: full: data of inode {ino} in the kernel's cache does not fit and is lost; there \
-                 may be more",
-                self.device
-            );
+    /// Records that `bytes` of file `ino`, which the kernel wrote back, are lost by `error`.
+    pub(super) fn record_loss(&self, ino: u64, bytes: Range<u64>, error: &Error) {
+        let is_full = matches!(error, Error::NoSpace);
+        if !self.lost_writeback.add(ino, bytes, is_full) {
+            return;
+        }
+        let device = &self.device;
+        match error {
+            Error::NoSpace => tracing::error!(
+                "{device}: full: data of inode {ino} in the kernel's cache does not fit and is lost; there \
+                 may be more"
+            ),
+            Error::NoMemory => tracing::error!(
+                "{device}: no memory: data of inode {ino} in the kernel's cache is lost; there may be more; \
+                 mount with a lower write_buffer=, or give the daemon more memory"
+            ),
+            // The failure itself is logged with its path.
+            error if error_to_errno::is_failure(error) => {}
+            error => tracing::error!(
+                "{device}: data of inode {ino} in the kernel's cache is lost; there may be more: {error}"
+            ),
         }
     }
 
@@ -236,9 +253,12 @@ fn generation(FileEntry { ino, inode }: &FileEntry) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use sfs_core::format::{Inode, Label, Layout, Superblock};
     use sfs_core::request::VolumeOptions;
     use sfs_device::RamDevice;
+    use sfs_fuse::{FuseOperation, RequestExtensions, WriteArgs};
 
     use super::*;
 
@@ -284,10 +304,52 @@ mod tests {
             let file =
                 shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
             let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
-            shell.report_loss_to_writers(file.ino);
-            assert_eq!(shell.is_write_refused(file.ino, handle), writeback);
-            assert!(!shell.is_write_refused(file.ino, handle), "the volume is empty");
+            shell.report_loss_to_writers(file.ino, Errno::new(libc::ENOSPC));
+            let refusal = shell.write_refusal(file.ino, handle);
+            assert_eq!(refusal, writeback.then_some(Errno::new(libc::ENOSPC)));
+            assert_eq!(shell.write_refusal(file.ino, handle), None, "the volume is empty");
         }
+    }
+
+    /// Regression: only data that did not fit counted as lost.
+    #[test]
+    fn data_of_every_failed_write_back_is_lost() {
+        let shell = shell(&MountOptions::default());
+        let caller = Caller { uid: 0, gid: 0, now: NOW };
+        let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
+        let handle = shell.opened(file.ino, libc::O_RDWR.cast_unsigned(), true).handle;
+        let lost = |shell: &FuseShell| shell.lost_writeback.report(&shell.volume, Path::new("/"));
+        let error = shell.lose(file.ino, 0..4096, Error::NoMemory);
+        assert!(matches!(error, Error::NoMemory));
+        assert_eq!((lost(&shell).bytes, lost(&shell).unreported_count), (4096, 1));
+        assert_eq!(shell.write_refusal(file.ino, handle), Some(Errno::new(libc::ENOMEM)));
+        assert_eq!(shell.write_refusal(file.ino, handle), None);
+        assert_eq!((lost(&shell).bytes, lost(&shell).unreported_count), (4096, 0));
+
+        shell.volume.shut_down();
+        let write = WriteArgs {
+            handle,
+            offset: 4096,
+            data: &[1; 8192],
+            open_flags: 0,
+            from_cache: true,
+            kill_privileges: false,
+        };
+        let request = FuseRequest {
+            unique: 1,
+            node: file.ino,
+            uid: 0,
+            gid: 0,
+            pid: 0,
+            extensions: RequestExtensions::default(),
+            operation: FuseOperation::Write(write),
+        };
+        let refused = shell.answer(&request, &mut []);
+        assert_eq!(refused.expect_err("nothing is written any more").code(), libc::EIO);
+        let report = lost(&shell);
+        assert_eq!((report.bytes, report.unreported_count), (3 * 4096, 1));
+        assert!(report.to_string().starts_with("could not take 12 KiB"), "{report}");
+        assert_eq!(shell.write_refusal(file.ino, handle), Some(Errno::new(libc::EIO)));
     }
 
     #[test]
@@ -295,7 +357,7 @@ mod tests {
         let shell = shell(&MountOptions::default());
         let caller = Caller { uid: 0, gid: 0, now: NOW };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
-        shell.record_loss(file.ino, 0..1 << 20);
+        shell.record_loss(file.ino, 0..1 << 20, &Error::NoSpace);
         shell.volume.unlink(ROOT_INO, b"f", &caller).expect("it is removed");
         assert!(shell.lost_writeback.is_any(), "a process may have it open");
         shell.forget([(file.ino, 1)]);

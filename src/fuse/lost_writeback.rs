@@ -1,4 +1,4 @@
-//! Data that the kernel wrote back and a full volume did not take.
+//! Data that the kernel wrote back and the volume did not take: it was full, or the write failed.
 //!
 //! Lost blocks are recorded for each file. A block that is written, truncated or deleted later does not count as
 //! lost any more. While nothing is lost, a write costs one load of a flag.
@@ -47,13 +47,24 @@ pub(crate) struct LossReport {
     /// Names of the first of these files.
     #[serde(rename = "untold")]
     pub(crate) unreported: Vec<String>,
+    /// True if some of the data would have fit, and was lost for another reason. Older daemons do not say.
+    #[serde(default)]
+    pub(crate) has_failures: bool,
 }
 
 /// Prints a clause that follows the name of the volume.
 impl fmt::Display for LossReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lost = Human(self.bytes);
-        write!(f, "was full: {lost} that programs had written did not fit and is lost")?;
+        match self.has_failures {
+            false => {
+                write!(f, "was full: {lost} that programs had written did not fit and is lost")?
+            }
+            true => write!(
+                f,
+                "could not take {lost} that programs had written: it is lost, and the log says why"
+            )?,
+        }
         if self.unreported_count > 0 {
             write!(
                 f,
@@ -74,6 +85,8 @@ struct LostBlocks {
     blocks: HashMap<u64, BTreeSet<u64>>,
     /// Files with a loss that was reported to no program, as far as is known.
     unreported: BTreeSet<u64>,
+    /// Files with a loss for another reason than a full volume.
+    failed: BTreeSet<u64>,
     count: usize,
     last_logged: Option<Instant>,
 }
@@ -84,11 +97,15 @@ impl LostWriteback {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Records that `bytes` of file `ino` did not fit. Returns whether a line in the log is due.
-    pub(super) fn add(&self, ino: u64, bytes: Range<u64>) -> bool {
+    /// Records that `bytes` of file `ino` did not fit (`is_full`), or could not be written. Returns whether a line in the
+    /// log is due.
+    pub(super) fn add(&self, ino: u64, bytes: Range<u64>, is_full: bool) -> bool {
         let mut files = self.files.lock();
         self.any.store(true, Ordering::Relaxed);
         files.unreported.insert(ino);
+        if !is_full {
+            files.failed.insert(ino);
+        }
         for block in blocks(&bytes) {
             if files.count < BLOCKS_MAX && files.blocks.entry(ino).or_default().insert(block) {
                 files.count += 1;
@@ -129,11 +146,16 @@ impl LostWriteback {
             return LossReport::default();
         }
         let bytes = self.bytes(|ino| has_name(volume, ino));
-        let mut unreported = self.files.lock().unreported.clone();
+        let (mut unreported, failed) = {
+            let files = self.files.lock();
+            (files.unreported.clone(), files.failed.clone())
+        };
         unreported.retain(|ino| has_name(volume, *ino));
+        let has_failures = failed.into_iter().any(|ino| has_name(volume, ino));
         let unreported_count = unreported.len();
         let named = unreported.into_iter().take(NAMED_MAX).collect();
-        LossReport { bytes, unreported_count, unreported: inode_paths::of(volume, dir, &named) }
+        let unreported = inode_paths::of(volume, dir, &named);
+        LossReport { bytes, unreported_count, unreported, has_failures }
     }
 
     fn bytes(&self, counts: impl Fn(u64) -> bool) -> u64 {
@@ -158,6 +180,7 @@ impl LostWriteback {
         if is_empty {
             files.blocks.remove(&ino);
             files.unreported.remove(&ino);
+            files.failed.remove(&ino);
         }
         self.any.store(!files.blocks.is_empty(), Ordering::Relaxed);
     }
@@ -184,9 +207,9 @@ mod tests {
         let all = || lost.bytes(|_| true);
         lost.written(7, 0..MIB);
         assert_eq!(all(), 0);
-        assert!(lost.add(7, 0..MIB), "the first is logged");
-        assert!(!lost.add(7, 4096..8192), "the next is not logged, for a while");
-        lost.add(8, 100..200);
+        assert!(lost.add(7, 0..MIB, true), "the first is logged");
+        assert!(!lost.add(7, 4096..8192, true), "the next is not logged, for a while");
+        lost.add(8, 100..200, true);
         assert_eq!(all(), MIB + 4096);
         lost.written(7, 8192..MIB / 2);
         assert_eq!(all(), MIB / 2 + 8192 + 4096);
@@ -202,10 +225,10 @@ mod tests {
     #[test]
     fn the_record_is_bounded() {
         let lost = LostWriteback::default();
-        lost.add(7, 0..8192 * MIB);
+        lost.add(7, 0..8192 * MIB, true);
         assert_eq!(lost.bytes(|_| true), 4096 * MIB);
         lost.truncated(7, 0);
-        lost.add(7, 0..MIB);
+        lost.add(7, 0..MIB, true);
         assert_eq!(lost.bytes(|_| true), MIB);
     }
 
@@ -213,7 +236,7 @@ mod tests {
     #[test]
     fn recorded_losses_do_not_slow_writes() {
         let lost = LostWriteback::default();
-        lost.add(7, 0..4096 * MIB);
+        lost.add(7, 0..4096 * MIB, true);
         let start = Instant::now();
         for no in 0..20_000 {
             lost.written(7, no * 8192..no * 8192 + 4096);

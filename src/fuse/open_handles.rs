@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use sfs_fuse::Errno;
 
 const SHARDS: usize = 16;
 
@@ -28,7 +29,23 @@ struct HandleShard {
     /// Handles, by inode and number.
     open: BTreeMap<(u64, u64), OpenHandle>,
     /// Last loss of each file with a loss that a handle has to learn of.
-    lost: HashMap<u64, u64>,
+    lost: HashMap<u64, Loss>,
+}
+
+/// Loss of write-back.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    /// Number of the loss among those of all files.
+    number: u64,
+    /// Error that a write(2) reports.
+    errno: Errno,
+}
+
+impl Loss {
+    /// Returns whether the data did not fit: such a loss goes on until there is space.
+    fn is_of_space(&self) -> bool {
+        self.errno.code() == libc::ENOSPC
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,13 +106,14 @@ impl OpenHandles {
         self.shard(ino).of(ino).any(is_both)
     }
 
-    /// Records a loss of write-back of file `ino`. Returns whether all handles that may have written the data know
-    /// that the volume is full.
-    pub(super) fn record_loss(&self, ino: u64) -> bool {
+    /// Records a loss of write-back of file `ino` with the error `errno`. Returns whether the volume is full and all
+    /// handles that may have written the data know that.
+    pub(super) fn record_loss(&self, ino: u64, errno: Errno) -> bool {
         let mut shard = self.shard(ino);
-        let loss = self.losses.fetch_add(1, Ordering::AcqRel) + 1;
+        let number = self.losses.fetch_add(1, Ordering::AcqRel) + 1;
+        let loss = Loss { number, errno };
         let mut writers = 0;
-        let mut is_known = true;
+        let mut is_known = loss.is_of_space();
         for (_, open) in shard.open.range_mut((ino, 0)..=(ino, u64::MAX)) {
             if open.may_write() {
                 writers += 1;
@@ -110,7 +128,7 @@ impl OpenHandles {
             shard
                 .open
                 .range_mut((ino, 0)..=(ino, u64::MAX))
-                .for_each(|(_, open)| open.loss_reported = loss);
+                .for_each(|(_, open)| open.loss_reported = number);
         }
         if shard.lost.insert(ino, loss).is_none() {
             self.lossy_files.fetch_add(1, Ordering::Relaxed);
@@ -127,15 +145,16 @@ impl OpenHandles {
     pub(super) fn check_write(&self, ino: u64, number: u64, has_space: bool) -> WriteVerdict {
         let mut shard = self.shard(ino);
         let Some(loss) = shard.lost.get(&ino).copied() else { return WriteVerdict::Allowed };
-        let Some(open) = shard.open.get_mut(&(ino, number)).filter(|open| open.must_report(loss))
+        let Some(open) =
+            shard.open.get_mut(&(ino, number)).filter(|open| open.must_report(loss.number))
         else {
             return WriteVerdict::Allowed;
         };
-        let is_news = open.loss_reported < loss;
-        open.loss_reported = loss;
-        open.is_refused = !has_space;
+        let is_news = open.loss_reported < loss.number;
+        open.loss_reported = loss.number;
+        open.is_refused = !has_space && (open.is_refused || loss.is_of_space());
         let verdict = match (is_news, has_space) {
-            (true, _) => WriteVerdict::ReportLoss,
+            (true, _) => WriteVerdict::ReportLoss(loss.errno),
             (false, false) => WriteVerdict::StillFull,
             (false, true) => WriteVerdict::Allowed,
         };
@@ -149,11 +168,12 @@ impl OpenHandles {
         let mut shard = self.shard(ino);
         let Some(loss) = shard.lost.get(&ino).copied() else { return false };
         let Some(open) = shard.open.get_mut(&(ino, number)) else { return false };
-        let is_news = open.loss_reported < loss;
+        let is_news = open.loss_reported < loss.number;
         if is_news {
-            open.loss_reported = loss;
+            open.loss_reported = loss.number;
             // The next write(2) finds out whether the volume is still full.
-            open.is_refused = true;
+            open.is_refused |= loss.is_of_space();
+            self.remove_if_reported(&mut shard, ino);
         }
         is_news
     }
@@ -173,7 +193,7 @@ impl OpenHandles {
     /// Removes the loss of file `ino` if no handle is left to learn of it.
     fn remove_if_reported(&self, shard: &mut HandleShard, ino: u64) {
         let Some(loss) = shard.lost.get(&ino).copied() else { return };
-        if !shard.of(ino).any(|open| open.must_report(loss)) {
+        if !shard.of(ino).any(|open| open.must_report(loss.number)) {
             shard.lost.remove(&ino);
             self.lossy_files.fetch_sub(1, Ordering::Relaxed);
         }
@@ -185,8 +205,8 @@ impl OpenHandles {
 pub(super) enum WriteVerdict {
     /// The write goes on.
     Allowed,
-    /// The write is refused, as its handle has not learned of a loss yet.
-    ReportLoss,
+    /// The write is refused with this error, as its handle has not learned of a loss yet.
+    ReportLoss(Errno),
     /// The write is refused, as the volume is still full.
     StillFull,
 }
@@ -195,6 +215,8 @@ pub(super) enum WriteVerdict {
 mod tests {
     use super::*;
 
+    const NO_SPACE: Errno = Errno::new(libc::ENOSPC);
+    const FULL: WriteVerdict = WriteVerdict::ReportLoss(NO_SPACE);
     const READ: u32 = libc::O_RDONLY.cast_unsigned();
     const WRITE: u32 = libc::O_WRONLY.cast_unsigned();
     const BOTH: u32 = (libc::O_RDWR | libc::O_APPEND).cast_unsigned();
@@ -205,7 +227,7 @@ mod tests {
         let [one, two, reader] = [WRITE, BOTH, READ].map(|flags| handles.opened(7, flags, 0));
         let other = handles.opened(7 + SHARDS as u64, WRITE, 0);
         assert!(!handles.has_unreported_loss(7));
-        assert!(!handles.record_loss(7), "no writer knows yet");
+        assert!(!handles.record_loss(7, NO_SPACE), "no writer knows yet");
         let later = handles.opened(7, WRITE, 0);
         assert!(handles.has_unreported_loss(7) && !handles.has_unreported_loss(7 + SHARDS as u64));
         assert_eq!(handles.check_write(7, reader, false), WriteVerdict::Allowed);
@@ -215,33 +237,29 @@ mod tests {
             "the loss is older"
         );
         assert_eq!(handles.check_write(7 + SHARDS as u64, other, false), WriteVerdict::Allowed);
-        assert_eq!(handles.check_write(7, one, false), WriteVerdict::ReportLoss);
+        assert_eq!(handles.check_write(7, one, false), FULL);
         assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
         assert_eq!(handles.check_write(7, one, true), WriteVerdict::Allowed);
-        assert_eq!(
-            handles.check_write(7, two, true),
-            WriteVerdict::ReportLoss,
-            "though there is space"
-        );
+        assert_eq!(handles.check_write(7, two, true), FULL, "though there is space");
         assert!(!handles.has_unreported_loss(7), "all have learned of it");
         assert_eq!(handles.check_write(7, two, false), WriteVerdict::Allowed);
-        assert!(!handles.record_loss(7));
-        assert_eq!(handles.check_write(7, later, true), WriteVerdict::ReportLoss);
+        assert!(!handles.record_loss(7, NO_SPACE));
+        assert_eq!(handles.check_write(7, later, true), FULL);
     }
 
     #[test]
     fn a_further_loss_while_the_volume_is_full_is_not_reported_again() {
         let handles = OpenHandles::default();
         let one = handles.opened(7, WRITE, 0);
-        handles.record_loss(7);
-        assert_eq!(handles.check_write(7, one, false), WriteVerdict::ReportLoss);
-        assert!(handles.record_loss(7), "as at close(2)");
+        handles.record_loss(7, NO_SPACE);
+        assert_eq!(handles.check_write(7, one, false), FULL);
+        assert!(handles.record_loss(7, NO_SPACE), "as at close(2)");
         assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
         handles.released(7, one);
         assert!(
             !handles.has_unreported_loss(7) && handles.lossy_files.load(Ordering::Relaxed) == 0
         );
-        assert!(!handles.record_loss(7), "no handle is open");
+        assert!(!handles.record_loss(7, NO_SPACE), "no handle is open");
         assert!(!handles.has_unreported_loss(7));
     }
 
@@ -250,11 +268,30 @@ mod tests {
         let handles = OpenHandles::default();
         let one = handles.opened(7, WRITE, 0);
         assert!(!handles.reported_by_fsync(7, one));
-        handles.record_loss(7);
+        handles.record_loss(7, NO_SPACE);
         assert!(handles.reported_by_fsync(7, one) && !handles.reported_by_fsync(7, one));
         assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
         assert_eq!(handles.check_write(7, one, true), WriteVerdict::Allowed);
         assert!(!handles.has_unreported_loss(7));
+    }
+
+    /// Another loss than that of a full volume does not go on: each handle is refused once.
+    #[test]
+    fn a_loss_on_a_volume_with_space_is_reported_once_with_its_error() {
+        let handles = OpenHandles::default();
+        let [one, two] = [WRITE, BOTH].map(|flags| handles.opened(7, flags, 0));
+        let no_memory = Errno::new(libc::ENOMEM);
+        assert!(!handles.record_loss(7, no_memory));
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::ReportLoss(no_memory));
+        assert_eq!(handles.check_write(7, one, false), WriteVerdict::Allowed, "though it is full");
+        assert!(handles.reported_by_fsync(7, two));
+        assert_eq!(handles.check_write(7, two, false), WriteVerdict::Allowed);
+        assert!(!handles.has_unreported_loss(7), "all have learned of it");
+        // A writer that knows of the full volume does not know of this loss.
+        handles.record_loss(7, NO_SPACE);
+        assert_eq!(handles.check_write(7, one, false), FULL);
+        assert!(!handles.record_loss(7, no_memory));
+        assert_eq!(handles.check_write(7, one, true), WriteVerdict::ReportLoss(no_memory));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sfs_device::{Access, FileDevice, OpenError, OpenErrorKind};
 use sfs_system::mountinfo;
 
-use crate::ready_pipe;
+use crate::ready_pipe::ReadyPipe;
 
 /// Name of the program that serves a mount.
 const DAEMON: &str = "sfs-mount";
@@ -22,8 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest wait for a daemon. A daemon whose mount is in another namespace goes on.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Opens `path`. While the daemon of an earlier mount holds it, waits until that daemon has ended.
-pub(super) fn open_when_released(path: &Path, access: Access) -> Result<FileDevice, OpenError> {
+/// Opens `path`. While the daemon of an earlier mount holds it, waits until that daemon has ended. A long wait is
+/// explained through `pipe`.
+pub(super) fn open_when_released(
+    path: &Path,
+    access: Access,
+    pipe: &mut ReadyPipe,
+) -> Result<FileDevice, OpenError> {
     let begun = Instant::now();
     let mut is_explained = false;
     loop {
@@ -33,7 +38,7 @@ pub(super) fn open_when_released(path: &Path, access: Access) -> Result<FileDevi
             return opened;
         }
         if begun.elapsed() > PATIENCE && !is_explained {
-            ready_pipe::warn(&format!(
+            pipe.report_progress(&format!(
                 "waiting for the daemon of an earlier mount of {}, which still writes",
                 path.display()
             ));

@@ -30,18 +30,23 @@ pub(crate) struct OpenedDevice {
 }
 
 /// Opens the device at `path`, for writing unless the options or its write protection forbid that. mount(8) treats a
-/// write-protected device the same way.
-pub(crate) fn open_device(path: &Path, options: &MountOptions) -> Result<OpenedDevice, ExitError> {
+/// write-protected device the same way. A wait for the daemon of an earlier mount is reported through `pipe`.
+pub(crate) fn open_device(
+    path: &Path,
+    options: &MountOptions,
+    pipe: &mut ReadyPipe,
+) -> Result<OpenedDevice, ExitError> {
     sfs_mkfs::refuse_in_use_by_loop(path).map_err(ExitError::mount)?;
     let mut options = options.clone();
     let mut is_write_protected = false;
     let access = if options.volume.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    let mut device = holder::open_when_released(path, access);
+    let mut device = holder::open_when_released(path, access, pipe);
     if let Err(OpenError { kind: OpenErrorKind::WriteProtected, .. }) = device {
         options = options.read_only();
         is_write_protected = true;
-        device = holder::open_when_released(path, Access::ReadOnly);
+        device = holder::open_when_released(path, Access::ReadOnly, pipe);
     }
+    pipe.end_progress();
     let device = device.map_err(|error| match error.kind {
         OpenErrorKind::Permission => ExitError::usage(&error),
         _ => ExitError::mount(&error),

@@ -3,10 +3,12 @@
 use proc_macro2::{Delimiter, TokenTree};
 
 /// Keywords after which the name of an item stands.
-pub(crate) const DECLARING: [&str; 8] = ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
+pub(crate) const DECLARING: [&str; 8] =
+    ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
 
 /// Keywords that may stand between one of [`DECLARING`] and the name, or begin the visibility of an item.
-pub(crate) const QUALIFYING: [&str; 8] = ["pub", "unsafe", "async", "extern", "mut", "impl", "mod", "use"];
+pub(crate) const QUALIFYING: [&str; 8] =
+    ["pub", "unsafe", "async", "extern", "mut", "impl", "mod", "use"];
 
 /// Returns the index behind the attribute at `at`, and behind its item if the item is for tests.
 pub(crate) fn skip_attribute(tokens: &[TokenTree], at: usize) -> usize {

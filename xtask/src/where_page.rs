@@ -137,7 +137,9 @@ impl Sources {
         let wanted = sites::pattern(pattern)?;
         let named: Vec<(PathBuf, &str)> = named
             .iter()
-            .filter_map(|reference| Some((self.file(reference.path).ok()?, *reference.names.last()?)))
+            .filter_map(|reference| {
+                Some((self.file(reference.path).ok()?, *reference.names.last()?))
+            })
             .collect();
         let (mut found, mut missing) = (false, Vec::new());
         for (file, functions) in &self.functions {
@@ -173,9 +175,9 @@ impl Sources {
 fn is_for_tests(file: &Path, root: &Path) -> bool {
     const FOLDERS: [&str; 5] = ["benches", "fuzz", "sfs-testkit", "sfs-sim", "sfs-lab"];
     let path = file.strip_prefix(root).unwrap_or(file).with_extension("");
-    path.iter().filter_map(|part| part.to_str()).any(|part| {
-        FOLDERS.contains(&part) || part == "tests" || part.ends_with("_tests")
-    })
+    path.iter()
+        .filter_map(|part| part.to_str())
+        .any(|part| FOLDERS.contains(&part) || part == "tests" || part.ends_with("_tests"))
 }
 
 /// Returns whether `text` declares `name`, or implements methods for a type of this name.

@@ -8,6 +8,8 @@
 
 mod attributes;
 mod audit;
+#[cfg(test)]
+mod cleaning_tests;
 mod deletion;
 mod directory;
 mod due_work;

@@ -183,6 +183,9 @@ pub enum Finding {
         #[serde(serialize_with = "serialize_state")]
         state: SegmentState,
     },
+
+    /// The number of files in the checkpoint differs from the number of inodes in its tree.
+    FileCount { recorded: u64, counted: u64 },
 }
 
 impl Finding {
@@ -216,7 +219,8 @@ impl Finding {
             | Self::UsageExcess { .. }
             | Self::UsageLive { .. }
             | Self::UsageSums { .. }
-            | Self::UsageState { .. } => true,
+            | Self::UsageState { .. }
+            | Self::FileCount { .. } => true,
             Self::DirectorySize { size, counted, .. } => counted > size,
             Self::BlockCount { blocks, counted, .. } => counted > blocks,
             _ => self.severity() == Severity::Note,

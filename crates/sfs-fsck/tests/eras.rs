@@ -1,13 +1,16 @@
 //! Chunks that the log has left behind: a repair takes nothing from them that a later mount has overruled.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
+use clap::Parser;
 use sfs_core::Volume;
 use sfs_core::format::{Layout, ROOT_INO, Superblock, Timestamp};
 use sfs_core::request::{AttributeChanges, Caller, RenameMode, WriteMode};
-use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
+use sfs_device::{Access, BLOCK_SIZE, Block, Device, FileDevice, RamDevice, Stream};
 use sfs_fsck::{DumpSubject, Finding, Loss, RepairOptions, dump, repair};
+use sfs_mkfs::MkfsOptions;
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
@@ -22,7 +25,7 @@ fn make() -> Arc<RamDevice> {
     device
 }
 
-fn open(device: &Arc<RamDevice>) -> Volume {
+fn open(device: &Arc<impl Device + 'static>) -> Volume {
     Volume::open(device.clone(), Default::default(), NOW).expect("a mount")
 }
 
@@ -49,7 +52,7 @@ fn first_difference(a: &RamDevice, b: &RamDevice) -> u64 {
     (32..BLOCKS).find(differs).expect("a difference")
 }
 
-fn wipe(device: &RamDevice, address: u64) {
+fn wipe(device: &dyn Device, address: u64) {
     device.write(address, &[&[Block::ZERO]], Stream::default()).expect("RAM");
 }
 
@@ -92,18 +95,31 @@ fn delete(device: &Arc<RamDevice>) {
 }
 
 /// Damages the root node of the newest checkpoint.
-fn damage_root(device: &RamDevice) {
+fn damage_root(device: &dyn Device) {
     let slots = dump(device, &DumpSubject::Checkpoints).expect("checkpoints");
     let newest = ["slot 0", "slot 1"].map(|slot| slots[slot].clone()).into_iter();
     let newest = newest.max_by_key(|slot| slot["number"].as_u64()).expect("two slots");
     wipe(device, newest["root"]["address"].as_u64().expect("an address"));
 }
 
+/// Returns the names in the root directory.
+fn names(volume: &Volume) -> Vec<String> {
+    let mut names = Vec::new();
+    let listed = volume.read_directory(ROOT_INO, 0, false, &mut |entry| {
+        names.push(String::from_utf8_lossy(entry.name).into_owned());
+        true
+    });
+    listed.expect("a directory");
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    names
+}
+
 #[test]
 fn a_repair_brings_no_deleted_file_back_from_a_broken_log() {
     let device = with_broken_log();
     delete(&device);
-    damage_root(&device);
+    damage_root(&*device);
     let shared: Arc<dyn Device> = device.clone();
     let options = RepairOptions { data: true, preen: false, now: NOW };
     let repaired = repair(&shared, &options, &mut |_| ControlFlow::Continue(())).expect("a repair");
@@ -114,14 +130,58 @@ fn a_repair_brings_no_deleted_file_back_from_a_broken_log() {
     assert!(!repaired.losses.iter().any(is_nameless), "{:?}", repaired.losses);
 
     let volume = open(&device);
-    let mut names = Vec::new();
-    let listed = volume.read_directory(ROOT_INO, 0, false, &mut |entry| {
-        names.push(String::from_utf8_lossy(entry.name).into_owned());
-        true
-    });
-    listed.expect("a directory");
-    names.retain(|name| !name.starts_with('.'));
-    assert_eq!(names, ["other"]);
+    assert_eq!(names(&volume), ["other"]);
     let other = volume.lookup(ROOT_INO, b"other").expect("a file").ino;
     assert_eq!(volume.attributes(other).expect("attributes").mode & 0o777, 39);
+}
+
+/// Makes a volume with the same UUID each time, without a discard, in the image at `path`.
+fn make_again(path: &Path) {
+    let uuid = "12345678-9abc-4def-8123-456789abcdef";
+    let options = ["sfs-mkfs", "-f", "-K", "-U", uuid, "--size", "16M"].map(Path::new);
+    let options = MkfsOptions::try_parse_from(options.into_iter().chain([path]));
+    sfs_mkfs::make(&options.expect("options")).expect("a volume");
+}
+
+fn open_image(path: &Path) -> Arc<FileDevice> {
+    Arc::new(FileDevice::open(path, Access::ReadWrite).expect("an image"))
+}
+
+/// Fills the first segments, which `sfs-mkfs` overwrites.
+fn fill_start(device: &Arc<FileDevice>) {
+    let volume = open(device);
+    let ino = volume.make_node(ROOT_INO, b"large", 0o100_644, 0, &CALLER).expect("a file").ino;
+    volume.write(ino, 0, &[1; 5 << 20], WriteMode::default(), &CALLER).expect("a write");
+    volume.close().expect("an unmount");
+}
+
+/// Regression: chunks and nodes of an earlier volume with the same UUID passed for those of the new volume: a repair brought its
+/// files back, and dropped the new ones, because the earlier volume had been mounted more often.
+#[test]
+fn a_repair_takes_nothing_from_an_earlier_volume_with_the_same_uuid() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("image");
+    make_again(&path);
+    let device = open_image(&path);
+    fill_start(&device);
+    for mount in 0..5 {
+        let volume = open(&device);
+        (0..20).for_each(|file| write(&volume, format!("old-{mount}-{file}").as_bytes(), 1));
+        volume.close().expect("an unmount");
+    }
+    drop(device);
+
+    make_again(&path);
+    let device = open_image(&path);
+    let volume = open(&device);
+    write(&volume, b"new", 2);
+    volume.close().expect("an unmount");
+    drop(volume);
+    damage_root(&*device);
+    let shared: Arc<dyn Device> = device.clone();
+    let options = RepairOptions { data: true, preen: false, now: NOW };
+    let repaired = repair(&shared, &options, &mut |_| ControlFlow::Continue(())).expect("a repair");
+    assert_eq!(repaired.errors_left(), 0);
+    let volume = open(&device);
+    assert_eq!(names(&volume), ["new"]);
 }

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) => return usage(&error),
     };
-    let bar = Bar::default();
+    let bar = Bar::new(if options.probe { "probing" } else { "erasing" });
     let made = make_with(&options, &mut |done, total| bar.show(done, total));
     bar.clear();
     match made {
@@ -45,23 +45,30 @@ fn fail(error: impl Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Progress of a probe in bytes, shown on a terminal only.
-#[derive(Default)]
-struct Bar(OnceCell<ProgressBar>);
+/// Progress of a probe, or of the search for an earlier volume, in bytes; shown on a terminal only.
+struct Bar {
+    /// Name of the work.
+    work: &'static str,
+    bar: OnceCell<ProgressBar>,
+}
 
 impl Bar {
+    fn new(work: &'static str) -> Self {
+        Self { work, bar: OnceCell::new() }
+    }
+
     fn show(&self, done: u64, total: u64) {
-        let bar = self.0.get_or_init(|| {
+        let bar = self.bar.get_or_init(|| {
             let template =
-                "probing  {wide_bar} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left";
+                "{msg}  {wide_bar} {bytes} of {total_bytes}  {bytes_per_sec}  {eta} left";
             let style = ProgressStyle::with_template(template).expect("the template is a constant");
-            ProgressBar::new(total).with_style(style)
+            ProgressBar::new(total).with_style(style).with_message(self.work)
         });
         bar.set_position(done);
     }
 
     fn clear(&self) {
-        if let Some(bar) = self.0.get() {
+        if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use sfs_core::format::{DataLayout, Timestamp};
+use sfs_core::format::{DataLayout, Layout, Timestamp};
 use sfs_device::{
     Access, BLOCK_SIZE, Device, DeviceError, FileDevice, Geometry, OpenError, OpenErrorKind,
 };
@@ -164,7 +164,7 @@ fn make_on_existing(
     let device_error = |error| MkfsError::Device { device: path.clone(), error };
     let measured = detect::measurement(options, &device, &plan).map_err(device_error)?;
     let plan = replanned(options, device.geometry(), plan, measured.as_ref());
-    let made = write(options, device, &plan)?;
+    let made = overwrite(options, device, &plan, progress)?;
     Ok(Made { measured, probed, ..made })
 }
 
@@ -250,26 +250,56 @@ fn identity(options: &MkfsOptions) -> Identity {
     }
 }
 
+/// Writes the volume to a new image.
 fn write(options: &MkfsOptions, device: FileDevice, plan: &Plan) -> Result<Made, MkfsError> {
-    let path = &options.device;
-    make_on(Arc::new(device), plan, !options.keep_blocks).map_err(|error| match error {
-        sfs_core::Error::Device(error) => MkfsError::Device { device: path.clone(), error },
-        error => MkfsError::Volume { device: path.clone(), error },
-    })?;
-    Ok(Made::new(path, plan, false))
+    let made = make_on(Arc::new(device), plan, !options.keep_blocks);
+    made.map_err(|error| failed(options, error))?;
+    Ok(Made::new(&options.device, plan, false))
+}
+
+/// Writes the volume to a device that may have held one with the same UUID, if the options give the UUID.
+fn overwrite(
+    options: &MkfsOptions,
+    device: FileDevice,
+    plan: &Plan,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Made, MkfsError> {
+    let superblock = &plan.superblock;
+    let cleared = clear(&device, &superblock.layout, !options.keep_blocks).and_then(|()| {
+        // With data in place the number of the volume is secret and new.
+        match options.uuid.is_some() && superblock.data_layout == DataLayout::Log {
+            true => wipe::erase_volume(&device, superblock.volume(), progress),
+            false => Ok(()),
+        }
+    });
+    let made = cleared
+        .map_err(sfs_core::Error::from)
+        .and_then(|()| sfs_core::make(Arc::new(device), superblock, &plan.root));
+    made.map_err(|error| failed(options, error))?;
+    Ok(Made::new(&options.device, plan, false))
+}
+
+fn failed(options: &MkfsOptions, error: sfs_core::Error) -> MkfsError {
+    let device = options.device.clone();
+    match error {
+        sfs_core::Error::Device(error) => MkfsError::Device { device, error },
+        error => MkfsError::Volume { device, error },
+    }
 }
 
 /// Makes the volume `plan` on `device`, whatever the device holds. Discards all blocks first if
 /// `discard` is set.
 pub fn make_on(device: Arc<dyn Device>, plan: &Plan, discard: bool) -> sfs_core::Result<()> {
-    let layout = &plan.superblock.layout;
-    wipe::wipe(&*device, layout)?;
-    if discard {
-        // A discard only helps the device. A device that fails at it may still store blocks.
-        let done: Result<(), DeviceError> = wipe::discard(&*device, layout);
-        if done.is_err() {
-            wipe::wipe(&*device, layout)?;
-        }
-    }
+    clear(&*device, &plan.superblock.layout, discard)?;
     sfs_core::make(device, &plan.superblock, &plan.root)
+}
+
+/// Wipes old marks, superblocks and checkpoint slots, and discards all blocks if `discard` is set.
+fn clear(device: &dyn Device, layout: &Layout, discard: bool) -> Result<(), DeviceError> {
+    wipe::wipe(device, layout)?;
+    // A discard only helps the device. A device that fails at it may still store blocks.
+    if discard && wipe::discard(device, layout).is_err() {
+        wipe::wipe(device, layout)?;
+    }
+    Ok(())
 }

@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 
-use sfs_core::format::{CHECKPOINT_SLOT_BLOCKS, LOCATOR_ADDRESS, Layout, SUPERBLOCK_ADDRESS};
+use sfs_core::format::{
+    CHECKPOINT_SLOT_BLOCKS, ChunkSummary, LOCATOR_ADDRESS, Layout, NodeHeader, SUPERBLOCK_ADDRESS,
+};
 use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
 use crate::signatures;
@@ -43,6 +45,32 @@ pub(crate) fn discard(device: &dyn Device, layout: &Layout) -> Result<(), Device
     wipe(device, layout)
 }
 
+/// Zeroes every block that begins like a chunk or node of the volume with number `volume`. A repair would take it for one of
+/// the new volume, if that has the same number. Reads the whole device, and reports bytes done and all bytes to `progress`.
+pub(crate) fn erase_volume(
+    device: &dyn Device,
+    volume: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), DeviceError> {
+    let block_count = device.geometry().block_count;
+    let mut blocks = Block::zeroed(REQUEST_BLOCKS as usize);
+    for start in (0..block_count).step_by(REQUEST_BLOCKS as usize) {
+        let end = block_count.min(start + REQUEST_BLOCKS);
+        let read = &mut blocks[..(end - start) as usize];
+        device.read(start, read)?;
+        let is_old = |block: &Block| {
+            ChunkSummary::begins(&block.0, volume) || NodeHeader::begins(&block.0, volume)
+        };
+        let old = (start..).zip(&*read).filter(|(_, block)| is_old(block));
+        let old: Vec<u64> = old.map(|(at, _)| at).collect();
+        for run in old.chunk_by(|a, b| a + 1 == *b) {
+            zero(device, run[0]..run[0] + run.len() as u64)?;
+        }
+        progress(end * BLOCK_SIZE as u64, block_count * BLOCK_SIZE as u64);
+    }
+    device.flush()
+}
+
 fn zero(device: &dyn Device, blocks: Range<u64>) -> Result<(), DeviceError> {
     let zeros = Block::zeroed(REQUEST_BLOCKS as usize);
     for start in blocks.clone().step_by(REQUEST_BLOCKS as usize) {
@@ -72,6 +100,37 @@ mod tests {
             let mut block = Block::zeroed(1);
             device.read(at, &mut block).expect("a read");
             assert_eq!(block[0], Block::ZERO, "block {at}");
+        }
+    }
+
+    #[test]
+    fn only_blocks_of_the_volume_are_erased() {
+        let (count, volume) = (2 * REQUEST_BLOCKS + 3, 7u64);
+        let device = RamDevice::new(count);
+        let begun = |magic: &[u8; 4], of: u64| {
+            let mut block = Block([1; BLOCK_SIZE]);
+            block.0[..4].copy_from_slice(magic);
+            block.0[8..16].copy_from_slice(&of.to_le_bytes());
+            block
+        };
+        let last = count - 1;
+        let old = [(0, b"SFSc"), (1, b"SFSn"), (REQUEST_BLOCKS, b"SFSn"), (last, b"SFSc")];
+        let others = [(2, b"SFSc", 8), (3, b"SFSx", 7), (last - 1, b"SFSn", 8)];
+        let all = old.iter().map(|(at, magic)| (*at, *magic, volume)).chain(others);
+        for (at, magic, of) in all {
+            device.write(at, &[&[begun(magic, of)]], Stream::default()).expect("a write");
+        }
+        let mut done = 0;
+        erase_volume(&device, volume, &mut |bytes, _| done = bytes).expect("it is erased");
+        assert_eq!(done, count * BLOCK_SIZE as u64);
+        let content = |at: u64| {
+            let mut block = Block::zeroed(1);
+            device.read(at, &mut block).expect("a read");
+            block[0].clone()
+        };
+        old.iter().for_each(|(at, _)| assert_eq!(content(*at), Block::ZERO, "block {at}"));
+        for (at, magic, of) in others {
+            assert_eq!(content(at), begun(magic, of), "block {at}");
         }
     }
 }

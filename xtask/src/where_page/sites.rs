@@ -117,10 +117,14 @@ mod tests {
 
     #[test]
     fn a_function_is_found_by_the_tokens_of_its_body() {
-        let text = "impl A { fn full(&self) -> R { Err(Error::NoSpace) } fn other(e: Error::NoSpace) {} }";
+        let text =
+            "impl A { fn full(&self) -> R { Err(Error::NoSpace) } fn other(e: Error::NoSpace) {} }";
         assert_eq!(names(text, "Error::NoSpace"), ["full"]);
         assert_eq!(names("fn set(e: &mut E) { e.state = S::Clean; }", "state = S::Clean"), ["set"]);
-        assert_eq!(names("fn ask(e: &E) -> bool { e.state == S::Clean }", "state = S::Clean"), [""; 0]);
+        assert_eq!(
+            names("fn ask(e: &E) -> bool { e.state == S::Clean }", "state = S::Clean"),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! to clean.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use sfs_device::{BLOCK_SIZE, Block};
@@ -36,6 +36,9 @@ const STEP_BLOCKS: u64 = 256;
 
 /// Most dead blocks between two live ones that are read along with them: reading them is faster than another request.
 const GAP_BLOCKS: u64 = 8;
+
+/// Dirty nodes that cleaning may cause with the smallest cache.
+const DIRTY_NODES_MIN: usize = 512;
 
 /// A live block of a victim.
 struct LiveBlock {
@@ -111,6 +114,10 @@ pub(crate) struct Cleaner {
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     moved_blocks_max: usize,
+    /// Dirty nodes from which on no more nodes are made dirty: the next checkpoint comes first.
+    dirty_nodes_max: usize,
+    /// `true` if victims with nodes were left out of the last choice, because too many nodes are dirty.
+    waits_for_checkpoint: AtomicBool,
 }
 
 /// Components that the cleaner uses.
@@ -125,8 +132,9 @@ pub(crate) struct CleanerParts {
 }
 
 impl Cleaner {
-    /// Returns a cleaner of the volume that `parts` belong to, whose write buffer has `write_buffer_bytes`.
-    pub(crate) fn new(parts: CleanerParts, write_buffer_bytes: usize) -> Self {
+    /// Returns a cleaner of the volume that `parts` belong to, whose write buffer has `write_buffer_bytes` and whose node
+    /// cache has `cache_bytes`.
+    pub(crate) fn new(parts: CleanerParts, write_buffer_bytes: usize, cache_bytes: usize) -> Self {
         let CleanerParts { superblock, metadata, dirty, io, chunks, health, counters } = parts;
         Self {
             round: Mutex::default(),
@@ -140,6 +148,8 @@ impl Cleaner {
             health,
             counters,
             moved_blocks_max: write_buffer_bytes / WRITE_BUFFERS_PER_MOVED / BLOCK_SIZE,
+            dirty_nodes_max: (cache_bytes / BLOCK_SIZE).max(DIRTY_NODES_MIN),
+            waits_for_checkpoint: AtomicBool::new(false),
         }
     }
 
@@ -163,8 +173,16 @@ impl Cleaner {
         self.gained_nothing.lock().as_mut().is_some_and(is_futile)
     }
 
-    /// Records that cleaning has gained nothing.
+    /// Returns whether the last choice left victims out that can be cleaned after a checkpoint.
+    pub(crate) fn waits_for_checkpoint(&self) -> bool {
+        self.waits_for_checkpoint.load(Ordering::Relaxed)
+    }
+
+    /// Records that cleaning has gained nothing, unless it only waits for the checkpoint of many dirty nodes.
     pub(crate) fn note_futile(&self, garbage: GarbageBlocks) {
+        if self.waits_for_checkpoint() {
+            return;
+        }
         *self.gained_nothing.lock() = Some((self.metadata.changes(), garbage.blocks));
     }
 
@@ -189,7 +207,7 @@ impl Cleaner {
     }
 
     /// Ends a round whose blocks were committed; returns whether another round is worthwhile. There is room for
-    /// `free_blocks` now.
+    /// `free_blocks` now. A victim of which only a part was read is not empty: a later round may take it again.
     pub(crate) fn finish(
         &self,
         round: &mut CleaningRound,
@@ -197,8 +215,12 @@ impl Cleaner {
         free_blocks: usize,
     ) -> bool {
         let goes_on = round.progress.note(self.metadata.changes(), garbage, free_blocks);
-        let victims = round.take();
+        let is_last_read = round.unread.is_empty();
+        let mut victims = round.take();
         let mut excluded = self.excluded.lock();
+        if !is_last_read && let Some((segment, _)) = victims.pop() {
+            excluded.give_back(segment);
+        }
         victims.iter().for_each(|victim| excluded.note_emptied(*victim));
         self.counters.segments_cleaned.fetch_add(victims.len() as u64, Ordering::Relaxed);
         goes_on
@@ -244,6 +266,9 @@ impl Cleaner {
         let metadata = &mut *guard;
         let layout = &self.superblock.layout;
         let generation = |segment: u32| (segment, metadata.usage.entry(segment).stamp);
+        // The nodes of a victim become dirty, and stay in memory until the next checkpoint.
+        let nodes_wait = metadata.tree.dirty_count() >= self.dirty_nodes_max;
+        self.waits_for_checkpoint.store(nodes_wait, Ordering::Relaxed);
         let excluded = self.excluded.lock();
         let is_fit = |segment: u32| {
             let victim = generation(segment);
@@ -252,7 +277,8 @@ impl Cleaner {
                 Choice::Policy => excluded.is_taken(segment),
                 Choice::Emptiest => round.victims.contains(&victim),
             };
-            !(is_taken || excluded.contains(&victim))
+            let waits = nodes_wait && metadata.usage.entry(segment).data_group().is_none();
+            !(is_taken || waits || excluded.contains(&victim))
         };
         let greedy: &dyn VictimPolicy = &Greedy;
         let policy = if choice == Choice::Emptiest { greedy } else { &*metadata.victim_policy };

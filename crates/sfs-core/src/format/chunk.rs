@@ -241,6 +241,12 @@ impl ChunkSummary {
         Ok(blocks as usize)
     }
 
+    /// Returns whether `first` begins like a summary of volume `volume`. Nothing else is verified here.
+    pub fn begins(first: &[u8], volume: u64) -> bool {
+        RawHeader::ref_from_prefix(first)
+            .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)
+    }
+
     /// Returns the era in a summary whose first block is `first`. The checksum is not verified here.
     pub fn era_of(first: &[u8]) -> LogEra {
         let raw = RawHeader::read_from_prefix(first).ok();

@@ -101,6 +101,12 @@ impl NodeHeader {
         checksum
     }
 
+    /// Returns whether `bytes` begin like a node of volume `volume`. Nothing else is verified here.
+    pub fn begins(bytes: &[u8], volume: u64) -> bool {
+        RawHeader::ref_from_prefix(bytes)
+            .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)
+    }
+
     /// Verifies a node that was read through `pointer`: the checksum against header and pointer, volume and address.
     /// The items are not checked.
     pub fn verify(

@@ -248,13 +248,14 @@ impl SpaceControl {
         let mut stall = StallDetector::default();
         loop {
             let has_cleaned = self.clean_until_reclaimable(log, before + WORTHWHILE_SEGMENTS)?;
+            let can_clean = has_cleaned || self.cleaner.waits_for_checkpoint();
             if !self.release_drained_segments(log)? || clean() <= before {
                 self.checkpoint(log, CheckpointReason::Shortage)?;
             }
             if clean() > before {
                 return Ok(true);
             }
-            if !has_cleaned || !stall.note(self.reclaimable_blocks(log)) {
+            if !can_clean || !stall.note(self.reclaimable_blocks(log)) {
                 return Ok(false);
             }
         }

@@ -64,7 +64,7 @@ impl Volume {
             health: health.clone(),
             counters: counters.clone(),
         };
-        let cleaner = Cleaner::new(cleaner_parts, options.write_buffer);
+        let cleaner = Cleaner::new(cleaner_parts, options.write_buffer, options.cache);
         let discards =
             Discards::new(options.discard, superblock.clone(), metadata.clone(), io.clone());
         discards.add(&components.released);

@@ -39,6 +39,8 @@ pub(crate) struct TreeCheck {
     pub(crate) references: BlockReferences,
     pub(crate) namespace: NamespaceCheck,
     pub(crate) file_counts: FileCounts,
+    /// Number of inodes of the tree on the device, before all edits.
+    pub(crate) inode_count: u64,
     /// Unreadable keys.
     pub(crate) lost: Vec<KeyRange>,
     /// Inodes with items but without attributes.
@@ -69,7 +71,9 @@ impl TreeCheck {
             return Err(FsckError::Incompatible(reason));
         }
         pass.finish_file();
-        let TreeCheckPass { recount, references, mut namespace, items, mut files, .. } = pass;
+        let TreeCheckPass {
+            recount, inode_count, references, mut namespace, items, mut files, ..
+        } = pass;
         let is_whole = lost.is_empty() || !tree.lost().is_empty();
         let file_counts = match is_whole {
             true => namespace.check(tree, &mut files, listener)?,
@@ -86,6 +90,7 @@ impl TreeCheck {
             references,
             namespace,
             file_counts,
+            inode_count,
             lost,
             without_attributes,
             items,
@@ -105,6 +110,7 @@ struct TreeCheckPass<'a> {
     volume: &'a VolumeReader<'a>,
     next_ino: u64,
     recount: UsageRecount,
+    inode_count: u64,
     references: BlockReferences,
     namespace: NamespaceCheck,
     /// Inode whose items are arriving.
@@ -128,6 +134,7 @@ impl<'a> TreeCheckPass<'a> {
             volume,
             next_ino,
             recount: UsageRecount::default(),
+            inode_count: 0,
             references: BlockReferences::default(),
             namespace: NamespaceCheck::default(),
             file: None,
@@ -215,6 +222,7 @@ impl TreeVisitor for TreeCheckPass<'_> {
 
     fn old_item(&mut self, key: &Key, value: &[u8]) {
         self.recount.add_item(self.volume, key, value);
+        self.inode_count += u64::from(key.kind == ItemKind::Inode as u8);
         if key.ino == 0 && key.kind == ItemKind::Usage as u8 {
             let item_count = self.volume.layout().segment_count.div_ceil(USAGE_PER_ITEM);
             if key.offset >= u64::from(item_count) {

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, Remembered};
+use sfs_core::format::{CheckpointRecord, Corruption, CorruptionKind, FileCount, Remembered};
 use sfs_device::{BLOCK_SIZE, Device};
 
 use crate::check::paths::paths;
@@ -58,7 +58,7 @@ pub(crate) struct VolumeCheck<'a> {
     pub(crate) usage: UsageEntries,
     pub(crate) rolled: RollForward,
     pub(crate) tree_check: TreeCheck,
-    /// Findings about the usage table.
+    /// Findings about the usage table and the number of files.
     pub(crate) usage_findings: Findings,
     /// Findings about the log past the checkpoint.
     pub(crate) log_findings: Findings,
@@ -95,6 +95,7 @@ impl<'a> VolumeCheck<'a> {
         let tree_check = TreeCheck::run(&tree, expected, listener)?;
         let data_layout = tree.volume.superblock.data_layout;
         tree_check.recount.check(data_layout, &record, &usage, &mut usage_findings);
+        check_file_count(&record, tree_check.inode_count, &mut usage_findings);
         for segment in tree_check.references.segments().filter(|at| rolled.released.contains(at)) {
             let corruption = Corruption::in_usage_entry(segment, CorruptionKind::Count);
             log_findings.push(Finding::DeltaDamaged { corruption });
@@ -142,5 +143,13 @@ impl<'a> VolumeCheck<'a> {
         }
         report.findings = findings;
         Ok(report)
+    }
+}
+
+/// Compares the number of files in `record` with the number of inodes in its tree. An older program states none.
+fn check_file_count(record: &CheckpointRecord, counted: u64, findings: &mut Findings) {
+    let recorded = FileCount::of(&record.extensions).map(|FileCount(recorded)| recorded);
+    if let Some(recorded) = recorded.filter(|recorded| *recorded != counted) {
+        findings.push(Finding::FileCount { recorded, counted });
     }
 }

@@ -12,9 +12,6 @@ use crate::repair::run::RepairOutcome;
 /// Findings of one kind that are listed without `-v`.
 const FINDINGS_OF_KIND_MAX: usize = 5;
 
-/// Losses of one kind that are listed without `-v`: each names a file.
-const LOSSES_OF_KIND_MAX: usize = 50;
-
 /// Returns the lines for a check, and for the repair if there was one. `is_verbose` adds notes, and the
 /// length of the log past the checkpoint.
 pub(crate) fn outcome_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: bool) -> String {
@@ -39,18 +36,19 @@ pub(crate) fn outcome_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: 
     text + &format!("{device}: {report}\n") + &repair_to_text(path, outcome, is_verbose)
 }
 
-/// Returns the lines for a repair: losses, errors that are left, and recorded errors.
+/// Returns the lines for a repair: losses, errors that are left, and recorded errors. Losses are listed in full: after the
+/// repair no run can find them again.
 pub(crate) fn repair_to_text(path: &Path, outcome: &RepairOutcome, is_verbose: bool) -> String {
     let (device, Some(after)) = (path.display(), &outcome.after) else {
         return remembered_to_text(path, outcome);
     };
     let mut text = String::new();
-    let bound = |bound: usize| if is_verbose { usize::MAX } else { bound };
-    for line in grouped(&outcome.losses, bound(LOSSES_OF_KIND_MAX), |loss| loss_line(after, loss)) {
+    for line in grouped(&outcome.losses, usize::MAX, |loss| loss_line(after, loss)) {
         text += &format!("{device}: {line}\n");
     }
     let left = after.shown().filter(|finding| finding.is_error());
-    for line in grouped(left, bound(FINDINGS_OF_KIND_MAX), |finding| after.line(finding)) {
+    let bound = if is_verbose { usize::MAX } else { FINDINGS_OF_KIND_MAX };
+    for line in grouped(left, bound, |finding| after.line(finding)) {
         text += &format!("{device}: left: {line}\n");
     }
     text + &format!("{device}: repaired: {after}\n") + &remembered_to_text(path, outcome)

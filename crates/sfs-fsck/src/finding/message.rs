@@ -161,6 +161,9 @@ impl fmt::Display for Finding {
             Self::UsageState { segment, state } => {
                 write!(f, "segment {segment}: cannot be {state:?}")
             }
+            Self::FileCount { recorded, counted } => {
+                write!(f, "the checkpoint counts {recorded} files, but there are {counted}")
+            }
         }
     }
 }

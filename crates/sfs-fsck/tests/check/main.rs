@@ -2,6 +2,7 @@
 
 mod content_findings;
 mod dump;
+mod file_count;
 mod fixture;
 mod forge;
 mod forged_volume;

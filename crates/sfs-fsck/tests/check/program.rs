@@ -75,17 +75,22 @@ fn a_repair_that_reads_no_data_says_so() {
     );
 }
 
-/// Many findings of one kind were one line each.
-#[test]
-fn findings_of_one_kind_are_grouped() {
+/// Returns a volume with 122 names that lead to no file.
+fn dangling_names() -> ForgedVolume {
     let mut forge: Forge = populated();
     for ino in 1000..1122 {
         let name = format!("name-{ino}");
         let key = forge.entry_key(SUB, name.as_bytes());
         forge.put(key, entry_value(ino, FileKind::Regular, name.as_bytes()));
     }
+    forge.build()
+}
+
+/// Many findings of one kind were one line each.
+#[test]
+fn findings_of_one_kind_are_grouped() {
     let directory = directory();
-    let path = image(&directory, &forge.build());
+    let path = image(&directory, &dangling_names());
     let lines = |arguments: &[&str]| {
         let output = fsck(arguments, &path);
         assert_eq!(code(&output), 4);
@@ -96,6 +101,22 @@ fn findings_of_one_kind_are_grouped() {
     assert!(text.lines().count() < 20, "{text}");
     let text = lines(&["-nv"]);
     assert!(text.lines().count() > 122 && !text.contains(" more of this kind"), "{text}");
+}
+
+/// A repair named fifty lost files of each kind and counted the others, and no later run could name those.
+#[test]
+fn a_repair_names_every_loss() {
+    let directory = directory();
+    let path = image(&directory, &dangling_names());
+    let output = fsck(&["-y"], &path);
+    assert_eq!(code(&output), 1);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    for ino in 1000..1122 {
+        let lost = format!("lost: /sub: inode {ino}: lost: \"name-{ino}\" in inode {SUB}\n");
+        assert!(text.contains(&lost), "{lost}: {text}");
+    }
+    let again = String::from_utf8(fsck(&["-y"], &path).stdout).expect("UTF-8");
+    assert!(!again.contains("lost: "), "{again}");
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! Tests of cleaning rounds: those that end early, and the dirty nodes that rounds cause.
+
+use std::sync::Arc;
+
+use sfs_device::{Device, RamDevice};
+
+use crate::Volume;
+use crate::clean::watermarks::garbage;
+use crate::clean::{Cleaner, CleanerParts, CleaningRound, ReadStep};
+use crate::fixture::{CALLER, NOW, create, new_volume_of, put, write};
+use crate::format::{Layout, ROOT_INO, Superblock};
+use crate::log::ChunkReader;
+use crate::request::VolumeOptions;
+use crate::writeback::CheckpointReason;
+
+/// Returns a cleaner of `volume` beside that of its space control.
+fn cleaner_of(volume: &Volume) -> Cleaner {
+    let Volume { superblock, metadata, dirty, io, health, counters, options, .. } = volume;
+    let parts = CleanerParts {
+        superblock: superblock.clone(),
+        metadata: metadata.clone(),
+        dirty: dirty.clone(),
+        io: io.clone(),
+        chunks: ChunkReader::new(io.clone(), superblock.clone()),
+        health: health.clone(),
+        counters: counters.clone(),
+    };
+    Cleaner::new(parts, options.write_buffer, options.cache)
+}
+
+/// Blocks of a segment that takes more than one step to read.
+const LARGE_SEGMENT_BLOCKS: u64 = 512;
+
+/// Blocks of a device with such segments.
+const LARGE_BLOCKS: u64 = 40 * LARGE_SEGMENT_BLOCKS;
+
+/// Returns a volume whose large segments are full of the blocks of a file.
+fn with_large_segments() -> Volume {
+    let layout = Layout::new(LARGE_BLOCKS, LARGE_SEGMENT_BLOCKS, 0).expect("it fits");
+    let device: Arc<dyn Device> = Arc::new(RamDevice::new(LARGE_BLOCKS));
+    let root = crate::root_directory(0, 0, NOW);
+    crate::make(device.clone(), &Superblock::new(layout), &root).expect("a volume");
+    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
+    let file = create(&volume, "f");
+    for block in (0..3 * LARGE_SEGMENT_BLOCKS).step_by(256) {
+        put(&volume, file, block, 256, 1).expect("there is room");
+        volume.sync_all().expect("RAM");
+    }
+    volume
+}
+
+/// Regression: a round that ended while its last victim was being read, because cleaning was not urgent any more, counted
+/// that victim as emptied. The second time this was reported as damage of the log.
+#[test]
+fn a_victim_that_was_read_in_part_is_not_taken_for_damaged() {
+    let volume = with_large_segments();
+    let cleaner = cleaner_of(&volume);
+    for _ in 0..6 {
+        let mut round = CleaningRound::default();
+        assert_eq!(cleaner.read_step(&mut round), ReadStep::Read);
+        assert!((100..=256).contains(&round.moves().len()), "a part of the victim");
+        let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
+        cleaner.finish(&mut round, garbage, 0);
+        let reason = CheckpointReason::Interval;
+        volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
+        cleaner.reconsider_excluded();
+    }
+    assert!(volume.remembered().is_empty(), "{:?}", volume.remembered());
+    assert_eq!(volume.counters().segments_cleaned, 0);
+}
+
+/// Blocks of a device with room for the files.
+const BLOCKS: u64 = 64 << 8;
+
+/// Files of 1000 bytes: their nodes fill segments of 32 blocks.
+const FILES: usize = 8000;
+
+/// Dirty nodes that cleaning may cause with the smallest cache, and those of one more victim with their parents.
+const DIRTY_NODES_MAX: usize = 512 + 2 * 32;
+
+/// Regression: cleaning segments of metadata made any number of nodes dirty: ten times what the cache may hold.
+#[test]
+fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+    for no in 0..FILES {
+        let ino = create(&volume, &no.to_string());
+        write(&volume, ino, &[7; 1000]);
+        volume.forget(ino, 1);
+        if no % 400 == 0 {
+            volume.sync_all().expect("RAM");
+        }
+    }
+    volume.sync_all().expect("RAM");
+    for no in (0..FILES).step_by(4) {
+        volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("it is removed");
+    }
+    let cleaner = cleaner_of(&volume);
+    let dirty_nodes = || volume.metadata.read().tree.dirty_count();
+    for _ in 0..3 {
+        let reason = CheckpointReason::Interval;
+        volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
+        let before = dirty_nodes();
+        for _ in 0..40 {
+            let mut round = cleaner.read_round();
+            let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
+            cleaner.finish(&mut round, garbage, 0);
+        }
+        let after = dirty_nodes();
+        assert!(before + 100 < after && after <= DIRTY_NODES_MAX, "{before}, then {after}");
+    }
+    assert_eq!(volume.audit().expect("an audit"), []);
+}
