@@ -6,7 +6,10 @@
 //!
 //! The third cell of a row may have patterns: a row with the pattern `Error::NoSpace` names every function whose
 //! body has these tokens.
+//!
+//! The same command checks that the table of locks in the core names every lock.
 
+mod locks;
 mod sites;
 
 use std::{
@@ -23,6 +26,9 @@ const PAGE: &str = "docs/WHERE.md";
 
 /// Folder in which most paths of the page begin.
 const CORE: &str = "crates/sfs-core/src";
+
+/// The file of the core with the table of all locks.
+const LOCK_TABLE: &str = "lock_rank.rs";
 
 /// Keywords before the name of a declaration.
 const DECLARING: [&str; 10] =
@@ -56,10 +62,24 @@ pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
             }
         }
     }
+    let table = fs::read_to_string(workspace.root.join(CORE).join(LOCK_TABLE))?;
+    for (path, _) in sources.functions.iter().filter(|(path, _)| is_of_core(path, workspace)) {
+        match locks::check(&table, &fs::read_to_string(path)?) {
+            Ok(()) => outcome.passed += 1,
+            Err(error) => {
+                println!("{}: {error:#}", path.display());
+                outcome.failed += 1;
+            }
+        }
+    }
     if outcome.failed > 0 {
         outcome.notes.push("cargo xtask where lists the rows".into());
     }
     Ok(outcome)
+}
+
+fn is_of_core(path: &Path, workspace: &Workspace) -> bool {
+    path.starts_with(workspace.root.join(CORE))
 }
 
 /// Looks up the references of a row, and what its patterns find.

@@ -2,7 +2,7 @@
 //!
 //! This file is the table of all locks of the core. A thread takes locks in ascending rank; taking a lock of the same
 //! or a lower rank than one it holds panics in debug builds, so every test checks the order. Locks of the last group
-//! guard a few lines each and are not checked; the only one that takes another lock is `ExcludedVictims`, which counts
+//! guard a few lines each and are not checked; the only one that takes another lock is `Cleaner::excluded`, which counts
 //! errors in `Health::record`.
 //!
 //! | rank | lock | guards | held across device requests |
@@ -16,17 +16,17 @@
 //! | 7 | `InodeState::data` | dirty blocks and pending attributes of one file | no |
 //! | – | `DirtyData::files`, then `DirtyData::ordered` | which files are dirty | no |
 //! | – | `VolumeDevice::in_flight` | blocks on their way to the device | no |
-//! | – | `ExcludedVictims` | segments that the cleaner must not choose | no |
+//! | – | `Cleaner::excluded` | segments that the cleaner must not choose | no |
 //! | – | `Cleaner::gained_nothing` | whether cleaning is futile | no |
-//! | – | `Discards` | Clean segments to discard | no |
-//! | – | `Orphans` | inodes to delete | no |
+//! | – | `Discards::segments` | Clean segments to discard | no |
+//! | – | `Orphans::queue` | inodes to delete | no |
 //! | – | `SyncQueue` | syncs that wait | no |
-//! | – | `Schedule` | when background work is due | no |
+//! | – | `Schedule::times` | when background work is due | no |
 //! | – | `Health::record` | error counts | no |
 //! | – | `SuperblockStore::copies` | the superblock; taken with no other lock held | yes |
-//! | – | `WritebackErrors` of the volume | losses that callers have to be told | no |
+//! | – | `DirtyData::errors` | losses of the volume that callers have to be told | no |
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
-//! | – | `SizeClass` of the memory pool | free memory | no |
+//! | – | `PoolState::classes` | free memory | no |
 
 mod held;
 mod rank;
