@@ -42,6 +42,29 @@ fn outcome(
 }
 
 #[test]
+fn a_reserve_without_a_segment_for_each_head_is_refused() {
+    let source = Source::open("uniform").expect("a workload");
+    let experiment = Experiment {
+        source: &source,
+        workload: "uniform".into(),
+        warm_up_source: None,
+        space: VolumeSizeRequest { live_segments: 32, reserve: 0.02, ..SMALL },
+        exact: None,
+        dummy: 0.0,
+        metadata: MetadataOverhead::NONE,
+        buffering: Buffering::NONE,
+        grouping: "sfs".into(),
+        victims: None,
+        groups: None,
+        warm_up: 1.0,
+        measure: 1.0,
+        seed: 1,
+    };
+    let error = experiment.run(&mut |_, _| ()).err().expect("an error").to_string();
+    assert!(error.contains("a reserve of 2 segments is too small"), "{error}");
+}
+
+#[test]
 fn uniform_and_greedy_agree_with_the_closed_form() {
     let outcome = outcome("uniform", "none", Some("greedy"), |experiment| {
         experiment.space =

@@ -111,6 +111,15 @@ impl Experiment<'_> {
             Arc::new(WriteSchedule::new(&all, space.blocks))
         });
         let Policies { grouping, victims, tick_log2 } = self.policies(&space, writes.clone())?;
+        let heads = u32::from(grouping.group_count());
+        if space.reserve_segments < heads {
+            bail!(
+                "a reserve of {} segments is too small for the {heads} groups of {}: take more segments, or a \
+                 larger --reserve",
+                space.reserve_segments,
+                grouping.name()
+            );
+        }
         let names = (grouping.name(), victims.name());
         let mut simulation = Simulation::new(&space, self.buffering, grouping, victims, tick_log2);
         simulation.set_schedule(writes);
