@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A Drained segment has no live block. It is *releasable* once a flush has covered the deltas that drained it.
-//! It is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::make_clean`]
+//! A Drained segment is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::make_clean`]
 //! makes either kind Clean; the caller knows that nothing on the device depends on the segment. Clean segments
 //! are opened least recently freed first.
 //!
@@ -114,7 +114,8 @@ impl UsageTable {
     pub(crate) fn check(layout: &Layout, entries: &[UsageEntry]) -> Result<(), Corruption> {
         let wrong = |at| Corruption::in_usage_entry(at, CorruptionKind::Count);
         if entries.len() != layout.segment_count as usize {
-            return Err(wrong(entries.len() as u32));
+            // The first entry that is missing or beyond the last segment.
+            return Err(wrong(layout.segment_count.min(entries.len() as u32)));
         }
         let sums = |entry: &UsageEntry| {
             let live = u64::from(entry.live_blocks);
@@ -401,4 +402,20 @@ impl UsageTable {
 /// Returns whether the segment was written by the metadata head.
 fn holds_nodes(entry: &UsageEntry) -> bool {
     entry.head == Head::METADATA
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_another_length_names_the_first_entry_that_is_missing_or_too_much() {
+        let layout = Layout::new(1 << 16, 256, 0).expect("a layout");
+        let count = layout.segment_count;
+        for (len, first_wrong) in [(count - 2, count - 2), (count + 9, count)] {
+            let entries = vec![UsageEntry::NEW; len as usize];
+            let wrong = Corruption::in_usage_entry(first_wrong, CorruptionKind::Count);
+            assert_eq!(UsageTable::check(&layout, &entries), Err(wrong));
+        }
+    }
 }

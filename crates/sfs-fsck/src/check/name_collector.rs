@@ -14,9 +14,9 @@ use crate::read::overlay_tree::{OverlayTree, TreeVisitor};
 
 /// Inodes that are collected.
 enum Wanted<'a> {
-    /// Those in suspect buckets.
+    /// Inodes in suspect buckets.
     Suspects(&'a LinkSums),
-    /// Those in the set.
+    /// Inodes in the set.
     Inos(&'a HashSet<u64>),
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use sfs_core::format::{CheckpointRecord, FORMAT_VERSION};
+use sfs_core::format::{CheckpointRecord, FORMAT_VERSION, Layout, Location};
 use sfs_device::Device;
 
 use crate::check::report::CheckReport;
@@ -166,7 +166,9 @@ impl<'a> TreeRepair<'a> {
         if !repair.checked.tree_check.is_complete() {
             repair.salvage(options, root, listener)?;
         }
-        let log_losses = repair.checked.log_findings.kept().iter().filter_map(log_loss);
+        let layout = repair.checked.tree.volume.layout();
+        let log_findings = repair.checked.log_findings.kept();
+        let log_losses = log_findings.iter().filter_map(|finding| log_loss(finding, layout));
         repair.plan.losses.extend(log_losses);
         Ok(repair)
     }
@@ -274,12 +276,33 @@ impl<'a> TreeRepair<'a> {
     }
 }
 
-fn log_loss(finding: &Finding) -> Option<Loss> {
+fn log_loss(finding: &Finding, layout: &Layout) -> Option<Loss> {
     match *finding {
         Finding::DeltaDamaged { corruption } => {
-            Some(Loss::Log { address: corruption.location.number() })
+            let address = match corruption.location {
+                Location::Segment(segment) => layout.segment_address(segment),
+                Location::Block(address) | Location::Inode(address) => address,
+            };
+            Some(Loss::Log { address })
         }
         Finding::DeltaKey { address, .. } => Some(Loss::Log { address }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sfs_core::format::{Corruption, CorruptionKind};
+
+    use super::*;
+
+    /// Operators look for the lost part of the log on the device: a segment is named by its first block.
+    #[test]
+    fn a_loss_in_a_segment_has_the_address_of_its_first_block() {
+        let layout = Layout::new(1 << 16, 256, 0).expect("a layout");
+        let corruption = Corruption::in_usage_entry(3, CorruptionKind::Count);
+        let loss = log_loss(&Finding::DeltaDamaged { corruption }, &layout);
+        let address = layout.segment_address(3);
+        assert!(matches!(loss, Some(Loss::Log { address: found }) if found == address), "{loss:?}");
     }
 }

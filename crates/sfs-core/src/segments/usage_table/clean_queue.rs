@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use crate::format::{SegmentState, UsageEntry};
 
-/// See the module.
+/// Numbers of the Clean segments, the next to be opened first.
 pub(super) struct CleanQueue(VecDeque<u32>);
 
 impl CleanQueue {
