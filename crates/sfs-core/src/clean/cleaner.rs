@@ -99,7 +99,7 @@ impl CleaningRound {
     }
 }
 
-/// See the module.
+/// Reader of victims, with the round of the background and the segments that must not be chosen.
 pub(crate) struct Cleaner {
     /// Round of the background, and of writers that are throttled.
     round: Mutex<CleaningRound>,

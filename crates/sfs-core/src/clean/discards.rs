@@ -18,7 +18,7 @@ use crate::metadata::MetadataStore;
 /// Most bytes of one request, or one segment if that is longer: the log waits for it.
 const DISCARD_LEN_MAX: usize = 64 << 20;
 
-/// See the module.
+/// Queue of the Clean segments that the device has not been told of.
 pub(crate) struct Discards {
     /// Segments that became Clean and were not discarded yet.
     segments: Mutex<BTreeSet<u32>>,

@@ -15,7 +15,7 @@ use super::writeback_errors::VolumeWritebackErrors;
 use crate::format::DecodeError;
 use crate::memory::Pool;
 
-/// See the module.
+/// Dirty data of all files.
 #[derive(Debug)]
 pub(crate) struct DirtyData {
     /// Files with dirty blocks or pending attributes.

@@ -17,7 +17,7 @@ use crate::mutant::{Mutant, mutated};
 /// Blocks read at once to verify a chunk.
 const VERIFIED_BLOCKS: usize = 256;
 
-/// See the module.
+/// Reader of chunks and their summaries.
 #[derive(Clone)]
 pub(crate) struct ChunkReader {
     io: Arc<VolumeDevice>,

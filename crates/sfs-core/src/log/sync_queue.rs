@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 pub(crate) enum SyncTarget {
     /// The whole volume.
     All,
-    /// These inodes.
+    /// The files with these inode numbers.
     Files(BTreeSet<u64>),
 }
 
-/// See the module.
+/// Queue of the syncs that wait.
 #[derive(Debug, Default)]
 pub(crate) struct SyncQueue(Mutex<Queue>);
 

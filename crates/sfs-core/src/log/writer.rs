@@ -19,7 +19,7 @@ use crate::io::{Chunk, InPlaceWrites, VolumeDevice};
 use crate::lock_rank::{Rank, Ranked};
 use crate::mutant::{Mutant, mutated};
 
-/// See the module.
+/// Owner of the log.
 pub(crate) struct LogWriter {
     state: Mutex<LogState>,
     pub(crate) syncs: SyncQueue,

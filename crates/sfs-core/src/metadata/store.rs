@@ -34,7 +34,7 @@ pub(crate) type ReadGuard<'a> = Ranked<RwLockReadGuard<'a, Metadata>>;
 /// Guard for changing the metadata.
 pub(crate) type WriteGuard<'a> = Ranked<RwLockWriteGuard<'a, Metadata>>;
 
-/// See the module.
+/// Lock of the metadata, with the loop that loads nodes.
 pub(crate) struct MetadataStore {
     metadata: RwLock<Metadata>,
     io: Arc<VolumeDevice>,
@@ -132,7 +132,7 @@ impl MetadataStore {
     ///
     /// # Errors
     ///
-    /// Those of [`Health::check_writable`], of `logic`, and of reading nodes.
+    /// The errors of [`Health::check_writable`], of `logic`, and of reading nodes.
     pub(crate) fn write_txn<T>(
         &self,
         mut logic: impl FnMut(&mut Txn<'_>) -> std::result::Result<T, MetadataError>,

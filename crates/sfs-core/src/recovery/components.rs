@@ -17,7 +17,7 @@ use crate::writeback::data_layout::{LayoutBehaviour, behaviour_of};
 use crate::writeback::{BatchBuilder, Checkpointer, CheckpointerParts, Resolver};
 use crate::{Error, Result};
 
-/// See the module.
+/// Components of an open volume below space control.
 pub(crate) struct Components {
     pub(crate) superblock: Arc<Superblock>,
     pub(crate) options: VolumeOptions,

@@ -23,9 +23,9 @@ enum NextCheckpoint {
     None,
     /// Its nodes were written, and perhaps its record.
     Begun,
-    /// It was durable, because a chunk follows its nodes, and its record is gone.
+    /// A chunk follows its nodes, so the checkpoint was durable; its record is gone.
     Lost,
-    /// It was durable, and the log does not lead to its nodes.
+    /// The checkpoint was durable, and the log does not lead to its nodes.
     LostUnseen,
 }
 

@@ -15,7 +15,7 @@ use crate::lock_rank::{Rank, Ranked};
 use crate::metadata::MetadataStore;
 use crate::writeback::data_layout::LayoutBehaviour;
 
-/// See the module.
+/// Guard of the free blocks: admits writers to them.
 pub(super) struct Admission {
     /// Shared by admitted writers; taken alone for the last blocks.
     lock: RwLock<()>,

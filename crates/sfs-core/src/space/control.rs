@@ -27,7 +27,7 @@ use crate::{Error, Result};
 /// Result of a step that may lack segments.
 pub(super) type StepResult<T> = std::result::Result<T, StepError>;
 
-/// See the module `space`.
+/// Conductor of everything that writes to the log.
 pub(crate) struct SpaceControl {
     pub(super) superblock: Arc<Superblock>,
     pub(super) metadata: Arc<MetadataStore>,

@@ -26,7 +26,7 @@ const RELEASE_MEMORY_MS: i64 = 10_000;
 /// Time between two sweeps of the inode table.
 const SWEEP_MS: i64 = 500;
 
-/// See the module.
+/// Times of the background work that was done last.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     times: Mutex<Times>,

@@ -29,7 +29,7 @@ use crate::segments::SegmentBudget;
 /// Files that are examined for each wanted block of the largest groups.
 const FILES_PER_BLOCK: usize = 2;
 
-/// See the module.
+/// Builder of batches from dirty data and changed metadata.
 pub(crate) struct BatchBuilder {
     superblock: Arc<Superblock>,
     behaviour: Arc<dyn LayoutBehaviour>,

@@ -17,7 +17,7 @@ use crate::metadata::MetadataStore;
 use crate::tree::NodeNotCached;
 use crate::{Error, Result};
 
-/// See the module.
+/// Builder and writer of one batch at a time.
 pub(crate) struct Committer {
     builder: Arc<BatchBuilder>,
     resolver: Arc<Resolver>,

@@ -54,9 +54,9 @@ pub(crate) struct CommitRequest<'a> {
 pub(crate) enum Releases {
     /// No segments.
     None,
-    /// Those that can be released, if the batch is written anyway.
+    /// All releasable segments, if the batch is written anyway.
     Piggyback,
-    /// Those that can be released: the batch is written for them.
+    /// All releasable segments; the batch is written for them.
     Dedicated,
 }
 

@@ -18,7 +18,7 @@ const LOG_RESERVE_SEGMENTS: u32 = 16;
 /// Bytes of an encoded [`Change::Map`].
 const MAP_LEN: usize = Change::HEADER_LEN + 24;
 
-/// See the module.
+/// Behaviour of the layouts that overwrite data in place.
 pub(crate) struct InPlace;
 
 impl LayoutBehaviour for InPlace {

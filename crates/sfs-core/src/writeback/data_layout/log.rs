@@ -6,7 +6,7 @@ use crate::format::Layout;
 use crate::log::Batch;
 use crate::metadata::Metadata;
 
-/// See the module.
+/// Behaviour of the layout that appends data to the log.
 pub(crate) struct Appending;
 
 /// Blocks of a segment for one block of summaries; at least [`SUMMARY_BLOCKS_MIN`] are reserved. Small chunks take more
