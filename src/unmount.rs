@@ -98,7 +98,10 @@ fn report_outcome(
 /// Returns an error if the filesystem of `mount`, which is unmounted, has other mount points, such as a bind mount: its
 /// daemon goes on, and the device must not be removed.
 fn refuse_to_wait_for_others(mount: &MountRecord) -> Result<(), ExitError> {
-    let Ok(Some(other)) = mountinfo::of_number(mount.number) else { return Ok(()) };
+    let Ok(mounts) = mountinfo::mounts() else { return Ok(()) };
+    let Some(other) = mounts.iter().find(|other| other.is_of_same_filesystem(mount)) else {
+        return Ok(());
+    };
     let (dir, device) = (mount.dir.display(), mount.source.display());
     let other = other.dir.display();
     Err(ExitError::mount(format_args!(

@@ -80,6 +80,12 @@ impl MountRecord {
         [TYPE, TYPE_OF_BLOCK_DEVICE].contains(&self.kind.as_str())
     }
 
+    /// Returns whether this mount is one of the filesystem that `earlier` showed, which may be unmounted. The kernel
+    /// gives the device number of a filesystem that ended to the next one, so the number alone does not tell.
+    pub fn is_of_same_filesystem(&self, earlier: &Self) -> bool {
+        (self.number, &self.kind, &self.source) == (earlier.number, &earlier.kind, &earlier.source)
+    }
+
     /// Returns whether the filesystem is read-only at every mount point.
     pub fn is_read_only(&self) -> bool {
         self.super_options.split(',').any(|option| option == "ro")
@@ -196,6 +202,16 @@ mod tests {
         assert_eq!(mount.owner(), Some(1000));
         assert!(!mount.is_read_only());
         assert_eq!(MountRecord::parse(b"nonsense"), None);
+    }
+
+    #[test]
+    fn a_filesystem_with_the_number_of_one_that_ended_is_another() {
+        let mount = |text: &[u8]| MountRecord::parse_all(text).remove(0);
+        let ended = mount(b"41 22 0:50 / /mnt/card rw - fuse.sfs /images/card.img rw\n");
+        let bound = mount(b"43 22 0:50 / /srv/card ro - fuse.sfs /images/card.img rw\n");
+        let next = mount(b"44 22 0:50 / /mnt/other rw - fuse.sfs /images/other.img rw\n");
+        assert!(bound.is_of_same_filesystem(&ended));
+        assert!(!next.is_of_same_filesystem(&ended));
     }
 
     #[test]
