@@ -22,7 +22,7 @@ mod privileges;
 mod reply_result;
 mod shutdown;
 
-pub(crate) use dispatch::{BACKGROUND_MAX, WRITE_MAX};
+pub(crate) use dispatch::{WRITE_MAX, background_max};
 pub(crate) use fuse_shell::FuseShell;
 pub(crate) use invalidations::AttributeInvalidations;
 pub(crate) use lost_writeback::LossReport;

@@ -15,8 +15,12 @@ use crate::kernel_release;
 /// Largest write request, in bytes.
 pub(crate) const WRITE_MAX: u32 = 1 << 20;
 
-/// Largest number of background requests that the kernel sends before replies.
-pub(crate) const BACKGROUND_MAX: u16 = 64;
+/// Returns the largest number of background requests that the kernel sends before replies, for a number of serving
+/// threads. Two for each thread keep all of them busy. More would only wait in the daemon's queue, before the reads of
+/// other programs: with 64, a read beside a stream of writes waits ten times as long.
+pub(crate) fn background_max(threads: usize) -> u16 {
+    u16::try_from(2 * threads).unwrap_or(u16::MAX)
+}
 
 impl FuseShell {
     /// Features of the protocol that the shell wants.

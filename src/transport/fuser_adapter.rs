@@ -29,7 +29,7 @@ use sfs_fuse::{
 };
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
-use crate::fuse::{AttributeInvalidations, BACKGROUND_MAX, FuseShell, ReplyResult, WRITE_MAX};
+use crate::fuse::{AttributeInvalidations, FuseShell, ReplyResult, WRITE_MAX, background_max};
 
 /// Session of fuser that calls the shell.
 pub(super) struct FuserSession(Session<Adapter>, Arc<AttributeInvalidations>);
@@ -50,7 +50,8 @@ impl FuserSession {
         config.clone_fd = true;
         config.n_threads = Some(threads);
         let invalidations = shell.invalidations();
-        let session = Session::from_fd(Adapter(shell), channel.into(), SessionACL::All, config)?;
+        let adapter = Adapter { shell, threads };
+        let session = Session::from_fd(adapter, channel.into(), SessionACL::All, config)?;
         notifier.get_or_init(|| session.notifier());
         Ok(Self(session, invalidations))
     }
@@ -69,7 +70,11 @@ impl FuserSession {
 }
 
 /// The shell, with the methods that fuser calls.
-struct Adapter(FuseShell);
+struct Adapter {
+    shell: FuseShell,
+    /// Number of threads that serve requests.
+    threads: usize,
+}
 
 impl Adapter {
     fn answer(
@@ -87,7 +92,7 @@ impl Adapter {
             extensions: RequestExtensions::default(),
             operation,
         };
-        self.0.answer(&request, &mut [])
+        self.shell.answer(&request, &mut [])
     }
 }
 
@@ -105,17 +110,17 @@ impl Filesystem for Adapter {
     fn init(&mut self, _: &fuser::Request, config: &mut KernelConfig) -> io::Result<()> {
         // fuser does not show the kernel's flag for clearing privileges. The caller's user number stands in for it,
         // which an idmapped mount would hide.
-        let mut wanted = self.0.features_wanted() - sfs_fuse::InitFlags::ALLOW_IDMAP;
-        let is_asked = self.0.async_dio.is_asked_of(config.kernel_abi().1);
+        let mut wanted = self.shell.features_wanted() - sfs_fuse::InitFlags::ALLOW_IDMAP;
+        let is_asked = self.shell.async_dio.is_asked_of(config.kernel_abi().1);
         wanted.set(sfs_fuse::InitFlags::ASYNC_DIO, is_asked);
         let wanted = InitFlags::from_bits_truncate(wanted.bits());
         let unknown = config.add_capabilities(wanted).err().unwrap_or(InitFlags::empty());
         let agreed = wanted & !unknown;
         let _ = config.add_capabilities(agreed);
-        self.0.agree(sfs_fuse::InitFlags::from_bits_truncate(agreed.bits()));
+        self.shell.agree(sfs_fuse::InitFlags::from_bits_truncate(agreed.bits()));
         let _ = config.set_max_write(WRITE_MAX);
-        let _ = config.set_max_background(BACKGROUND_MAX);
-        let _ = config.set_congestion_threshold(BACKGROUND_MAX / 4 * 3);
+        let _ = config.set_max_background(background_max(self.threads));
+        let _ = config.set_congestion_threshold(background_max(self.threads) / 4 * 3);
         Ok(())
     }
 
@@ -288,7 +293,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = self.0.list(ino.0, offset, false, &mut |entry, _| {
+        let listed = self.shell.list(ino.0, offset, false, &mut |entry, _| {
             let kind = convert::file_type(entry.mode);
             !reply.add(INodeNo(entry.ino), entry.cookie, kind, OsStr::from_bytes(entry.name))
         });
@@ -306,7 +311,7 @@ impl Filesystem for Adapter {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = self.0.list(ino.0, offset, true, &mut |entry, file| {
+        let listed = self.shell.list(ino.0, offset, true, &mut |entry, file| {
             send_reply::add_with_attributes(&mut reply, entry, file)
         });
         match listed {

@@ -6,7 +6,7 @@ use std::io;
 use sfs_fuse::{FuseSession, NoUring, SessionConfig};
 
 use super::notify_thread::{ATTRIBUTES_ONLY, serve_with_notifications};
-use crate::fuse::{BACKGROUND_MAX, FuseShell, WRITE_MAX};
+use crate::fuse::{FuseShell, WRITE_MAX, background_max};
 
 /// Session of `sfs-fuse`, and the shell that gives its replies.
 pub(super) struct NativeSession {
@@ -26,8 +26,8 @@ impl NativeSession {
             flags: shell.features_wanted(),
             async_dio: shell.async_dio,
             max_write: WRITE_MAX,
-            max_background: BACKGROUND_MAX,
-            congestion_threshold: BACKGROUND_MAX / 4 * 3,
+            max_background: background_max(threads),
+            congestion_threshold: background_max(threads) / 4 * 3,
             threads,
             rings,
             ..SessionConfig::default()

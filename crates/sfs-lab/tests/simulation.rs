@@ -60,7 +60,7 @@ fn a_reserve_without_a_segment_for_each_head_is_refused() {
         measure: 1.0,
         seed: 1,
     };
-    let error = experiment.run(&mut |_, _| ()).err().expect("an error").to_string();
+    let error = experiment.run(&mut |_, _| ()).expect_err("an error").to_string();
     assert!(error.contains("a reserve of 2 segments is too small"), "{error}");
 }
 
