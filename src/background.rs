@@ -27,6 +27,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time between two returns of free memory to the system. Memory that is needed again sooner would only cost more.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_secs(10);
 
+/// Time between two returns while the allocator has much free memory.
+const RETURN_MUCH_AFTER: Duration = Duration::from_secs(1);
+
+/// Free bytes of the allocator that are much.
+const MUCH_FREE_BYTES: usize = 4 << 20;
+
 /// Time between a step that failed and the next.
 const PAUSE_FAILED: Duration = Duration::from_secs(5);
 
@@ -181,7 +187,8 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
             }
         };
         is_listening = false;
-        if pause.is_some() && !waker.is_resting() {
+        // Also between two steps of a load that leaves the thread no pause: then there is most to return.
+        if !waker.is_resting() {
             memory_returned.return_if_due();
         }
         if let Some(pause) = pause
@@ -206,7 +213,10 @@ impl Default for MemoryReturned {
 
 impl MemoryReturned {
     fn return_if_due(&mut self) {
-        if self.0.elapsed() >= RETURN_MEMORY_AFTER {
+        let ago = self.0.elapsed();
+        let is_due = ago >= RETURN_MEMORY_AFTER
+            || ago >= RETURN_MUCH_AFTER && unsafe_calls::free_memory_bytes() >= MUCH_FREE_BYTES;
+        if is_due {
             unsafe_calls::return_free_memory();
             self.0 = Instant::now();
         }

@@ -127,7 +127,7 @@ fn serve(
     dir: &Path,
     pipe: &mut ReadyPipe,
 ) -> Result<(), ExitError> {
-    unsafe_calls::use_one_arena();
+    unsafe_calls::limit_allocator();
     let _ = unsafe_calls::become_io_flusher();
     // If the daemon is killed, dirty data of the kernel's cache is lost with it. Only root may set this.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");

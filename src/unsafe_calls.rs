@@ -34,14 +34,31 @@ pub(crate) fn split() -> io::Result<ForkSide> {
     }
 }
 
-/// Makes the allocator use one arena. With several, each keeps what its threads have freed, and reserves 64 MiB of
-/// addresses, which a limit of the address space counts. Has to be called before there are threads.
-pub(crate) fn use_one_arena() {
+/// Size in bytes from which on an allocation gets a mapping of its own.
+const MAPPED_LEN_MIN: libc::c_int = 128 << 10;
+
+/// Makes the allocator keep little beyond what is in use. Has to be called before there are threads.
+///
+/// One arena: with several, each keeps what its threads have freed, and reserves 64 MiB of addresses, which a limit of
+/// the address space counts. Large allocations, such as the nodes of a checkpoint and the bytes of a delta, always get
+/// a mapping of their own. By default glibc takes sizes up to 32 MiB from the arena once one of that size was freed,
+/// and the small allocations that follow keep the holes from being returned.
+pub(crate) fn limit_allocator() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes no pointer, and sets a number that is read when a thread allocates for the first time.
+    // SAFETY: the calls take no pointer, and set numbers that are read when a thread allocates.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_LEN_MIN);
     }
+}
+
+/// Returns the number of bytes that the allocator has free, those that it has returned to the system included.
+pub(crate) fn free_memory_bytes() -> usize {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes no pointer, and locks the arena while it counts.
+    return unsafe { libc::mallinfo2() }.fordblks;
+    #[cfg(not(target_env = "gnu"))]
+    0
 }
 
 /// Returns the memory that the allocator has free to the system.
