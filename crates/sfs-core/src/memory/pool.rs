@@ -14,8 +14,14 @@ use sfs_device::{BLOCK_SIZE, Block, MmapRegion};
 /// Size classes: 1, 2, 4, ... 256 blocks. Larger regions are not cached.
 const CLASSES: usize = 9;
 
-/// Blocks that may be cached over all classes, however much is dirty: 8 MiB.
+/// Blocks that may be cached over all classes, however much is dirty: 8 MiB. With a small budget it is less.
 pub(super) const CACHED_BLOCKS_MIN: usize = 2048;
+
+/// Part of the budget that may be cached, however much is dirty.
+const BUDGETS_PER_CACHED: usize = 4;
+
+/// Blocks that may be cached with the smallest budget: one region of the largest class.
+const LARGEST_REGION_BLOCKS: usize = 1 << (CLASSES - 1);
 
 /// The cached regions of one size.
 #[derive(Debug, Default)]
@@ -149,8 +155,11 @@ impl Pool {
     /// Unmaps cached regions beyond the budget, but little more than twice `count` blocks: a caller that
     /// returns one block does not wait for thousands to be unmapped.
     fn trim(&self, count: usize) {
-        let free = self.0.budget_bytes.saturating_sub(self.dirty_bytes()) / BLOCK_SIZE;
-        self.shrink_to(CACHED_BLOCKS_MIN.max(free), 2 * count);
+        let budget_bytes = self.0.budget_bytes;
+        let free = budget_bytes.saturating_sub(self.dirty_bytes()) / BLOCK_SIZE;
+        let least = (budget_bytes / BUDGETS_PER_CACHED / BLOCK_SIZE)
+            .clamp(LARGEST_REGION_BLOCKS, CACHED_BLOCKS_MIN);
+        self.shrink_to(least.max(free), 2 * count);
     }
 
     /// Unmaps cached regions until at most `most` blocks are cached or `enough` blocks are unmapped. The class
@@ -213,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_cache_is_bounded_and_serves_the_size_used_last() {
-        let pool = Pool::default();
+        let pool = Pool::new(CACHED_BLOCKS_MIN * BLOCK_SIZE);
         let cached = || pool.cached_blocks();
         for count in [1, 100, 3, 256, 1] {
             let used: Vec<BlockBuf> = (0..3 * CACHED_BLOCKS_MIN / count)
@@ -252,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_small_region_is_cached_beside_large_ones() {
-        let pool = Pool::default();
+        let pool = Pool::new(CACHED_BLOCKS_MIN * BLOCK_SIZE);
         drop(
             (0..CACHED_BLOCKS_MIN / 256)
                 .map(|_| BlockBuf::new(256, &pool).expect("memory"))
@@ -261,5 +270,16 @@ mod tests {
         assert_eq!(pool.cached_blocks(), CACHED_BLOCKS_MIN);
         drop(BlockBuf::new(1, &pool).expect("memory"));
         assert!(pool.take_cached(0).is_some(), "the next buffer needs no mapping");
+    }
+
+    /// Regression: with a small write buffer the cache took as much as with a large one, beside a full buffer.
+    #[test]
+    fn a_small_budget_leaves_little_cached_beside_dirty_blocks() {
+        let budget = 1024;
+        let pool = Pool::new(budget * BLOCK_SIZE);
+        pool.note_dirty(budget);
+        drop((0..2 * budget).map(|_| BlockBuf::new(1, &pool).expect("memory")).collect::<Vec<_>>());
+        let least = budget / BUDGETS_PER_CACHED;
+        assert!((1..=least).contains(&pool.cached_blocks()), "{}", pool.cached_blocks());
     }
 }
