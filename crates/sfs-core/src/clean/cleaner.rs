@@ -4,6 +4,7 @@
 //! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. A policy scores the victims; `watermarks` say when
 //! to clean.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,6 +37,12 @@ const STEP_BLOCKS: u64 = 256;
 
 /// Most dead blocks between two live ones that are read along with them: reading them is faster than another request.
 const GAP_BLOCKS: u64 = 8;
+
+/// Part of the node cache that cleaning may make dirty: the other half is for their copies during a checkpoint.
+const CACHES_PER_DIRTY: usize = 2;
+
+/// Fraction of the dirty nodes that cleaning may cause up to which any victim is taken.
+const NODES_PER_FIRST_VICTIM: usize = 4;
 
 /// Dirty nodes that cleaning may cause with the smallest cache.
 const DIRTY_NODES_MIN: usize = 512;
@@ -114,7 +121,7 @@ pub(crate) struct Cleaner {
     health: Arc<Health>,
     counters: Arc<AtomicCounters>,
     moved_blocks_max: usize,
-    /// Dirty nodes from which on no more nodes are made dirty: the next checkpoint comes first.
+    /// Dirty nodes beyond which cleaning makes no more nodes dirty: the next checkpoint comes first.
     dirty_nodes_max: usize,
     /// `true` if victims with nodes were left out of the last choice, because too many nodes are dirty.
     waits_for_checkpoint: AtomicBool,
@@ -148,7 +155,7 @@ impl Cleaner {
             health,
             counters,
             moved_blocks_max: write_buffer_bytes / WRITE_BUFFERS_PER_MOVED / BLOCK_SIZE,
-            dirty_nodes_max: (cache_bytes / BLOCK_SIZE).max(DIRTY_NODES_MIN),
+            dirty_nodes_max: (cache_bytes / BLOCK_SIZE / CACHES_PER_DIRTY).max(DIRTY_NODES_MIN),
             waits_for_checkpoint: AtomicBool::new(false),
         }
     }
@@ -267,8 +274,8 @@ impl Cleaner {
         let layout = &self.superblock.layout;
         let generation = |segment: u32| (segment, metadata.usage.entry(segment).stamp);
         // The nodes of a victim become dirty, and stay in memory until the next checkpoint.
-        let nodes_wait = metadata.tree.dirty_count() >= self.dirty_nodes_max;
-        self.waits_for_checkpoint.store(nodes_wait, Ordering::Relaxed);
+        let dirty_nodes = metadata.tree.dirty_count();
+        let has_waiting = Cell::new(false);
         let excluded = self.excluded.lock();
         let is_fit = |segment: u32| {
             let victim = generation(segment);
@@ -277,17 +284,32 @@ impl Cleaner {
                 Choice::Policy => excluded.is_taken(segment),
                 Choice::Emptiest => round.victims.contains(&victim),
             };
-            let waits = nodes_wait && metadata.usage.entry(segment).data_group().is_none();
-            !(is_taken || waits || excluded.contains(&victim))
+            if is_taken || excluded.contains(&victim) {
+                return false;
+            }
+            let entry = metadata.usage.entry(segment);
+            let waits =
+                entry.data_group().is_none() && self.waits(dirty_nodes, entry.live_blocks as usize);
+            has_waiting.set(has_waiting.get() || waits);
+            !waits
         };
         let greedy: &dyn VictimPolicy = &Greedy;
         let policy = if choice == Choice::Emptiest { greedy } else { &*metadata.victim_policy };
-        let victim = metadata.victim_by_policy(policy, layout.segment_blocks, is_fit)?;
+        let victim = metadata.victim_by_policy(policy, layout.segment_blocks, is_fit);
+        self.waits_for_checkpoint.store(has_waiting.get(), Ordering::Relaxed);
+        let victim = victim?;
         drop(excluded);
         self.fits(round, metadata, victim).then(|| {
             metadata.note_cleaning(victim);
             (victim, metadata.usage.entry(victim).stamp)
         })
+    }
+
+    /// Returns whether a victim with `live_nodes` has to wait for a checkpoint while `dirty_nodes` are dirty. After a
+    /// checkpoint no victim waits, however many nodes it has.
+    fn waits(&self, dirty_nodes: usize, live_nodes: usize) -> bool {
+        dirty_nodes > self.dirty_nodes_max / NODES_PER_FIRST_VICTIM
+            && dirty_nodes + live_nodes > self.dirty_nodes_max
     }
 
     /// Returns whether the live blocks of `victim` fit beside those of `round`.

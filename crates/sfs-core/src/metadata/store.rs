@@ -44,6 +44,8 @@ pub(crate) struct MetadataStore {
     cached_nodes_max: usize,
     /// Number of [`CachePin`]s.
     pins: AtomicUsize,
+    /// Nodes of a checkpoint that is being written: copies beside the cache.
+    copied_nodes: AtomicUsize,
     /// `true` if the cache may have grown, or dirty nodes have become clean, since it was last trimmed.
     has_new_nodes: AtomicBool,
     /// Number of changes by users.
@@ -84,6 +86,7 @@ impl MetadataStore {
             counters,
             cached_nodes_max: (cache_bytes / BLOCK_SIZE).max(CACHED_NODES_MIN),
             pins: AtomicUsize::new(0),
+            copied_nodes: AtomicUsize::new(0),
             has_new_nodes: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             next_sequence: AtomicU64::new(next_sequence),
@@ -149,9 +152,7 @@ impl MetadataStore {
                     let effects = txn.finish();
                     match metadata.apply(effects, self.next_sequence()) {
                         Ok(()) => {
-                            if metadata.tree.node_count() > self.cached_nodes_max {
-                                self.note_new_nodes();
-                            }
+                            self.note_nodes_of(&metadata);
                             then(&value);
                             self.note_change();
                             return Ok(value);
@@ -196,7 +197,12 @@ impl MetadataStore {
         let mut failed = None;
         let _pin = self.pin_nodes();
         loop {
-            let outcome = step(&mut self.write());
+            let outcome = {
+                let mut metadata = self.write();
+                let outcome = step(&mut metadata);
+                self.note_nodes_of(&metadata);
+                outcome
+            };
             match outcome {
                 Ok(value) => return Ok(value),
                 Err(MetadataError::NotCached(node)) => self.load(&node, &mut failed)?,
@@ -252,20 +258,34 @@ impl MetadataStore {
         CachePin(self)
     }
 
+    /// Notes that a change has added nodes, if there are more than the cache holds.
+    fn note_nodes_of(&self, metadata: &Metadata) {
+        if metadata.tree.node_count() > self.cached_nodes_max {
+            self.note_new_nodes();
+        }
+    }
+
     /// Notes that nodes were loaded or made, or that a checkpoint has made dirty ones clean. The end of the next
     /// transaction evicts nodes beyond the cache's size.
     pub(crate) fn note_new_nodes(&self) {
         self.has_new_nodes.store(true, Ordering::Relaxed);
     }
 
-    /// Evicts clean nodes beyond the cache's size, if nodes were added. Dirty nodes count, but leave room for the
-    /// clean ones that operations need at once.
+    /// Notes that a checkpoint holds copies of `count` nodes until it is written. Meanwhile the cache has that much less.
+    pub(crate) fn note_copied_nodes(&self, count: usize) {
+        self.copied_nodes.store(count, Ordering::Relaxed);
+        self.note_new_nodes();
+    }
+
+    /// Evicts clean nodes beyond the cache's size, if nodes were added. Dirty nodes and copies count, but leave room
+    /// for the clean ones that operations need at once.
     fn trim(&self) {
         if self.has_new_nodes.load(Ordering::Relaxed) && self.pins.load(Ordering::Relaxed) == 0 {
             self.has_new_nodes.store(false, Ordering::Relaxed);
             let mut metadata = self.write();
             let least = metadata.tree.dirty_count() + CACHED_NODES_MIN / 2;
-            metadata.tree.evict(self.cached_nodes_max.max(least));
+            let copies = self.copied_nodes.load(Ordering::Relaxed);
+            metadata.tree.evict(self.cached_nodes_max.saturating_sub(copies).max(least));
         }
     }
 

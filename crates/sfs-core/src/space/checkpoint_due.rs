@@ -69,6 +69,12 @@ pub(super) fn before_change(dirty_nodes: usize, cache_bytes: usize) -> Option<Ch
     is_due.then_some(CheckpointReason::DirtyNodes)
 }
 
+/// Returns whether an operation must not change more metadata before a checkpoint, even if it has to wait for the log:
+/// dirty nodes take the whole cache.
+pub(super) fn must_precede_change(dirty_nodes: usize, cache_bytes: usize) -> bool {
+    dirty_nodes > 2 * dirty_nodes_max(cache_bytes) + FOREGROUND_NODES
+}
+
 /// Returns the number of dirty nodes that half of the cache holds.
 fn dirty_nodes_max(cache_bytes: usize) -> usize {
     cache_bytes / BLOCK_SIZE / 2

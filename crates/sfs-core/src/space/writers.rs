@@ -195,6 +195,9 @@ impl SpaceControl {
             (metadata.change_count(), metadata.tree.dirty_count())
         };
         let checkpoint = checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes);
+        if checkpoint_due::must_precede_change(dirty_nodes, self.limits.cache_bytes) {
+            return self.wait_for_checkpoint();
+        }
         if changes >= DELTA_CHANGES_MAX || checkpoint.is_some() {
             let Some(mut log) = self.log.try_lock() else { return Ok(()) };
             return ignore_shortage(match checkpoint {
@@ -203,6 +206,16 @@ impl SpaceControl {
             });
         }
         self.keep_reserve()
+    }
+
+    /// Waits for the log, and writes a checkpoint unless another thread has done so meanwhile.
+    fn wait_for_checkpoint(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        let dirty_nodes = self.metadata.read().tree.dirty_count();
+        match checkpoint_due::before_change(dirty_nodes, self.limits.cache_bytes) {
+            Some(reason) => ignore_shortage(self.checkpoint(&mut log, reason)),
+            None => Ok(()),
+        }
     }
 
     /// Reclaims before more nodes are dirty than a checkpoint could write. A thread that holds the log is not

@@ -34,13 +34,18 @@ const LARGE_SEGMENT_BLOCKS: u64 = 512;
 /// Blocks of a device with such segments.
 const LARGE_BLOCKS: u64 = 40 * LARGE_SEGMENT_BLOCKS;
 
-/// Returns a volume whose large segments are full of the blocks of a file.
-fn with_large_segments() -> Volume {
+/// Returns a new volume with large segments.
+fn new_with_large_segments(options: VolumeOptions) -> Volume {
     let layout = Layout::new(LARGE_BLOCKS, LARGE_SEGMENT_BLOCKS, 0).expect("it fits");
     let device: Arc<dyn Device> = Arc::new(RamDevice::new(LARGE_BLOCKS));
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &Superblock::new(layout), &root).expect("a volume");
-    let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
+    Volume::open(device, options, NOW).expect("it opens")
+}
+
+/// Returns a volume whose large segments are full of the blocks of a file.
+fn with_large_segments() -> Volume {
+    let volume = new_with_large_segments(VolumeOptions::default());
     let file = create(&volume, "f");
     for block in (0..3 * LARGE_SEGMENT_BLOCKS).step_by(256) {
         put(&volume, file, block, 256, 1).expect("there is room");
@@ -78,14 +83,11 @@ const FILES: usize = 8000;
 /// Dirty nodes that cleaning may cause with the smallest cache, and those of one more victim with their parents.
 const DIRTY_NODES_MAX: usize = 512 + 2 * 32;
 
-/// Regression: cleaning segments of metadata made any number of nodes dirty: ten times what the cache may hold.
-#[test]
-fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
-    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
-    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+/// Makes files whose nodes fill many segments, and deletes a quarter.
+fn fill_with_nodes(volume: &Volume) {
     for no in 0..FILES {
-        let ino = create(&volume, &no.to_string());
-        write(&volume, ino, &[7; 1000]);
+        let ino = create(volume, &no.to_string());
+        write(volume, ino, &[7; 1000]);
         volume.forget(ino, 1);
         if no % 400 == 0 {
             volume.sync_all().expect("RAM");
@@ -95,6 +97,43 @@ fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
     for no in (0..FILES).step_by(4) {
         volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("it is removed");
     }
+}
+
+/// Nodes of the smallest cache beside dirty ones.
+const CLEAN_NODES_MAX: usize = 128;
+
+/// Regression: the nodes of a whole segment became dirty beyond what the cache holds, and the nodes that cleaning had
+/// read stayed in memory until another operation read some.
+#[test]
+fn a_victim_with_many_nodes_waits_for_a_checkpoint() {
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
+    let volume = new_with_large_segments(options);
+    fill_with_nodes(&volume);
+    let cleaner = cleaner_of(&volume);
+    let mut has_waited = false;
+    for _ in 0..3 {
+        let reason = CheckpointReason::Interval;
+        volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
+        for _ in 0..10 {
+            let mut round = cleaner.read_round();
+            let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
+            cleaner.finish(&mut round, garbage, 0);
+            let tree = &volume.metadata.read().tree;
+            let (dirty, all) = (tree.dirty_count(), tree.node_count());
+            assert!(dirty <= DIRTY_NODES_MAX, "{dirty} dirty nodes");
+            assert!(all <= dirty + CLEAN_NODES_MAX, "{all} nodes, {dirty} dirty");
+        }
+        has_waited |= cleaner.waits_for_checkpoint();
+    }
+    assert!(has_waited && volume.counters().segments_cleaned > 1, "{:?}", volume.counters());
+}
+
+/// Regression: cleaning segments of metadata made any number of nodes dirty: ten times what the cache may hold.
+#[test]
+fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+    fill_with_nodes(&volume);
     let cleaner = cleaner_of(&volume);
     let dirty_nodes = || volume.metadata.read().tree.dirty_count();
     for _ in 0..3 {

@@ -20,6 +20,9 @@ const FILES: usize = 6000;
 /// clean ones have 128 at least. A commit adds some.
 const NODES_MAX: usize = 128 + 256 + 128 + 64;
 
+/// Dirty nodes of the smallest cache at which changes wait for a checkpoint.
+const DIRTY_NODES_MAX: usize = 2 * 128 + 256;
+
 fn make_files(volume: &Volume) -> usize {
     let made = (0..FILES).map(|no| {
         let ino = create(volume, &no.to_string());
@@ -66,4 +69,45 @@ fn the_node_cache_stays_within_its_budget_while_files_are_made() {
     removed.expect("they are removed");
     volume.work(NOW).expect("it works");
     assert!(volume.metadata.read().tree.node_count() <= NODES_MAX);
+}
+
+/// Regression: while the log was held, as by a checkpoint on a slow device, changes made any number of nodes dirty.
+#[test]
+fn changes_wait_for_the_log_while_dirty_nodes_take_the_whole_cache() {
+    let options = VolumeOptions { cache: 1 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+    let dirty_nodes = || volume.metadata.read().tree.dirty_count();
+    std::thread::scope(|scope| {
+        let log = volume.log.lock();
+        let make = || {
+            (0..4 * FILES).for_each(|no| {
+                create(&volume, &no.to_string());
+            })
+        };
+        let files = scope.spawn(make);
+        while !files.is_finished() && dirty_nodes() <= DIRTY_NODES_MAX {
+            std::thread::yield_now();
+        }
+        let most = dirty_nodes();
+        drop(log);
+        files.join().expect("they are made");
+        assert!(most <= DIRTY_NODES_MAX + 8, "{most} dirty nodes");
+    });
+    assert!(dirty_nodes() <= DIRTY_NODES_MAX + 8);
+}
+
+/// Regression: the copies of the nodes of a checkpoint came on top of a full cache.
+#[test]
+fn the_node_cache_leaves_room_for_a_checkpoint_in_flight() {
+    let options = VolumeOptions { cache: 4 << 20, ..VolumeOptions::default() };
+    let volume = new_volume_of(Arc::new(RamDevice::new(BLOCKS)), BLOCKS, options);
+    make_files(&volume);
+    let nodes = || {
+        volume.lookup(ROOT_INO, b"0").expect("a file");
+        volume.metadata.read().tree.node_count()
+    };
+    assert!((900..=1024).contains(&nodes()), "the cache is full");
+    volume.metadata.note_copied_nodes(400);
+    let least = volume.metadata.read().tree.dirty_count() + 128;
+    assert!(nodes() <= least.max(1024 - 400), "{} nodes", nodes());
 }

@@ -137,7 +137,9 @@ impl Checkpointer {
                 return Err(error);
             }
         };
-        self.write(log, &snapshot, &ordered)?;
+        let written = self.write(log, &snapshot, &ordered);
+        self.metadata.note_copied_nodes(0);
+        written?;
         log.checkpoint = snapshot.record.number;
         log.blocks_since_checkpoint = 0;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -254,7 +256,7 @@ impl Checkpointer {
         let out = metadata
             .tree
             .write_out(volume, number, || next.next().expect("as many addresses as dirty nodes"));
-        self.metadata.note_new_nodes();
+        self.metadata.note_copied_nodes(count);
         let append = |(pointer, memory): (NodePointer, BlockRef)| Append {
             entry: SummaryEntry::Node { checksum: pointer.checksum },
             memory,
