@@ -101,3 +101,60 @@ fn commits_after_short_pauses_cost_little() {
         );
     }
 }
+
+/// Blocks of the file that the mixed load overwrites.
+const OVERWRITTEN_BLOCKS: u64 = 160 << 20 >> 12;
+
+/// Files that the mixed load makes before it deletes them.
+const CYCLE_FILES: u64 = 20_000;
+
+/// Overwrites a file at random while files are made and deleted, on a volume of 512 MiB that is full of garbage, with
+/// budgets of `budget_bytes` each. Returns the bytes that users wrote, and those written to the device.
+fn mixed_load(budget_bytes: usize) -> (u64, u64) {
+    let options =
+        VolumeOptions { cache: budget_bytes, write_buffer: budget_bytes, ..Default::default() };
+    let volume = open(Arc::new(ram(512 << 20, 1024)), options);
+    let ino = volume.make_node(ROOT_INO, b"large", FILE, 0, &caller()).expect("a file").ino;
+    let bytes = vec![5; 1 << 20];
+    for offset in (0..OVERWRITTEN_BLOCKS * 4096).step_by(bytes.len()) {
+        write(&volume, ino, offset, &bytes);
+    }
+    let (mut random, mut millis, mut before) = (SplitMix64::new(1), 0, volume.counters());
+    for step in 0..7 * CYCLE_FILES {
+        if step == CYCLE_FILES {
+            before = volume.counters();
+        }
+        for _ in 0..4 {
+            let block = random.below(OVERWRITTEN_BLOCKS);
+            write(&volume, ino, block * 4096, &bytes[..4096]);
+        }
+        let name = |step: u64| format!("{}", step % CYCLE_FILES);
+        if step % (2 * CYCLE_FILES) < CYCLE_FILES {
+            let made = volume.make_node(ROOT_INO, name(step).as_bytes(), FILE, 0, &caller());
+            let made = made.expect("a file").ino;
+            write(&volume, made, 0, &bytes[..1000]);
+            volume.forget(made, 1);
+        } else {
+            volume.unlink(ROOT_INO, name(step).as_bytes(), &caller()).expect("the file is there");
+        }
+        if step % 10 == 0 {
+            millis += 5;
+            settle(&volume, after(millis)).expect("background work succeeds");
+        }
+    }
+    volume.sync_all().expect("a sync");
+    let now = volume.counters();
+    println!("{now:?}");
+    let since = |of: fn(&Counters) -> u64| of(&now) - of(&before);
+    (since(|c| c.user_bytes_written), since(|c| c.device_bytes_written))
+}
+
+/// Bounds of memory must not be paid for with wear: prints how much the mixed load writes.
+#[test]
+#[ignore = "takes minutes"]
+fn a_mixed_load_writes_little_more_with_small_budgets() {
+    for mib in [2, 8, 64] {
+        let (user, device) = mixed_load(mib << 20);
+        println!("{mib} MiB: {user} {device}, {:.4}", device as f64 / user as f64);
+    }
+}
