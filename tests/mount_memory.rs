@@ -2,14 +2,19 @@
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 mod harness;
+#[path = "mount_memory/mixed_load.rs"]
+mod mixed_load;
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use harness::{Mount, TestVolume, can_mount};
+use mixed_load::MixedLoad;
 use rustix::fs::{Advice, fadvise};
 use sfs_testkit::SeededRng;
 
@@ -307,4 +312,75 @@ fn the_kernel_forgets_files_beyond_a_number_but_none_in_use() {
     drop(used);
     mount.unmount();
     volume.check();
+}
+
+/// Seconds of the mixed load if `SFS_MIXED_SECS` is not set, and those from which on the large load runs.
+const MIXED_SECS: u64 = 8;
+const MIXED_SECS_LARGE: u64 = 60;
+
+/// Bytes for each file that the kernel refers to: the table grows by doubling.
+const REFERENCE_LEN: u64 = 128;
+
+/// Regression: large buffers came from the allocator's heap and left holes in it, cleaning and checkpoints took more
+/// nodes than the cache has, and the pool kept 8 MiB beside a full write buffer of 8 MiB.
+#[test]
+fn a_mixed_load_stays_within_the_budgets() {
+    if !can_mount() {
+        return;
+    }
+    let secs =
+        std::env::var("SFS_MIXED_SECS").map_or(MIXED_SECS, |secs| secs.parse().expect("seconds"));
+    let (size, scale) = if secs < MIXED_SECS_LARGE { ("512M", 1) } else { ("2G", 4) };
+    let load = MixedLoad {
+        duration: Duration::from_secs(secs),
+        files: 20_000 * scale,
+        large_len: scale * 128 * MIB,
+        others: 4000 * scale,
+    };
+    let volume = TestVolume::on_disk(size);
+    let mount = volume.mount("write_buffer=8M,cache=8M");
+    load.run(&mount.dir);
+    let (most, kept) = (peak(&mount), references(&mount) * REFERENCE_LEN);
+    let rings = if harness::transport_used() == "uring" { RINGS } else { 0 };
+    println!("{secs} s: {} MiB at most, {} KiB for references", most / MIB, kept >> 10);
+    assert!(most <= 16 * MIB + BESIDE_BUDGETS + rings + kept, "{} MiB", most / MIB);
+    mount.unmount();
+    volume.check();
+}
+
+/// Files that are synced before the daemon gets no more memory, with a length for each.
+const SYNCED_LENS: [usize; 4] = [0, 100, 5000, 300_000];
+
+/// A small allocation that fails ends the daemon. What was synced is there afterwards.
+#[test]
+fn a_daemon_that_ends_without_memory_loses_nothing_synced() {
+    if !can_mount() {
+        return;
+    }
+    let volume = TestVolume::new("64M");
+    let mount = volume.mount("");
+    let bytes = SeededRng::new(9).bytes(300_000);
+    for (index, len) in SYNCED_LENS.iter().cycle().take(32).enumerate() {
+        let path = mount.dir.join(format!("synced-{index}"));
+        fs::write(&path, &bytes[..*len]).expect("a new file");
+        File::open(&path).and_then(|file| file.sync_all()).expect("syncing");
+    }
+    let pid = mount.daemon.as_raw_nonzero().to_string();
+    let limited = Command::new("prlimit").args(["--pid", &pid, "--as=1048576"]).status();
+    assert!(limited.expect("prlimit runs").success());
+    // The names need nodes; the allocator has some memory left.
+    let made = (0..).take_while(|index| {
+        let made = File::create(mount.dir.join(format!("a name of some length, {index}")));
+        made.is_ok() || mount.is_served()
+    });
+    println!("{} names were tried", made.count());
+    mount.wait_for_death();
+    mount.detach();
+    volume.check();
+    let mount = volume.mount("");
+    for (index, len) in SYNCED_LENS.iter().cycle().take(32).enumerate() {
+        let found = fs::read(mount.dir.join(format!("synced-{index}"))).expect("it was synced");
+        assert!(found == bytes[..*len], "file {index}");
+    }
+    mount.unmount();
 }

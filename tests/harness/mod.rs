@@ -167,6 +167,16 @@ impl Mount {
         self.wait_for_daemon();
     }
 
+    /// Returns whether the daemon lives.
+    pub(crate) fn is_served(&self) -> bool {
+        is_alive(self.daemon)
+    }
+
+    /// Waits until the daemon has ended by a failure of its own. The mount fails every request from then on.
+    pub(crate) fn wait_for_death(&self) {
+        self.wait_for_daemon();
+    }
+
     /// Detaches a mount whose daemon is dead.
     pub(crate) fn detach(mut self) {
         unmount(&self.dir, UnmountFlags::DETACH).expect("it was mounted");
