@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use harness::{CACHES, Mount, TestVolume, can_mount, sfs_umount_unused, stderr};
 use rustix::process::Signal;
@@ -144,11 +146,34 @@ fn said_lost(mount: &Mount, status: i32) -> Option<String> {
     stderr(&output).lines().find(|line| line.contains("is lost")).map(str::to_owned)
 }
 
+/// Pauses before writes to a full volume: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(500)];
+
+/// Free bytes at which a write through the kernel's cache may already not fit.
+const NEARLY_FULL: u64 = 4 << 20;
+
 /// Writes more than fits until write(2) fails; the result of close(2) is ignored. Returns the bytes
 /// that write(2) accepted.
+///
+/// What is written after the first loss, until the kernel hears of it, comes on top of what fits and
+/// what the kernel holds. On a busy machine a writer that never pauses outruns the thread of the daemon that
+/// notifies the kernel, so each write to a full volume waits longer than the one before.
 fn overfill(path: &Path, bytes: &[u8]) -> usize {
     let mut file = File::create(path).expect("creating");
-    let written = (0..100).take_while(|_| file.write_all(bytes).is_ok()).count();
+    let [mut pause, longest] = PAUSES;
+    let directory = path.parent().expect("a directory");
+    let is_full = || {
+        let space = rustix::fs::statvfs(directory).expect("statvfs");
+        space.f_bavail * space.f_bsize < NEARLY_FULL
+    };
+    let write = |_: &i32| {
+        if is_full() {
+            thread::sleep(pause);
+            pause = longest.min(2 * pause);
+        }
+        file.write_all(bytes).is_ok()
+    };
+    let written = (0..100).take_while(write).count();
     assert!((48..72).contains(&written), "what fits, and what the kernel may hold: {written} MiB");
     written * bytes.len()
 }
