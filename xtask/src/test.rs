@@ -19,6 +19,9 @@ const KILLS_LONG: u32 = 100;
 /// Seconds for each transport in a long run.
 const STRESS_SECS_LONG: u32 = 600;
 
+/// Seconds of the mixed load whose memory is measured, in a long run.
+const MIXED_SECS_LONG: u32 = 3600;
+
 /// Power cuts of each device and cache in a long run.
 const CUTS_LONG: u32 = 25;
 
@@ -104,9 +107,10 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
     if long {
         hostile(workspace, tally);
         recovery(workspace, RECOVERY_LOG_MIB, tally);
-        tally.step("filling large volumes", || {
+        tally.step("filling large volumes, bytes of a mixed load", || {
             let model = ["test", "--release", "-p", "sfs-core", "--test", "model"];
-            cargo::test(cargo(workspace).args(model).args(["--", "--ignored", "in_one_go"]))
+            let filters = ["--", "--ignored", "in_one_go", "a_mixed_load"];
+            cargo::test(cargo(workspace).args(model).args(filters))
         });
     }
     let best = Subject::from(FilesystemKind::Sfs);
@@ -141,8 +145,12 @@ fn at_length(cmd: Cmd, long: bool) -> Cmd {
     if !long {
         return cmd;
     }
-    let counts =
-        [("SFS_KILLS", KILLS_LONG), ("SFS_CUTS", CUTS_LONG), ("SFS_STRESS_SECS", STRESS_SECS_LONG)];
+    let counts = [
+        ("SFS_KILLS", KILLS_LONG),
+        ("SFS_CUTS", CUTS_LONG),
+        ("SFS_STRESS_SECS", STRESS_SECS_LONG),
+        ("SFS_MIXED_SECS", MIXED_SECS_LONG),
+    ];
     counts.iter().fold(cmd, |cmd, (name, count)| cmd.env(name, count.to_string()))
 }
 
