@@ -1,5 +1,7 @@
 //! Durability of syncfs(2) and of umount(2) on a block device: the power is cut right after either
 //! returns, and every write that was not flushed is lost.
+//!
+//! `SFS_SYNC_WINDOW_MS` is the time after which the power is cut where the kernel does not tell of syncfs(2).
 
 #[expect(dead_code, reason = "every test program uses a part of it")]
 #[path = "mount_power_cut/cut.rs"]
@@ -107,8 +109,25 @@ fn with_cuts_of(
     }
 }
 
+/// First kernel that tells the daemon of a mount on a block device of syncfs(2).
+const SENT_SINCE: [u32; 2] = [6, 18];
+
+/// Returns whether the kernel tells of syncfs(2); prints the reason if not.
+fn kernel_sends_syncfs() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("the kernel's release");
+    let numbers: Vec<u32> = release.split('.').map_while(|number| number.parse().ok()).collect();
+    let is_sent = numbers[..] >= SENT_SINCE[..];
+    if !is_sent {
+        eprintln!("skipped: Linux {} does not send SYNCFS", release.trim());
+    }
+    is_sent
+}
+
 #[test]
 fn mounted_files_are_durable_after_syncfs() {
+    if !kernel_sends_syncfs() {
+        return;
+    }
     with_cuts(|mount, cut| {
         for round in 0..ROUNDS {
             change(&mount.dir, round);
@@ -122,18 +141,31 @@ fn mounted_files_are_durable_after_syncfs() {
     });
 }
 
-/// The kernel does not tell a mount of an image file of syncfs(2): a commit follows the pause after it.
+/// Milliseconds after syncfs(2) at which the power is cut if `SFS_SYNC_WINDOW_MS` is not set.
+const WINDOW_MS: u64 = 200;
+
+/// The kernel does not tell a mount of an image file of syncfs(2), and older kernels do not tell a mount of a block
+/// device: a commit follows the pause after it.
 #[test]
-fn mounted_files_of_images_are_durable_soon_after_syncfs() {
-    const WINDOW: Duration = Duration::from_millis(200);
+fn mounted_files_are_durable_soon_after_syncfs_that_is_not_sent() {
     if !can_mount() {
         return;
     }
-    with_cuts_of(Some, |mount, cut| {
+    cut_soon_after_syncfs(Some);
+    if !kernel_sends_syncfs() && hears_of_syncs() {
+        cut_soon_after_syncfs(TestVolume::looped);
+    }
+}
+
+/// Cuts the power of the volume that `attach` makes of a recorded image soon after each syncfs(2).
+fn cut_soon_after_syncfs(attach: impl Fn(TestVolume) -> Option<TestVolume>) {
+    let window = std::env::var("SFS_SYNC_WINDOW_MS")
+        .map_or(WINDOW_MS, |millis| millis.parse().expect("milliseconds"));
+    with_cuts_of(attach, |mount, cut| {
         for round in 0..3 {
             change(&mount.dir, round);
             syncfs(File::open(&mount.dir).expect("its root")).expect("syncing");
-            thread::sleep(WINDOW);
+            thread::sleep(Duration::from_millis(window));
             cut(round);
         }
         mount.kill();
