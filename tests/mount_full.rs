@@ -155,8 +155,8 @@ const NEARLY_FULL: u64 = 4 << 20;
 /// Writes more than fits until write(2) fails; the result of close(2) is ignored. Returns the bytes
 /// that write(2) accepted.
 ///
-/// What is written after the first loss, until the kernel hears of it, comes on top of what fits and
-/// what the kernel holds. On a busy machine a writer that never pauses outruns the thread of the daemon that
+/// Data written after the first loss, until the kernel hears of it, comes on top of the data that fits and
+/// that the kernel holds. On a busy machine a writer that never pauses outruns the thread of the daemon that
 /// notifies the kernel, so each write to a full volume waits longer than the one before.
 fn overfill(path: &Path, bytes: &[u8]) -> usize {
     let mut file = File::create(path).expect("creating");
