@@ -154,6 +154,8 @@ enum Bench {
     Profile(bench::profile::ProfileOptions),
     /// Measure the latency of requests during cleaning, with and without yielding.
     Pacing(bench::pacing::PacingOptions),
+    /// Measure the longest waits: beside a stream of writes, and during cleaning on a full volume.
+    Tail(bench::tail::TailOptions),
 }
 
 fn main() -> ExitCode {
@@ -211,6 +213,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Pacing(options)) => {
             return bench::pacing::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Tail(options)) => {
+            return bench::tail::run(&workspace, &options).map(|()| true);
         }
     }
     Ok(tally.close())
