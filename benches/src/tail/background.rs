@@ -42,7 +42,7 @@ pub enum Background {
 static DONE: AtomicU64 = AtomicU64::new(0);
 
 impl Background {
-    /// Returns the name of the figure that [`Self::rate`] gives.
+    /// Returns the name of the rate in an outcome.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Stream | Self::StreamInPlace => "stream_mb_per_s",

@@ -1,7 +1,7 @@
 //! Rounds of the requests that an interactive program makes.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::Write as _,
     os::unix::fs::FileExt,
     path::Path,
@@ -18,6 +18,9 @@ const BLOCK_LEN: usize = 4096;
 
 /// Length of a new file, in bytes.
 const NEW_FILE_LEN: usize = 100;
+
+/// New files that stay: a filesystem with a fixed number of inodes would run out of them.
+const NEW_FILES_MAX: u64 = 20_000;
 
 /// Rounds between two syncs.
 const SYNC_ROUNDS: u64 = 10;
@@ -47,14 +50,18 @@ pub fn rounds(place: &Playground, amounts: &Amounts, time: Duration, seed: u64) 
     let mut bytes = random.bytes(BLOCK_LEN);
     let mut calls = Calls::default();
     let start = Instant::now();
-    let mut rounds = 0;
+    let mut rounds = 0_u64;
     while start.elapsed() < time {
         let offset = random.below(blocks) * BLOCK_LEN as u64;
         forget(&cold, offset)?;
         calls.read.time(|| cold.read_exact_at(&mut bytes, offset)).context("read")?;
         let name = place.cold_name(names[rounds as usize % names.len()]);
         calls.stat.time(|| lstat(&name)).context("stat")?;
-        let name = place.new_files().join(format!("file-{rounds:06}"));
+        let new = |no: u64| place.new_files().join(format!("file-{no:06}"));
+        if let Some(old) = rounds.checked_sub(NEW_FILES_MAX) {
+            fs::remove_file(new(old)).context("unlink")?;
+        }
+        let name = new(rounds);
         calls.create.time(|| create(&name, &bytes[..NEW_FILE_LEN])).context("create")?;
         if rounds % SYNC_ROUNDS == SYNC_ROUNDS - 1 {
             calls.fsync.time(|| append(&journal, &bytes)).context("append and fsync")?;
