@@ -17,6 +17,7 @@ mod fio;
 mod fsx;
 mod imports;
 mod machine;
+mod model;
 mod mount;
 mod pjdfstest;
 mod report;

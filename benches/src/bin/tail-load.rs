@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use sfs_bench::tail::{
     Amounts, Outcome, Playground,
     background::{Background, RunningBackground},
-    foreground::{self, Choice, Overwriting},
+    foreground::{self, Arrivals, Choice, Overwriting},
     prepare,
 };
 
@@ -66,6 +66,18 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         skipped: u64,
     },
+    /// The same overwrites, which arrive at random times whether or not earlier ones have ended.
+    Arrivals {
+        /// Number of requests.
+        #[arg(long)]
+        requests: u64,
+        /// Mean arrivals in a second.
+        #[arg(long)]
+        rate: f64,
+        /// Number of overwrites of this seed that were made before.
+        #[arg(long, default_value_t = 0)]
+        skipped: u64,
+    },
 }
 
 /// A foreground load for some time.
@@ -109,6 +121,11 @@ fn run(arguments: Arguments) -> Result<()> {
         Command::Age { mib } => return zipf(0)?.age(mib),
         Command::Overwrite { requests, skipped } => {
             zipf(skipped)?.measure(requests, Duration::MAX)?
+        }
+        Command::Arrivals { requests, rate, skipped } => {
+            ensure!(rate > 0.0, "--rate {rate}: not above zero");
+            let arrivals = Arrivals { requests, rate, seed };
+            foreground::arrivals(&filling, &mut zipf(skipped)?, arrivals)?
         }
         Command::Rounds(timed) => timed
             .run(&place, seed, |time| foreground::rounds(&place, &timed.amounts, time, seed))?,

@@ -3,8 +3,11 @@
 //! Each part of the benchmark has its own module. The filesystems take turns within each run, in an
 //! order that changes from run to run. Every figure is the median of all runs with its range.
 
+mod arrivals;
 mod cleaning;
 mod entrant;
+mod full_volume;
+mod medium;
 mod options;
 mod playground;
 mod report;
@@ -52,11 +55,19 @@ pub(crate) fn smoke(workspace: &Workspace) -> Result<StepOutcome> {
 fn measure(workspace: &Workspace, options: &TailOptions, profile: Profile) -> Result<Report> {
     let mut report = Report::default();
     let entrants = Entrants::of(workspace, options, profile, &mut report)?;
-    for part in &options.parts {
-        match part {
-            Part::Stream => playground::run(&entrants, options, &playground::STREAM, &mut report)?,
-            Part::Others => playground::run(&entrants, options, &playground::OTHERS, &mut report)?,
-            Part::Cleaning => cleaning::run(&entrants, options, &mut report)?,
+    for &part in &options.parts {
+        for &medium in options.devices_of(part) {
+            let entrants = &entrants;
+            match part {
+                Part::Stream => {
+                    playground::run(entrants, options, medium, &playground::STREAM, &mut report)?;
+                }
+                Part::Others => {
+                    playground::run(entrants, options, medium, &playground::OTHERS, &mut report)?;
+                }
+                Part::Cleaning => cleaning::run(entrants, options, &mut report)?,
+                Part::Arrivals => arrivals::run(entrants, options, medium, &mut report)?,
+            }
         }
     }
     Ok(report)

@@ -18,7 +18,7 @@ use sfs_testkit::SeededRng;
 
 use crate::tail::{Latencies, Outcome, prepare::write_file};
 
-const BLOCK_LEN: usize = 4096;
+pub(super) const BLOCK_LEN: usize = 4096;
 
 /// Exponent of Zipf's law.
 const THETA: f64 = 0.99;
@@ -113,8 +113,13 @@ impl Overwriting {
         Ok(Outcome { rounds, secs, calls, ..Outcome::default() })
     }
 
+    /// Returns the offset of the next block, in bytes.
+    pub(super) fn next_offset(&mut self) -> u64 {
+        (self.choose)() * BLOCK_LEN as u64
+    }
+
     fn write(&mut self) -> Result<()> {
-        let offset = (self.choose)() * BLOCK_LEN as u64;
+        let offset = self.next_offset();
         self.file.write_all_at(&self.bytes, offset).context("overwriting")
     }
 

@@ -5,17 +5,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use super::{
     super::{Contestant, place_in_turn},
+    medium::Medium,
     options::TailOptions,
     report::Report,
 };
 use crate::{
     device::Device,
-    filesystem::{Blocks, Cache, FilesystemKind},
+    filesystem::FilesystemKind,
     machine::Rings,
     mount::Mount,
     run::Cmd,
@@ -33,6 +34,8 @@ pub(super) struct Entrant {
 pub(super) struct Entrants {
     all: Vec<Entrant>,
     load: PathBuf,
+    /// Programs of the laboratory, if a model is among the devices.
+    lab: Option<Programs>,
     _rings: Option<Rings>,
 }
 
@@ -40,6 +43,7 @@ pub(super) struct Entrants {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Outcome {
     pub(super) rounds: u64,
+    pub(super) secs: f64,
     pub(super) background: BTreeMap<String, f64>,
     pub(super) calls: BTreeMap<String, CallLatency>,
 }
@@ -64,6 +68,8 @@ impl Entrants {
     ) -> Result<Self> {
         let before = options.before.as_deref().map(Programs::of_build).transpose()?;
         let load = workspace.build(profile, &["sfs-bench"])?.path("tail-load");
+        let lab =
+            options.has_model().then(|| workspace.build(profile, &["sfs-lab"])).transpose()?;
         let rings = Rings::enable();
         if let Err(error) = &rings {
             eprintln!("{error:#}");
@@ -84,7 +90,12 @@ impl Entrants {
         if all.is_empty() {
             bail!("there is nothing to measure");
         }
-        Ok(Self { all, load, _rings: rings.ok() })
+        Ok(Self { all, load, lab, _rings: rings.ok() })
+    }
+
+    /// Returns the programs of the laboratory.
+    pub(super) fn lab(&self) -> Result<&Programs> {
+        self.lab.as_ref().context("sfs-lab was not built")
     }
 
     pub(super) fn count(&self) -> usize {
@@ -123,12 +134,17 @@ impl Entrant {
     }
 
     /// Makes an empty filesystem, with segments of `segment_size` if it is SFS.
-    pub(super) fn make(&self, device: &Device, segment_size: Option<&'static str>) -> Result<()> {
+    pub(super) fn make(
+        &self,
+        device: &Device,
+        medium: Medium,
+        segment_size: Option<&'static str>,
+    ) -> Result<()> {
         let programs = self.programs.clone().with_segment_size(segment_size);
-        self.kind.make(&programs, device, Blocks::Keep)
+        self.kind.make(&programs, device, medium.blocks())
     }
 
-    pub(super) fn mount(&self, device: &Device, dir: &Path) -> Result<Mount> {
-        Mount::new(self.kind, &self.programs, device, dir, Cache::WritebackKeep)
+    pub(super) fn mount(&self, device: &Device, medium: Medium, dir: &Path) -> Result<Mount> {
+        Mount::new(self.kind, &self.programs, device, dir, medium.cache())
     }
 }

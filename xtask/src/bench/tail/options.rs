@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
-use super::super::Contestant;
+use super::{super::Contestant, medium::Medium};
 use crate::filesystem::FilesystemKind;
 
 /// Filesystems by the names that `--filesystems` takes.
@@ -27,19 +27,28 @@ pub(crate) enum Part {
     Cleaning,
     /// Small requests beside the copy of a tree, `ls -l` beside a stream, a database beside both.
     Others,
+    /// Synced overwrites on full volumes at half the rate that they sustain at most.
+    Arrivals,
 }
 
 #[derive(Args)]
 pub(crate) struct TailOptions {
     /// Parts to run.
-    #[arg(long, value_delimiter = ',', default_value = "stream,cleaning,others")]
+    #[arg(long, value_delimiter = ',', default_value = "stream,cleaning,others,arrivals")]
     pub(super) parts: Vec<Part>,
     /// Filesystems to measure: sfs-dev, sfs-uring, sfs-fuser, ext4, xfs, btrfs; all by default.
     #[arg(long, value_delimiter = ',')]
     filesystems: Vec<String>,
-    /// Samples of each figure, whose median is shown.
+    /// Devices: models of flash take turns between virtual time, in which they age, and real time. The
+    /// part `cleaning` is for RAM alone.
+    #[arg(long, value_delimiter = ',', default_value = "ram")]
+    devices: Vec<Medium>,
+    /// Samples of each figure, whose median is shown; 5 by default, and 1 of `arrivals`.
     #[arg(long)]
     runs: Option<u32>,
+    /// Requests of a sample in `arrivals`; by default 10,000, and 1,000 on cards.
+    #[arg(long)]
+    requests: Option<u64>,
     /// Duration of each load beside another program, in seconds.
     #[arg(long)]
     seconds: Option<f64>,
@@ -67,9 +76,11 @@ impl TailOptions {
     /// Returns the options of a test of the benchmark itself.
     pub(super) fn smoke() -> Self {
         Self {
-            parts: vec![Part::Stream, Part::Cleaning, Part::Others],
+            parts: vec![Part::Stream, Part::Cleaning, Part::Others, Part::Arrivals],
             filesystems: vec!["sfs-dev".into(), "ext4".into()],
+            devices: vec![Medium::Ram],
             runs: Some(1),
+            requests: None,
             seconds: Some(1.0),
             full: vec![85],
             before: None,
@@ -84,6 +95,7 @@ impl TailOptions {
     pub(super) fn check(&self) -> Result<()> {
         self.contestants()?;
         ensure!(self.runs() > 0, "--runs 0: at least one run is needed");
+        ensure!(self.requests != Some(0), "--requests 0: at least one request is needed");
         let secs = self.seconds();
         ensure!((0.1..=3600.0).contains(&secs), "--seconds {secs}: not from 0.1 to 3600");
         if let Some(percent) = self.full.iter().find(|percent| !(1..=95).contains(*percent)) {
@@ -108,6 +120,28 @@ impl TailOptions {
 
     pub(super) fn runs(&self) -> u32 {
         self.runs.unwrap_or(if self.quick { 1 } else { 5 })
+    }
+
+    /// Returns the devices of a part.
+    pub(super) fn devices_of(&self, part: Part) -> &[Medium] {
+        if part == Part::Cleaning { &[Medium::Ram] } else { &self.devices }
+    }
+
+    /// Returns whether a part needs a model.
+    pub(super) fn has_model(&self) -> bool {
+        let mut devices = self.parts.iter().flat_map(|&part| self.devices_of(part));
+        devices.any(|medium| medium.is_model())
+    }
+
+    /// Returns the samples of each figure in the part `arrivals`.
+    pub(super) fn arrival_runs(&self) -> u32 {
+        self.runs.unwrap_or(1)
+    }
+
+    /// Returns the requests of a sample in the part `arrivals`.
+    pub(super) fn requests(&self, medium: Medium) -> u64 {
+        let requests = if medium.is_card() { 1_000 } else { 10_000 };
+        self.requests.unwrap_or(if self.quick { 200 } else { requests })
     }
 
     pub(super) fn seconds(&self) -> f64 {

@@ -7,10 +7,11 @@ use anyhow::Result;
 
 use super::{
     entrant::{Entrant, Entrants, Outcome},
+    medium::{Medium, MediumDevice},
     options::TailOptions,
     report::{Report, Unit},
 };
-use crate::{device::Device, scratch::Scratch};
+use crate::scratch::Scratch;
 
 /// A load, and the programs beside it.
 struct Load {
@@ -81,18 +82,19 @@ const QUICK: Scale = Scale {
 pub(super) fn run(
     entrants: &Entrants,
     options: &TailOptions,
+    medium: Medium,
     part: &PlaygroundPart,
     report: &mut Report,
 ) -> Result<()> {
     let scale = if options.quick { &QUICK } else { &FULL };
     let scratch = Scratch::in_ram(scale.device_len)?;
-    let device = Device::allocated(&scratch.dir.join("image"), scale.device_len)?;
+    let device = medium.make(entrants, "image", scale.device_len, &scratch)?;
     report.begin(
         part.name,
+        medium,
         Unit::Milliseconds,
         format!(
-            "{}: {} runs of {} s, on a loop device of {} MiB {}",
-            part.name,
+            "{} runs of {} s, on a device of {} MiB {}",
             options.runs(),
             options.seconds(),
             scale.device_len >> 20,
@@ -102,10 +104,12 @@ pub(super) fn run(
     for run in 0..options.runs() {
         for index in Entrants::in_turn(entrants.count(), run) {
             let Some(entrant) = entrants.all().nth(index) else { continue };
-            println!("{}, run {} of {}: {}", part.name, run + 1, options.runs(), entrant.name);
-            let session = Session { entrants, entrant, device: &device, scratch: &scratch, scale };
+            let place = format!("{} on {}", part.name, medium.name());
+            println!("{place}, run {} of {}: {}", run + 1, options.runs(), entrant.name);
+            let (device, scratch) = (&device, &scratch);
+            let session = Session { entrants, entrant, device, medium, scratch, scale };
             if let Err(error) = session.measure(part, options, run, report) {
-                report.add_failure(&entrant.name, part.name, &error);
+                report.add_failure(&entrant.name, &place, &error);
             }
         }
     }
@@ -116,7 +120,8 @@ pub(super) fn run(
 struct Session<'a> {
     entrants: &'a Entrants,
     entrant: &'a Entrant,
-    device: &'a Device,
+    device: &'a MediumDevice,
+    medium: Medium,
     scratch: &'a Scratch,
     scale: &'a Scale,
 }
@@ -129,14 +134,15 @@ impl Session<'_> {
         run: u32,
         report: &mut Report,
     ) -> Result<()> {
-        self.entrant.make(self.device, None)?;
+        let segment_size = self.medium.is_model().then(|| self.medium.segment_size());
+        self.entrant.make(self.device.device(), self.medium, segment_size)?;
         self.on_new_mount(|session, dir| {
             session.entrants.load(dir, &session.arguments("prepare", u64::from(run)))
         })?;
         for load in part.loads {
             let outcome: Outcome = self.on_new_mount(|session, dir| {
                 let arguments = session.timed_arguments(load, options, u64::from(run));
-                session.entrants.timed_load(dir, &arguments)
+                session.device.in_real_time(|| session.entrants.timed_load(dir, &arguments))
             })?;
             report.add(load.title, &self.entrant.name, run, outcome);
         }
@@ -149,7 +155,7 @@ impl Session<'_> {
         work: impl FnOnce(&Self, &std::path::Path) -> Result<T>,
     ) -> Result<T> {
         let dir = self.scratch.dir.join(self.entrant.file_name());
-        let mount = self.entrant.mount(self.device, &dir)?;
+        let mount = self.entrant.mount(self.device.device(), self.medium, &dir)?;
         let result = work(self, &dir)?;
         mount.unmount()?;
         Ok(result)

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use super::{
     super::spread::Spread,
     entrant::{CallLatency, Outcome},
+    medium::Medium,
 };
 
 /// Unit of the latencies in a table.
@@ -61,7 +62,7 @@ struct Sample {
 
 /// Samples of one part of the benchmark.
 struct PartReport {
-    name: &'static str,
+    name: String,
     unit: Unit,
     caption: String,
     samples: Vec<Sample>,
@@ -76,7 +77,8 @@ pub(super) struct Report {
 
 impl Report {
     /// Begins a part, to which later samples belong.
-    pub(super) fn begin(&mut self, name: &'static str, unit: Unit, caption: String) {
+    pub(super) fn begin(&mut self, name: &str, medium: Medium, unit: Unit, caption: String) {
+        let name = format!("{name} on {}", medium.name());
         self.parts.push(PartReport { name, unit, caption, samples: Vec::new() });
     }
 
@@ -107,7 +109,8 @@ impl Report {
     pub(super) fn markdown(&self) -> String {
         let mut text = String::new();
         for part in &self.parts {
-            let _ = writeln!(text, "{}.\n\n{}\n{}", part.caption, part.rates(), part.latencies());
+            let _ = writeln!(text, "**{}**: {}.\n", part.name, part.caption);
+            let _ = writeln!(text, "{}\n{}", part.rates(), part.latencies());
         }
         for failure in &self.failures {
             let _ = writeln!(text, "{failure}.\n");
@@ -253,7 +256,7 @@ mod tests {
 
     fn report() -> Report {
         let mut report = Report::default();
-        report.begin("stream", Unit::Milliseconds, "A caption".into());
+        report.begin("stream", Medium::Ram, Unit::Milliseconds, "a caption".into());
         for (run, longest_ms) in [5, 9, 6].into_iter().enumerate() {
             report.add("a load", "SFS, dev", run as u32, outcome(longest_ms));
         }
@@ -283,7 +286,10 @@ mod tests {
         let path = dir.dir.join("samples.csv");
         report().write_csv(&path).expect("written");
         let text = fs::read_to_string(&path).expect("the file");
-        assert!(text.contains("\nstream,a load,SFS-dev,1,read longest ns,9000000\n"), "{text}");
+        assert!(
+            text.contains("\nstream on RAM,a load,SFS-dev,1,read longest ns,9000000\n"),
+            "{text}"
+        );
         assert_eq!(text.lines().count(), 1 + 4 * 7);
     }
 }
