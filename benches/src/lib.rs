@@ -1,5 +1,5 @@
-//! The FUSE benchmarks: a null filesystem as the ceiling ([`null`]) and a load generator
-//! ([`load`]).
+//! The FUSE benchmarks: a null filesystem as the ceiling ([`null`]), a load generator for rates
+//! ([`load`]) and one for the latency of single requests ([`tail`]).
 //!
 //! Every filesystem under test gets exactly the same calls, with the same accounting of CPU time.
 //! `cargo xtask bench fuse` mounts the filesystems and drives the load; this crate mounts only the
@@ -8,3 +8,4 @@
 
 pub mod load;
 pub mod null;
+pub mod tail;

@@ -4,10 +4,13 @@
 //! activity of the machine affects all alike. The table names every filesystem that is missing.
 
 pub(crate) mod compare;
+mod counters;
 pub(crate) mod counts;
 pub(crate) mod pacing;
 pub(crate) mod profile;
+mod spread;
 mod table;
+pub(crate) mod tail;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -147,6 +150,22 @@ impl Contestant {
         parts.join(", ")
     }
 
+    /// Builds the programs of the filesystem, after checking that the machine has everything for it.
+    fn programs(self, workspace: &Workspace, profile: Profile) -> Result<Programs> {
+        self.kind.need()?;
+        let programs = self.kind.build(workspace, profile)?;
+        Ok(self.options_of(programs))
+    }
+
+    /// Sets the transport and the mount option.
+    fn options_of(self, programs: Programs) -> Programs {
+        let programs = match self.transport {
+            Some(transport) => programs.over(transport),
+            None => programs,
+        };
+        programs.with(self.option)
+    }
+
     /// Returns whether `row` can differ between this contestant and the default one.
     fn has(self, row: &str) -> bool {
         let is_asynchronous = row.starts_with("libaio-") || row.starts_with("uring-");
@@ -252,14 +271,8 @@ fn place_in_turn(turn: usize, round: usize, count: usize) -> usize {
 
 impl Target {
     fn of(workspace: &Workspace, contestant: Contestant, scratch: &Scratch) -> Result<Self> {
-        let Contestant { kind, transport, option } = contestant;
-        kind.need()?;
-        let mut programs: Programs = kind.build(workspace, Profile::Release)?;
-        if let Some(transport) = transport {
-            programs = programs.over(transport);
-        }
-        programs = programs.with(option);
-        Self::new(kind, &programs, &contestant.name(), scratch)
+        let programs = contestant.programs(workspace, Profile::Release)?;
+        Self::new(contestant.kind, &programs, &contestant.name(), scratch)
     }
 
     /// Makes and mounts a filesystem of `kind`, whose files in `scratch` are called `name`.

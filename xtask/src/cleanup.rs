@@ -29,6 +29,8 @@ pub(crate) enum Undo {
     Detach(PathBuf),
     /// Remove this file, or this directory with its content.
     Remove(PathBuf),
+    /// Send SIGTERM to this process.
+    End(u32),
 }
 
 /// Undoes an effect when dropped.
@@ -59,6 +61,7 @@ impl Undo {
         match self {
             Self::Unmount(dir) => unmount(dir),
             Self::Detach(device) => complain(Cmd::new("losetup").arg("-d").arg(device).read()),
+            Self::End(pid) => complain(Cmd::new("kill").arg(pid.to_string()).read()),
             Self::Remove(path) if path.is_dir() => complain(fs::remove_dir_all(path)),
             Self::Remove(path) => complain(fs::remove_file(path)),
         }

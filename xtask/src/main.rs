@@ -17,6 +17,7 @@ mod fio;
 mod fsx;
 mod imports;
 mod machine;
+mod model;
 mod mount;
 mod pjdfstest;
 mod report;
@@ -154,6 +155,8 @@ enum Bench {
     Profile(bench::profile::ProfileOptions),
     /// Measure the latency of requests during cleaning, with and without yielding.
     Pacing(bench::pacing::PacingOptions),
+    /// Measure the longest waits: beside a stream of writes, and during cleaning on a full volume.
+    Tail(bench::tail::TailOptions),
 }
 
 fn main() -> ExitCode {
@@ -211,6 +214,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Pacing(options)) => {
             return bench::pacing::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Tail(options)) => {
+            return bench::tail::run(&workspace, &options).map(|()| true);
         }
     }
     Ok(tally.close())

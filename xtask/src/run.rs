@@ -7,6 +7,7 @@ use std::{
     ffi::OsStr,
     fmt,
     io::{BufRead, BufReader},
+    os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -81,6 +82,13 @@ impl Cmd {
             each(&line);
         }
         Ok(child.wait()?.success())
+    }
+
+    /// Starts the command in the background, with its output in a pipe and in a process group of its own, so
+    /// that Ctrl-C does not end it before its users.
+    pub(crate) fn spawn_apart(mut self) -> Result<Child> {
+        self.0.process_group(0).stdout(Stdio::piped());
+        self.spawn()
     }
 
     /// Starts the command in the background.

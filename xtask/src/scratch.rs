@@ -38,6 +38,11 @@ impl Scratch {
         self.dir.starts_with("/dev/shm")
     }
 
+    /// Describes the place of the files in a table.
+    pub(crate) fn place(&self) -> &'static str {
+        if self.is_in_ram() { "in RAM" } else { "on the disk, for want of RAM" }
+    }
+
     fn within(parent: &Path) -> Result<Self> {
         static NO: AtomicU32 = AtomicU32::new(0);
         let no = NO.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow};
 
 use crate::{
     apps,
+    bench::tail,
     cargo::{self, cargo},
     crash,
     filesystem::{FilesystemKind, Subject},
@@ -86,6 +87,7 @@ pub(crate) fn run(workspace: &Workspace, long: bool, tally: &mut Tally) {
             for transport in TRANSPORTS {
                 other_transport(workspace, transport, long, tally);
             }
+            tally.step("bench tail, in small", || tail::smoke(workspace));
         }
     }
     tally.step("crash states", || {

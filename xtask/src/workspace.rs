@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::{cargo::cargo, run::Cmd};
 
@@ -31,6 +31,8 @@ pub(crate) struct Programs {
     dir: PathBuf,
     transport: Option<String>,
     data_layout: Option<String>,
+    /// Segment size of new volumes, as `sfs-mkfs` takes it.
+    segment_size: Option<&'static str>,
     /// Mount options, each after its own `-o`.
     options: Vec<&'static str>,
 }
@@ -41,8 +43,18 @@ impl Programs {
     }
 
     /// Returns the programs of another build, in `dir`.
-    pub(crate) fn of_build(dir: PathBuf) -> Self {
-        Self { dir, transport: None, data_layout: None, options: Vec::new() }
+    pub(crate) fn of_build(dir: &Path) -> Result<Self> {
+        if !dir.join("sfs-mount").exists() {
+            bail!("{}: there is no sfs-mount; build it with --release", dir.display());
+        }
+        let dir = dir.canonicalize()?;
+        Ok(Self {
+            dir,
+            transport: None,
+            data_layout: None,
+            segment_size: None,
+            options: Vec::new(),
+        })
     }
 
     /// Sets the transport for mounting, instead of the one that `SFS_TRANSPORT` names.
@@ -60,10 +72,16 @@ impl Programs {
         Self { options: options.into_iter().collect(), ..self }
     }
 
-    /// Prepares `sfs-mkfs` with the chosen data layout.
+    /// Sets the segment size of new volumes, as `sfs-mkfs` takes it.
+    pub(crate) fn with_segment_size(self, segment_size: Option<&'static str>) -> Self {
+        Self { segment_size, ..self }
+    }
+
+    /// Prepares `sfs-mkfs` with the chosen data layout and segment size.
     pub(crate) fn mkfs_cmd(&self) -> Cmd {
         let data_layout = self.data_layout.iter().flat_map(|data_layout| ["--layout", data_layout]);
-        self.cmd("sfs-mkfs").args(data_layout)
+        let segment_size = self.segment_size.iter().flat_map(|size| ["--segment-size", size]);
+        self.cmd("sfs-mkfs").args(data_layout).args(segment_size)
     }
 
     /// Prepares `sfs-mount` or the null filesystem with the chosen transport.
@@ -121,6 +139,7 @@ impl Workspace {
             dir: self.target.join(dir),
             transport: env::var("SFS_TRANSPORT").ok(),
             data_layout: env::var("SFS_LAYOUT").ok(),
+            segment_size: None,
             options: Vec::new(),
         })
     }

@@ -1,11 +1,14 @@
 //! `sfs-lab ssd` as a user runs it: a filesystem of the kernel on a model, and invalid arguments.
 
 use std::fs;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
+use sfs_device::Block;
 use sfs_lab::block_trace::BlockTrace;
-use sfs_lab::exported::ExportedStatus;
+use sfs_lab::exported::{CONTROL, ExportedStatus};
 use sfs_lab::host::{Disk, DiskRequest, Filesystem, need_disks};
 use sfs_ssd::RequestKind;
 
@@ -102,4 +105,45 @@ fn ext4_works_on_a_model() {
     };
     assert_eq!(bytes(&trace), written(&last));
     assert!(!Path::new("/sys/block").join(device.file_name().unwrap()).join("loop").exists());
+}
+
+/// Reads `count` blocks of the device past the page cache, and returns the time that it took.
+fn read_directly(device: &Path, count: u64) -> Duration {
+    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+    let file = fs::File::options().read(true).custom_flags(direct).open(device).expect("opened");
+    let mut block = Block::zeroed(1);
+    let began = Instant::now();
+    for no in 0..count {
+        file.read_exact_at(Block::bytes_of_mut(&mut block), no * 4096).expect("read");
+    }
+    began.elapsed()
+}
+
+/// A random read takes a millisecond on the card. With virtual time only the model counts it.
+#[test]
+fn the_control_file_changes_between_virtual_and_real_time() {
+    if !can_export() {
+        return;
+    }
+    let request = DiskRequest { profile: "sd", size: 64 * MIB };
+    let disk = Disk::start(Path::new(LAB), &request).expect("a disk");
+    // Reads of blocks that were never written would take no time of the flash.
+    fs::write(disk.device(), vec![1; 2_000 * 4096]).expect("written");
+    fs::File::open(disk.device()).expect("the device").sync_all().expect("synced");
+    let modelled_ns = || disk.status().expect("the status").virtual_ns;
+    let before_ns = modelled_ns();
+    assert!(!disk.status().expect("the status").real_time);
+    read_directly(disk.device(), 2_000);
+    assert!(modelled_ns() - before_ns >= 2_000_000_000);
+
+    disk.set_real_time(true).expect("changed");
+    assert!(disk.status().expect("the status").real_time);
+    let took = read_directly(disk.device(), 100);
+    // The modelled two seconds before are not waited for.
+    assert!(took >= Duration::from_millis(100) && took < Duration::from_secs(2), "{took:?}");
+
+    disk.set_real_time(false).expect("changed back");
+    assert!(!disk.status().expect("the status").real_time);
+    let control = disk.folder().join("ssd").join(CONTROL);
+    assert!(fs::write(control, "faster").is_err());
 }

@@ -2,7 +2,8 @@
 //!
 //! The data is in a memory device by logical address; the model is served the same requests for its counts
 //! and times. With [`TimeMode::Virtual`], the requests of a single thread give the same counts and times in
-//! every run. With [`TimeMode::RealTime`], requests also take the time that the model computes.
+//! every run. With [`TimeMode::RealTime`], requests also take the time that the model computes. The mode can
+//! change at any time.
 
 use std::time::{Duration, Instant};
 
@@ -26,13 +27,41 @@ pub enum TimeMode {
 pub struct SsdDevice {
     bytes: RamDevice,
     model: Mutex<ClockedSsd>,
-    time_mode: TimeMode,
-    began: Instant,
 }
 
 struct ClockedSsd {
     ssd: Ssd,
     now_ns: u64,
+    clock: Clock,
+}
+
+/// Clock of the model.
+#[derive(Clone, Copy)]
+enum Clock {
+    Virtual,
+    /// Real time, and the model's time at the moment of the change to real time.
+    Real {
+        began: Instant,
+        began_ns: u64,
+    },
+}
+
+impl Clock {
+    /// Returns the clock of a mode, which shows `now_ns` at this moment.
+    fn of(time_mode: TimeMode, now_ns: u64) -> Clock {
+        match time_mode {
+            TimeMode::Virtual => Clock::Virtual,
+            TimeMode::RealTime => Clock::Real { began: Instant::now(), began_ns: now_ns },
+        }
+    }
+
+    /// Returns the real time in the model's terms, or `None` if time is virtual.
+    fn real_ns(&self) -> Option<u64> {
+        match self {
+            Clock::Virtual => None,
+            Clock::Real { began, began_ns } => Some(began_ns + began.elapsed().as_nanos() as u64),
+        }
+    }
 }
 
 impl SsdDevice {
@@ -54,10 +83,30 @@ impl SsdDevice {
         };
         SsdDevice {
             bytes: RamDevice::with_geometry(geometry),
-            model: Mutex::new(ClockedSsd { ssd, now_ns: 0 }),
-            time_mode,
-            began: Instant::now(),
+            model: Mutex::new(ClockedSsd { ssd, now_ns: 0, clock: Clock::of(time_mode, 0) }),
         }
+    }
+
+    /// Returns the relation of the model's time to real time.
+    pub fn time_mode(&self) -> TimeMode {
+        match self.model.lock().clock {
+            Clock::Virtual => TimeMode::Virtual,
+            Clock::Real { .. } => TimeMode::RealTime,
+        }
+    }
+
+    /// Changes the relation of the model's time to real time.
+    ///
+    /// Real time begins when all work of the requests so far has ended in the model, so that no request
+    /// waits for virtual time that has passed. A call that sleeps goes on to sleep.
+    pub fn set_time_mode(&self, time_mode: TimeMode) {
+        let mut model = self.model.lock();
+        if time_mode == TimeMode::RealTime && model.clock.real_ns().is_some() {
+            return;
+        }
+        let idle_ns = model.ssd.idle_ns();
+        model.now_ns = model.now_ns.max(idle_ns);
+        model.clock = Clock::of(time_mode, model.now_ns);
     }
 
     /// Calls `look` with the model, to read or reset its counters.
@@ -76,18 +125,15 @@ impl SsdDevice {
             stream: stream.0,
             ..HostRequest::new(kind, address * block, count * block)
         };
-        let real_ns = || self.began.elapsed().as_nanos() as u64;
         let mut model = self.model.lock();
-        let arrival_ns = match self.time_mode {
-            TimeMode::Virtual => model.now_ns,
-            TimeMode::RealTime => real_ns(),
-        };
+        let clock = model.clock;
+        let arrival_ns = clock.real_ns().unwrap_or(model.now_ns);
         let ended_ns = model.ssd.serve(&HostRequest { arrival_ns, ..request }, arrival_ns).ended_ns;
         model.ssd.clean(false, ended_ns);
         model.now_ns = model.now_ns.max(ended_ns);
         drop(model);
-        if self.time_mode == TimeMode::RealTime {
-            std::thread::sleep(Duration::from_nanos(ended_ns.saturating_sub(real_ns())));
+        if let Some(now_ns) = clock.real_ns() {
+            std::thread::sleep(Duration::from_nanos(ended_ns.saturating_sub(now_ns)));
         }
     }
 }

@@ -267,6 +267,16 @@ impl SsdProfile {
         SsdProfile { layer, ..self }
     }
 
+    /// Returns this profile with erase blocks of about `size` bytes, as a device of the same speed that
+    /// is smaller.
+    ///
+    /// Has to be called before [`SsdProfile::with_capacity`], which counts the erase blocks.
+    pub fn with_cluster_size(self, size: u64) -> SsdProfile {
+        let page_bytes = u64::from(self.geometry.flash_page_size) * u64::from(self.geometry.gang);
+        let flash_pages = (size / page_bytes).max(1) as u32;
+        SsdProfile { geometry: FlashGeometry { flash_pages, ..self.geometry }, ..self }
+    }
+
     /// Returns this profile with another capacity, in bytes.
     ///
     /// The spare capacity grows to the minimum of the translation layer if it would be smaller.

@@ -6,10 +6,10 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 
-use super::{DEVICE_LEN, ROWS, Sample, Target, Unit, table::median};
+use super::{DEVICE_LEN, ROWS, Sample, Target, Unit, spread::Spread, table::median};
 use crate::{
     filesystem::FilesystemKind,
     machine::{self, Rings},
@@ -41,14 +41,9 @@ pub(crate) struct CompareOptions {
 type Pair = [Vec<Sample>; 2];
 
 pub(crate) fn run(workspace: &Workspace, options: &CompareOptions) -> Result<()> {
-    if !options.before.join("sfs-mount").exists() {
-        bail!("{}: there is no sfs-mount; build it with --release", options.before.display());
-    }
+    let before = Programs::of_build(&options.before)?;
     let load = workspace.build(Profile::Release, &["sfs-bench"])?.path("fuse-load");
-    let builds = [
-        Programs::of_build(options.before.canonicalize()?),
-        FilesystemKind::Sfs.build(workspace, Profile::Release)?,
-    ];
+    let builds = [before, FilesystemKind::Sfs.build(workspace, Profile::Release)?];
     FilesystemKind::Sfs.need()?;
     let _rings = Rings::enable()?;
     let scratch = Scratch::in_ram(DEVICE_LEN * 2 * options.transports.len() as u64)?;
@@ -101,7 +96,10 @@ struct Line<'a> {
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (_, title, unit) = ROWS[self.row];
-        let [before, after] = self.pair.each_ref().map(|samples| Spread::of(samples, unit));
+        let rates = |samples: &Vec<Sample>| {
+            Spread::of(samples.iter().map(|sample| sample.rate(unit))).unwrap_or_default()
+        };
+        let [before, after] = self.pair.each_ref().map(rates);
         let cpu = self
             .pair
             .each_ref()
@@ -120,49 +118,5 @@ impl fmt::Display for Line<'_> {
             cpu[0],
             cpu[1],
         )
-    }
-}
-
-/// Rates of one build: their median and range.
-#[derive(Clone, Copy)]
-struct Spread {
-    low: f64,
-    median: f64,
-    high: f64,
-}
-
-impl Spread {
-    fn of(samples: &[Sample], unit: Unit) -> Self {
-        let rates = || samples.iter().map(|sample| sample.rate(unit));
-        Self {
-            low: rates().fold(f64::INFINITY, f64::min),
-            median: median(rates()).unwrap_or_default(),
-            high: rates().fold(0.0, f64::max),
-        }
-    }
-
-    /// Returns whether the median of each build lies outside the range of the other.
-    fn excludes(&self, other: &Self) -> bool {
-        let is_outside = |of: &Self, rate: f64| rate < of.low || rate > of.high;
-        is_outside(self, other.median) && is_outside(other, self.median)
-    }
-}
-
-impl fmt::Display for Spread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.0} ({:.0} to {:.0})", self.median, self.low, self.high)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_has_changed_only_if_both_medians_are_outside_the_other_range() {
-        let spread = |low, median, high| Spread { low, median, high };
-        assert!(spread(1.0, 2.0, 3.0).excludes(&spread(4.0, 5.0, 6.0)));
-        assert!(!spread(1.0, 2.0, 3.0).excludes(&spread(2.5, 2.9, 3.2)));
-        assert!(!spread(1.0, 2.0, 9.0).excludes(&spread(3.0, 5.0, 6.0)));
     }
 }

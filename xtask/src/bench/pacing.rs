@@ -6,11 +6,10 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
-use serde::Deserialize;
 
-use super::table;
+use super::{counters, table};
 use crate::{
     cleanup::{Guard, Undo},
     device::Device,
@@ -96,16 +95,6 @@ struct PacingSample {
     stalls: u64,
 }
 
-#[derive(Deserialize)]
-struct Stat {
-    mount: Activity,
-}
-
-#[derive(Deserialize)]
-struct Activity {
-    counters: BTreeMap<String, u64>,
-}
-
 /// Indices of an arrival process, a share of writes and a mode.
 type Cell = (usize, usize, usize);
 
@@ -158,11 +147,6 @@ impl Target {
         fio::run(&self.dir.join("file"), self.len, &self.dir.with_extension("fio"), arguments)
     }
 
-    fn counters(&self, programs: &Programs) -> Result<BTreeMap<String, u64>> {
-        let json = programs.cmd("sfs-ctl").args(["stat", "--json"]).arg(&self.dir).read()?;
-        Ok(serde_json::from_str::<Stat>(&json)?.mount.counters)
-    }
-
     fn measure(
         &self,
         programs: &Programs,
@@ -170,7 +154,7 @@ impl Target {
         writes: u32,
         secs: u32,
     ) -> Result<PacingSample> {
-        let before = self.counters(programs)?;
+        let before = counters::read(programs, &self.dir)?;
         let [first, second] = how.arguments(writes);
         let job = self.fio(&[
             "--rw=randrw",
@@ -183,11 +167,8 @@ impl Target {
             &first,
             &second,
         ])?;
-        let after = self.counters(programs)?;
-        let count = |name: &str| -> Result<u64> {
-            let both = after.get(name).zip(before.get(name));
-            both.map(|(after, before)| after - before).with_context(|| format!("no {name}"))
-        };
+        let after = counters::read(programs, &self.dir)?;
+        let count = |name: &str| counters::increase(&before, &after, name);
         let sides = [&job.read, &job.write];
         let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
         let time: f64 = sides.iter().map(|s| s.clat_ns.mean * s.total_ios as f64).sum();

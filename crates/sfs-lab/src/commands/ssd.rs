@@ -45,13 +45,17 @@ pub(crate) struct Arguments {
     /// Size of the device; written data is kept in memory.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     size: u64,
+    /// Size of the erase blocks; by default the profile's.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    erase_block: Option<u64>,
     /// Begin with a device whose pages were all written before.
     #[arg(long)]
     filled: bool,
     /// Ignore discards.
     #[arg(long)]
     no_trim: bool,
-    /// Let requests take as long as on the device, instead of only counting the time.
+    /// Let requests take as long as on the device, instead of only counting the time. Writing `real` or
+    /// `virtual` to the file `control` changes it later.
     #[arg(long)]
     real_time: bool,
     /// Make only the files, without a loop device.
@@ -73,6 +77,10 @@ impl Arguments {
         })?;
         let layer = self.ftl.unwrap_or(profile.layer);
         let profile = profile.with_layer(layer);
+        let profile = match self.erase_block {
+            Some(size) => profile.with_cluster_size(size),
+            None => profile,
+        };
         let erase_block = profile.geometry.cluster_size();
         if self.size < erase_block {
             bail!("--size {}: smaller than an erase block of {}", self.size, Human(erase_block));

@@ -16,13 +16,15 @@ use fuser::{
     ReplyWrite, Request, SessionACL, TimeOrNow, WriteFlags,
 };
 use sfs_device::{BLOCK_SIZE, DeviceError};
+use sfs_ssd::TimeMode;
 
 use super::ssd::ExportedSsd;
 
 /// Name of the file with the contents of the disk.
 pub const DISK: &str = "disk";
 
-/// Name of the file with the counters as JSON. Writing `reset` to it sets them to zero.
+/// Name of the file with the counters as JSON. Writing `reset` to it sets them to zero; `real` and
+/// `virtual` choose whether requests take as long as on the device.
 pub const CONTROL: &str = "control";
 
 const DISK_INO: INodeNo = INodeNo(2);
@@ -219,13 +221,13 @@ impl Filesystem for SsdDirectory {
         reply: ReplyWrite,
     ) {
         if ino == CONTROL_INO {
-            return match data.trim_ascii() {
-                b"reset" => {
-                    self.0.reset();
-                    reply.written(data.len() as u32)
-                }
-                _ => reply.error(Errno::EINVAL),
-            };
+            match data.trim_ascii() {
+                b"reset" => self.0.reset(),
+                b"real" => self.0.set_time_mode(TimeMode::RealTime),
+                b"virtual" => self.0.set_time_mode(TimeMode::Virtual),
+                _ => return reply.error(Errno::EINVAL),
+            }
+            return reply.written(data.len() as u32);
         }
         match self.len_within(offset, data.len() as u64) {
             Ok(len) if len == data.len() as u64 => match self.0.write(offset, data) {

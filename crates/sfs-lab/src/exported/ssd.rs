@@ -28,6 +28,8 @@ pub struct ExportedStatus {
     pub erase_block: u64,
     /// Virtual time since the device was made, in nanoseconds.
     pub virtual_ns: u64,
+    /// True if requests take as long as on the device.
+    pub real_time: bool,
     /// Number of requests in the record; zero without a record.
     pub recorded: u64,
     /// Bytes programmed over bytes that the host wrote, since the last reset of the counters.
@@ -66,12 +68,14 @@ impl ExportedSsd {
     /// Returns the counters as they are now.
     pub fn status(&self) -> ExportedStatus {
         let virtual_ns = self.device.now_ns();
+        let real_time = self.device.time_mode() == TimeMode::RealTime;
         let recorded = self.records.as_ref().map_or(0, |records| records.lock().len() as u64);
         self.device.with_model(|ssd| ExportedStatus {
             model: self.name.clone(),
             capacity: ssd.capacity(),
             erase_block: ssd.geometry().cluster_size(),
             virtual_ns,
+            real_time,
             recorded,
             write_amplification: ssd.write_amplification(),
             counters: *ssd.counters(),
@@ -81,6 +85,11 @@ impl ExportedSsd {
     /// Sets the counters of the model to zero.
     pub fn reset(&self) {
         self.device.with_model(Ssd::reset_counters);
+    }
+
+    /// Changes between virtual time and real time, in which requests take as long as on the device.
+    pub fn set_time_mode(&self, time_mode: TimeMode) {
+        self.device.set_time_mode(time_mode);
     }
 
     /// Returns the requests so far; none without a record.

@@ -101,9 +101,20 @@ impl Disk {
         self.folder.path()
     }
 
+    /// Chooses whether requests take as long as on the device.
+    pub fn set_real_time(&self, real_time: bool) -> Result<()> {
+        let path = self.control();
+        let word = if real_time { "real" } else { "virtual" };
+        fs::write(&path, word).with_context(|| path.display().to_string())
+    }
+
+    fn control(&self) -> PathBuf {
+        self.folder.path().join("ssd").join(CONTROL)
+    }
+
     /// Reads the counters of the model.
     pub fn status(&self) -> Result<ExportedStatus> {
-        let path = self.folder.path().join("ssd").join(CONTROL);
+        let path = self.control();
         let text = fs::read(&path).with_context(|| path.display().to_string())?;
         Ok(serde_json::from_slice(&text)?)
     }

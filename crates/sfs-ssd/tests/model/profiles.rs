@@ -1,5 +1,7 @@
 //! Tests that every profile has its published bandwidths, and that a block device over it stores data.
 
+use std::time::Instant;
+
 use crate::fixture::XorShift64;
 use sfs_device::{BLOCK_SIZE, Block, Device, Stream};
 use sfs_ssd::ftl::Layer;
@@ -115,4 +117,67 @@ fn real_time_requests_take_at_least_the_modelled_time() {
     }
     // A random read of 4 KiB takes 1 ms on this card, and programming takes longer.
     assert!(began.elapsed().as_millis() >= 20);
+}
+
+/// Writes `count` blocks, no two of them in one erase block of this card, so that each one merges.
+fn write_scattered(device: &SsdDevice, count: u64) {
+    let cluster_blocks = 4 * MIB / BLOCK_SIZE as u64;
+    for no in 0..count {
+        let address = no % 12 * cluster_blocks + no;
+        device.write(address, &[&blocks(1, 1)], Stream(0)).expect("written");
+    }
+}
+
+#[test]
+fn a_device_ages_in_virtual_time_and_then_takes_real_time() {
+    let profile = SsdProfile::by_name("sd").expect("a profile").with_capacity(64 * MIB);
+    let ssd = Ssd::filled(&profile.config()).expect("a device");
+    let device = SsdDevice::new(ssd, TimeMode::Virtual, false);
+    let began = Instant::now();
+    write_scattered(&device, 200);
+    let aged_ns = device.now_ns();
+    let took_ns = || began.elapsed().as_nanos() as u64;
+    assert!(aged_ns > 20_000_000_000 && took_ns() < aged_ns / 2, "{aged_ns} {}", took_ns());
+
+    device.set_time_mode(TimeMode::RealTime);
+    assert_eq!(device.time_mode(), TimeMode::RealTime);
+    let (began, before_ns) = (Instant::now(), device.now_ns());
+    let mut found = blocks(9, 1);
+    (0..20).for_each(|no| device.read(no, &mut found).expect("read"));
+    let (took, modelled_ns) = (began.elapsed(), device.now_ns() - before_ns);
+    // A random read of 4 KiB takes 1 ms. The virtual time of the ageing is not waited for.
+    assert!(took.as_millis() >= 20 && took.as_secs() < 10, "{took:?}");
+    assert!(modelled_ns >= 20_000_000 && modelled_ns <= took.as_nanos() as u64, "{modelled_ns}");
+
+    device.set_time_mode(TimeMode::Virtual);
+    let (began, before_ns) = (Instant::now(), device.now_ns());
+    write_scattered(&device, 200);
+    let aged_ns = device.now_ns() - before_ns;
+    assert!(aged_ns > 20_000_000_000 && began.elapsed().as_secs() < 10, "{aged_ns}");
+}
+
+#[test]
+fn the_change_to_real_time_does_not_wait_for_work_in_the_background() {
+    let profile = SsdProfile::by_name("ssd-m").expect("a profile").with_capacity(64 * MIB);
+    let ssd = Ssd::new(&profile.config()).expect("a device");
+    let device = SsdDevice::new(ssd, TimeMode::Virtual, false);
+    write_scattered(&device, 100);
+    device.set_time_mode(TimeMode::RealTime);
+    let idle_ns = device.with_model(|ssd| ssd.idle_ns());
+    assert!(device.now_ns() >= idle_ns, "{} {idle_ns}", device.now_ns());
+    // A second change to the same mode leaves the clock alone.
+    let before_ns = device.now_ns();
+    device.set_time_mode(TimeMode::RealTime);
+    assert_eq!(device.now_ns(), before_ns);
+}
+
+#[test]
+fn smaller_erase_blocks_leave_capacity_and_timing_alone() {
+    let profile = SsdProfile::by_name("ssd-m").expect("a profile");
+    let scaled = profile.clone().with_cluster_size(4 * MIB).with_capacity(1024 * MIB);
+    assert_eq!(scaled.geometry.cluster_size(), 4 * MIB);
+    assert_eq!(scaled.geometry.elements(), profile.geometry.elements());
+    assert_eq!((scaled.timing, scaled.layer), (profile.timing, profile.layer));
+    let ssd = Ssd::new(&scaled.config()).expect("a device");
+    assert_eq!(ssd.capacity(), 1024 * MIB);
 }

@@ -1,0 +1,113 @@
+//! The devices below the filesystems: RAM, and models of flash.
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::entrant::Entrants;
+use crate::{
+    device::Device,
+    filesystem::{Blocks, Cache},
+    model::{Model, ModelRequest},
+    scratch::Scratch,
+};
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Medium {
+    /// A loop device over a file in RAM.
+    Ram,
+    /// The model of a SATA SSD, with erase blocks of 4 MiB for a small volume.
+    SsdM,
+    /// The model of an SD card.
+    Sd,
+    /// The model of an eMMC.
+    Emmc,
+}
+
+impl Medium {
+    /// Returns the name in tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ram => "RAM",
+            Self::SsdM => "SSD-M",
+            Self::Sd => "SD card",
+            Self::Emmc => "eMMC",
+        }
+    }
+
+    /// Returns the segment size of SFS that matches the erase blocks.
+    pub(super) fn segment_size(self) -> &'static str {
+        match self {
+            Self::Ram | Self::SsdM | Self::Sd => "4M",
+            Self::Emmc => "8M",
+        }
+    }
+
+    /// Returns whether requests take time by themselves, so that few of them are measured.
+    pub(super) fn is_card(self) -> bool {
+        matches!(self, Self::Sd | Self::Emmc)
+    }
+
+    pub(super) fn is_model(self) -> bool {
+        self != Self::Ram
+    }
+
+    /// Returns whether blocks are discarded. Below a loop device in RAM a discard frees memory that the
+    /// next write has to allocate again, a cost that flash does not have.
+    pub(super) fn blocks(self) -> Blocks {
+        if self.is_model() { Blocks::Discard } else { Blocks::Keep }
+    }
+
+    /// Returns the mode of mounts: with the filesystem's own default of discards on a model.
+    pub(super) fn cache(self) -> Cache {
+        if self.is_model() { Cache::Writeback } else { Cache::WritebackKeep }
+    }
+
+    /// Makes a device of `len` bytes. A model was written once, and begins in virtual time.
+    pub(super) fn make(
+        self,
+        entrants: &Entrants,
+        name: &str,
+        len: u64,
+        scratch: &Scratch,
+    ) -> Result<MediumDevice> {
+        let (profile, erase_block) = match self {
+            Self::Ram => {
+                let image = scratch.dir.join(format!("{name}.img"));
+                return Device::allocated(&image, len).map(MediumDevice::Ram);
+            }
+            Self::SsdM => ("ssd-m", Some("4M")),
+            Self::Sd => ("sd", None),
+            Self::Emmc => ("emmc", None),
+        };
+        let request = ModelRequest { profile, erase_block, len };
+        let name = format!("{name}-model");
+        Model::start(entrants.lab()?, &request, &name, scratch).map(MediumDevice::Model)
+    }
+}
+
+/// A device of some medium, removed when dropped.
+pub(super) enum MediumDevice {
+    Ram(Device),
+    Model(Model),
+}
+
+impl MediumDevice {
+    /// Returns the block device.
+    pub(super) fn device(&self) -> &Device {
+        match self {
+            Self::Ram(device) => device,
+            Self::Model(model) => model.device(),
+        }
+    }
+
+    /// Calls `work` while requests take as long as on the device.
+    pub(super) fn in_real_time<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Self::Model(model) = self else { return work() };
+        model.set_real_time(true)?;
+        let result = work();
+        // Dirty data of a card would take minutes to unmount.
+        model.set_real_time(false)?;
+        result
+    }
+}
