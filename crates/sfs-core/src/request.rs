@@ -5,7 +5,7 @@ use std::time::Duration;
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
-use crate::format::{FileKind, Inode, Remembered, Timestamp};
+use crate::format::{FileKind, Head, Inode, Remembered, Timestamp};
 use crate::memory::{BlockBuf, Pool};
 
 /// The options of a mount.
@@ -378,12 +378,10 @@ pub struct SegmentCounts {
 }
 
 /// The segments of one head.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupStatus {
-    /// Number of the head: 0 for metadata, group + 1 for data.
-    pub group: u8,
-    /// `true` for tree nodes, `false` for file data.
-    pub holds_metadata: bool,
+    /// The head, which tells the group: tree nodes, or the data of a group.
+    pub head: Head,
     /// Open and Sealed segments.
     pub segments: u32,
     /// Open segments.

@@ -6,7 +6,7 @@
 mod message;
 
 use serde::{Serialize, Serializer};
-use sfs_core::format::{Corruption, Key, SegmentState};
+use sfs_core::format::{Corruption, Head, Key, SegmentState};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,7 +61,10 @@ pub enum Finding {
     /// A count in the checkpoint in this slot is out of range.
     CheckpointCounts { slot: u8 },
     /// A head of the checkpoint occurs twice, is not in a segment, or is before a live block of its segment.
-    HeadInvalid { head: u8 },
+    HeadInvalid {
+        #[serde(serialize_with = "serialize_head")]
+        head: Head,
+    },
     /// The device failed to read a block.
     Unreadable { address: u64 },
 
@@ -271,6 +274,11 @@ impl Finding {
             _ => None,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn serialize_head<S: Serializer>(head: &Head, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(head.0)
 }
 
 fn serialize_corruption<S: Serializer>(

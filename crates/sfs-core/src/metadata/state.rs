@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::metadata_error::MetadataError;
 use super::owners::{Owner, owners};
 use crate::format::{
-    Change, DecodeError, FIRST_INO, FileCount, Inode, ItemKind, Key, Mapping, MappingRun,
+    Change, DecodeError, FIRST_INO, FileCount, Group, Inode, ItemKind, Key, Mapping, MappingRun,
     PolicyRecord, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
@@ -345,7 +345,7 @@ impl Metadata {
     }
 
     /// Returns the group of the segment that `mapping` points to.
-    pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<u8> {
+    pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<Group> {
         let segment = self.usage.segment_of(mapping.address)?;
         self.usage.entry(segment).data_group()
     }

@@ -8,8 +8,8 @@ use sfs_device::Block;
 
 use super::components::Components;
 use crate::format::{
-    Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
-    Layout, Location, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, Head, ItemKind,
+    Key, Layout, Location, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
 };
 use crate::log::{CHUNK_BLOCKS_MIN, HeadPosition, Heads, LogState};
 use crate::metadata::{Metadata, MetadataError, run_base};
@@ -178,7 +178,7 @@ impl Components {
     }
 
     /// Opens `segment`, the next Clean one, for `head`, as the log shows.
-    fn open_found(&self, log: &mut LogState, head: u8, segment: u32) -> Result<()> {
+    fn open_found(&self, log: &mut LogState, head: Head, segment: u32) -> Result<()> {
         let mut metadata = self.metadata.write();
         let opened = metadata.usage.open(head, log.next_sequence);
         assert_eq!(opened, Some(segment), "the search follows the order of allocation");
@@ -231,7 +231,7 @@ impl Components {
         let Some(segment) = self.metadata.read().usage.clean().nth(skip) else { return Ok(None) };
         let address = layout.segment_address(segment);
         match self.expected_chunk(address, layout.segment_blocks, position)? {
-            Some(chunk) if usize::from(chunk.header.head) < HEADS_MAX => {
+            Some(chunk) if chunk.header.head.index() < HEADS_MAX => {
                 let head = chunk.header.head;
                 position.opened.push((segment, head));
                 position.heads.set(head, HeadPosition { segment, next_block: 0 });
@@ -402,7 +402,7 @@ pub(super) struct LogCursor {
     sequence: u64,
     previous: u32,
     /// Segments opened by the batch, with their heads.
-    opened: Vec<(u32, u8)>,
+    opened: Vec<(u32, Head)>,
 }
 
 impl LogCursor {
@@ -423,7 +423,7 @@ impl LogCursor {
     }
 
     /// Moves on past `chunk` of `head`.
-    fn take(&mut self, head: u8, chunk: &ChunkSummary, layout: &Layout) {
+    fn take(&mut self, head: Head, chunk: &ChunkSummary, layout: &Layout) {
         self.heads.advance(head, chunk.block_count() as u32, layout);
         self.sequence += 1;
         self.previous = chunk.checksum;

@@ -216,14 +216,14 @@ impl UsageTable {
     }
 
     /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
-    pub(crate) fn open(&mut self, head: u8, sequence: u64) -> Option<u32> {
+    pub(crate) fn open(&mut self, head: Head, sequence: u64) -> Option<u32> {
         let segment = self.clean.pop_first()?;
         self.recent.insert(segment);
         let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let state = SegmentState::Open;
-        *entry = UsageEntry { state, head: Head(head), opened, stamp: sequence, ..UsageEntry::NEW };
+        *entry = UsageEntry { state, head, opened, stamp: sequence, ..UsageEntry::NEW };
         Some(segment)
     }
 

@@ -31,7 +31,7 @@ impl fmt::Display for Finding {
                 write!(f, "checkpoint slot {slot}: a count is out of range")
             }
             Self::HeadInvalid { head } => {
-                write!(f, "head {head} is not behind the blocks of a segment of its own")
+                write!(f, "head {} is not behind the blocks of a segment of its own", head.0)
             }
             Self::Unreadable { address } => write!(f, "block {address}: cannot be read"),
             Self::NodeDamaged { corruption } => corruption.fmt(f),

@@ -2,7 +2,7 @@
 //!
 //! Live blocks of a victim go back to the log or, with [`LiveBlocks::Defer`], into the write buffer.
 
-use sfs_core::format::{History, UsageEntry};
+use sfs_core::format::{Group, Head, History, UsageEntry};
 
 use super::buffer::WriteBuffer;
 use super::counters::bin;
@@ -47,7 +47,7 @@ fn count(writer: &mut LogWriter, entry: &UsageEntry) {
     let counters = &mut writer.counters;
     counters.victims += 1;
     counters.histogram_cleaning[bin(entry.live_blocks, segment_blocks)] += 1;
-    let group = usize::from(entry.data_group().unwrap_or(0)) % GROUP_HEADS;
+    let group = entry.data_group().map_or(0, Group::index) % GROUP_HEADS;
     counters.group_victims[group].0 += 1;
     counters.group_victims[group].1 += u64::from(entry.live_blocks);
 }
@@ -56,7 +56,7 @@ fn move_out(
     writer: &mut LogWriter,
     buffer: &mut WriteBuffer,
     live: LiveBlocks,
-    (block, history, group): (u32, History, Option<u8>),
+    (block, history, group): (u32, History, Option<Group>),
 ) {
     if live == LiveBlocks::Defer {
         writer.counters.cleaning_reads += u64::from(buffer.copy_out(block));
@@ -69,5 +69,5 @@ fn move_out(
     }
     writer.counters.cleaning_reads += 1;
     let group = writer.group_moved(block, history, group);
-    writer.write_moved(block, history, group, group);
+    writer.write_moved(block, history, Head::of(group), group);
 }
