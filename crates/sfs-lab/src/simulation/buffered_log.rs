@@ -10,7 +10,7 @@ use super::buffer::{GroupedBlock, WriteBuffer, group_counts};
 use super::buffering::{Buffering, SyncRemainder, WriteOutPolicy};
 use super::cleaner::{self, LiveBlocks};
 use super::log::{GROUP_HEADS, MIXED_HEAD};
-use super::writer::LogWriter;
+use super::writer::SimulatedLogWriter;
 
 /// Fraction of the buffer that is written out at once by [`WriteOutPolicy::Largest`] and
 /// [`WriteOutPolicy::Coldest`]: a volume begins when half its budget is used, and writes an eighth of
@@ -19,7 +19,7 @@ const WRITE_OUT_DIVISOR: usize = 4;
 
 /// The log and its write buffer.
 pub(super) struct BufferedLog {
-    pub(super) writer: LogWriter,
+    pub(super) writer: SimulatedLogWriter,
     buffer: WriteBuffer,
     buffering: Buffering,
     capacity_blocks: usize,
@@ -27,7 +27,7 @@ pub(super) struct BufferedLog {
 
 impl BufferedLog {
     /// Returns the log behind an empty buffer for `blocks` different blocks.
-    pub(super) fn new(mut writer: LogWriter, buffering: Buffering, blocks: u32) -> Self {
+    pub(super) fn new(mut writer: SimulatedLogWriter, buffering: Buffering, blocks: u32) -> Self {
         if buffering.writing == WriteOutPolicy::Coldest {
             writer.track_lifetimes();
         }

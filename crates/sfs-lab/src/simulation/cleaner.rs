@@ -7,7 +7,7 @@ use sfs_core::format::{Group, Head, History, UsageEntry};
 use super::buffer::WriteBuffer;
 use super::counters::bin;
 use super::log::GROUP_HEADS;
-use super::writer::LogWriter;
+use super::writer::SimulatedLogWriter;
 
 /// The destination of a victim's live blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,14 +20,18 @@ pub(super) enum LiveBlocks {
 
 /// Cleans until the reserve is full. Runs before every block that a user writes, because the cleaner
 /// itself opens segments, which a user could go on to fill without any cleaning.
-pub(super) fn make_room(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
+pub(super) fn make_room(
+    writer: &mut SimulatedLogWriter,
+    buffer: &mut WriteBuffer,
+    live: LiveBlocks,
+) {
     while !writer.log.has_reserve() {
         clean(writer, buffer, live);
     }
 }
 
 /// Empties the victim with the highest score.
-pub(super) fn clean(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
+pub(super) fn clean(writer: &mut SimulatedLogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
     let (victim, entry) = writer.take_victim();
     let segment_blocks = writer.log.segment_blocks();
     count(writer, &entry);
@@ -42,7 +46,7 @@ pub(super) fn clean(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: Live
     writer.log.free(victim);
 }
 
-fn count(writer: &mut LogWriter, entry: &UsageEntry) {
+fn count(writer: &mut SimulatedLogWriter, entry: &UsageEntry) {
     let segment_blocks = writer.log.segment_blocks();
     let counters = &mut writer.counters;
     counters.victims += 1;
@@ -53,7 +57,7 @@ fn count(writer: &mut LogWriter, entry: &UsageEntry) {
 }
 
 fn move_out(
-    writer: &mut LogWriter,
+    writer: &mut SimulatedLogWriter,
     buffer: &mut WriteBuffer,
     live: LiveBlocks,
     (block, history, group): (u32, History, Option<Group>),

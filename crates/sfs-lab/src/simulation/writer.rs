@@ -1,7 +1,7 @@
 //! The path of blocks into the log: groups, histories, and the reports to the policies.
 //!
-//! Every block that a user or the cleaner writes goes through [`LogWriter::write_user`] or
-//! [`LogWriter::write_moved`], which report it to the policies as a volume does. The writer never
+//! Every block that a user or the cleaner writes goes through [`SimulatedLogWriter::write_user`] or
+//! [`SimulatedLogWriter::write_moved`], which report it to the policies as a volume does. The writer never
 //! cleans: its caller provides the clean segments.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::oracle::WriteSchedule;
 use super::space::VolumeSize;
 
 /// The log, its policies and its clock.
-pub(super) struct LogWriter {
+pub(super) struct SimulatedLogWriter {
     grouping: Box<dyn GroupingPolicy>,
     victims: Box<dyn VictimPolicy>,
     pub(super) log: SegmentLog,
@@ -28,7 +28,7 @@ pub(super) struct LogWriter {
     lifetimes: Option<GroupLifetimes>,
 }
 
-impl LogWriter {
+impl SimulatedLogWriter {
     /// Returns the writer of an empty log.
     pub(super) fn new(
         space: &VolumeSize,
