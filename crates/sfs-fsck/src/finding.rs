@@ -137,6 +137,8 @@ pub enum Finding {
     DirectoryTwice { ino: u64 },
     /// An inode with links that no path from the root reaches.
     Unreachable { ino: u64 },
+    /// A directory with links whose only entry is in the directory itself, so no path from the root reaches it.
+    OwnParent { ino: u64 },
     /// An inode without links has no orphan item, so no mount deletes it.
     OrphanMissing { ino: u64 },
     /// An orphan item refers to an inode that is not an orphan and is not being truncated.
@@ -254,6 +256,7 @@ impl Finding {
             | Self::ParentWrong { ino, .. }
             | Self::DirectoryTwice { ino }
             | Self::Unreachable { ino }
+            | Self::OwnParent { ino }
             | Self::OrphanMissing { ino }
             | Self::OrphanWrong { ino }
             | Self::InlineParts { ino }

@@ -149,6 +149,12 @@ impl UsageTable {
         self.clean.iter()
     }
 
+    /// Changes the entry of `segment` behind the back of sets and totals.
+    #[cfg(test)]
+    pub(crate) fn forge(&mut self, segment: u32, change: impl FnOnce(&mut UsageEntry)) {
+        change(&mut self.entries[segment as usize]);
+    }
+
     fn edit(&mut self, segment: u32) -> &mut UsageEntry {
         self.dirty_items.insert(segment / USAGE_PER_ITEM);
         &mut self.entries[segment as usize]

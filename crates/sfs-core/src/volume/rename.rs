@@ -9,7 +9,7 @@ use super::namespace::{
     add_link, live_directory, new_inode, orphan_directory, touch, uncount_entry, uncount_link,
     uncount_subdirectory,
 };
-use crate::format::{Corruption, CorruptionKind, FileKind, ItemKind, Key};
+use crate::format::{Corruption, CorruptionKind, FileKind, ItemKind, Key, ROOT_INO};
 use crate::metadata::{MetadataError, Txn};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Caller, RenameMode};
@@ -207,11 +207,10 @@ fn is_within(
     // corrupt, as the kernel limits the length of a path and not the depth of a tree.
     let (mut mark, mut steps_to_mark, mut distance) = (ino, 1_u64, 1_u64);
     while ino != ancestor {
-        let parent = txn.inode(ino)?.parent;
-        if parent == ino || parent == 0 {
+        if ino == ROOT_INO {
             return Ok(false);
         }
-        ino = parent;
+        ino = txn.inode(ino)?.parent;
         if ino == mark {
             return Err(Corruption::in_item(ino, CorruptionKind::Value).into());
         }
