@@ -41,12 +41,15 @@ pub struct RemountRequest<'a> {
 /// [`ExitError`] with a line that names the mount and what prevents the change.
 pub fn remount(request: &RemountRequest<'_>) -> Result<(), ExitError> {
     let mount = find(request)?;
-    let list =
-        if request.sloppy { mount_options::known(request.options) } else { request.options.into() };
+    let list = if request.sloppy {
+        mount_options::remount::known(request.options)
+    } else {
+        request.options.into()
+    };
     let client = connect(&mount)?;
     let wait_max = Instant::now() + REST_WAIT_MAX;
     expect(&mount, client.ask_until(&ControlRequest::Allow(list.clone()), wait_max))?;
-    let flags = mount_options::flags_after(&mount, &list);
+    let flags = mount_options::remount::flags_after(&mount, &list);
     let inflight = match flags.contains(MsFlags::MS_RDONLY) {
         true => Some(WaitingRequests::of(mount.number)?),
         false => None,

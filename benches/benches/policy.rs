@@ -84,7 +84,7 @@ fn grouping_policies(criterion: &mut Criterion) {
                     ino: 1,
                     block,
                     history,
-                    group: Some(0),
+                    group: Some(Group(0)),
                     cleaning: false,
                     file_write_count: write.into(),
                     file_modified: now,

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use sfs::ExitError;
-use sfs::mount_options::{self, MountOptions};
+use sfs::mount_options::MountOptions;
+use sfs::mount_options::remount::asks_for_remount;
 use sfs::mount_session::{self, MountRequest};
 use sfs::program::IgnoredFlags;
 use sfs::remount::RemountRequest;
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
 
 fn mount(arguments: Arguments) -> Result<(), ExitError> {
     let lists = || arguments.options.iter().map(String::as_str);
-    if mount_options::asks_for_remount(lists()) {
+    if asks_for_remount(lists()) {
         let (device, dir) = match &arguments.dir {
             Some(dir) => (Some(arguments.device.as_path()), dir),
             None => (None, &arguments.device),

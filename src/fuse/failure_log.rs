@@ -33,7 +33,7 @@ pub(super) struct FailureLog {
 
 /// Thread that finds paths and logs.
 struct LogThread {
-    sender: Sender<Failure>,
+    sender: Sender<LoggedFailure>,
     /// `None` if the thread did not start.
     handle: Option<JoinHandle<()>>,
 }
@@ -50,7 +50,7 @@ impl Drop for FailureLog {
 }
 
 /// Failure of an operation on a file.
-struct Failure {
+struct LoggedFailure {
     ino: u64,
     text: String,
 }
@@ -71,8 +71,8 @@ impl FailureLog {
         let mut thread = self.thread.lock();
         let thread = thread.get_or_insert_with(|| self.start());
         // The channel has no receiver if the thread did not start.
-        if let Err(failure) = thread.sender.send(Failure { ino, text }) {
-            let Failure { ino, text } = failure.into_inner();
+        if let Err(failure) = thread.sender.send(LoggedFailure { ino, text }) {
+            let LoggedFailure { ino, text } = failure.into_inner();
             tracing::error!("{}: inode {ino}: {text}", self.device);
         }
     }
@@ -94,10 +94,10 @@ impl FailureLog {
 
     /// Starts the thread that finds paths and logs. Without it the lines have no path.
     fn start(&self) -> LogThread {
-        let (sender, receiver) = unbounded::<Failure>();
+        let (sender, receiver) = unbounded::<LoggedFailure>();
         let (volume, device) = (self.volume.clone(), self.device.clone());
         let work = move || {
-            for Failure { ino, text } in receiver {
+            for LoggedFailure { ino, text } in receiver {
                 let path = path_of(&volume, ino);
                 tracing::error!("{device}: {path}: {text}");
             }

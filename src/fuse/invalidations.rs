@@ -68,7 +68,7 @@ impl AttributeInvalidations {
     /// Sends every posted inode by `send`, twice, and calls `prune` when that was asked for, until
     /// [`AttributeInvalidations::end`].
     pub(crate) fn serve(&self, send: impl Fn(u64), prune: impl Fn()) {
-        let mut schedule = Schedule::default();
+        let mut schedule = InvalidationSchedule::default();
         while self.receive(&mut schedule) {
             if std::mem::take(&mut schedule.has_prune) {
                 prune();
@@ -79,7 +79,7 @@ impl AttributeInvalidations {
     }
 
     /// Moves all posts into `schedule`, waiting until an inode is due. Returns false at the end.
-    fn receive(&self, schedule: &mut Schedule) -> bool {
+    fn receive(&self, schedule: &mut InvalidationSchedule) -> bool {
         let first = match schedule.next_repeat() {
             _ if schedule.has_new() => self.posted.try_recv().ok(),
             None => self.posted.recv().ok(),
@@ -98,13 +98,13 @@ impl AttributeInvalidations {
 
 /// Inodes that are to be sent for the first time, and those to be sent again with their times.
 #[derive(Debug, Default)]
-struct Schedule {
+struct InvalidationSchedule {
     has_prune: bool,
     new: BTreeSet<u64>,
     repeats: VecDeque<(Instant, BTreeSet<u64>)>,
 }
 
-impl Schedule {
+impl InvalidationSchedule {
     fn add(&mut self, ino: u64) {
         self.new.insert(ino);
     }

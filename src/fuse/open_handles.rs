@@ -29,19 +29,19 @@ struct HandleShard {
     /// Handles, by inode and number.
     open: BTreeMap<(u64, u64), OpenHandle>,
     /// Last loss of each file with a loss that a handle has to learn of.
-    lost: HashMap<u64, Loss>,
+    lost: HashMap<u64, WriteBackLoss>,
 }
 
 /// Loss of write-back.
 #[derive(Clone, Copy, Debug)]
-struct Loss {
+struct WriteBackLoss {
     /// Number of the loss among those of all files.
     number: u64,
     /// Error that a write(2) reports.
     errno: Errno,
 }
 
-impl Loss {
+impl WriteBackLoss {
     /// Returns whether the data did not fit: such a loss goes on until there is space.
     fn is_of_space(&self) -> bool {
         self.errno.code() == libc::ENOSPC
@@ -111,7 +111,7 @@ impl OpenHandles {
     pub(super) fn record_loss(&self, ino: u64, errno: Errno) -> bool {
         let mut shard = self.shard(ino);
         let number = self.losses.fetch_add(1, Ordering::AcqRel) + 1;
-        let loss = Loss { number, errno };
+        let loss = WriteBackLoss { number, errno };
         let mut writers = 0;
         let mut is_known = loss.is_of_space();
         for (_, open) in shard.open.range_mut((ino, 0)..=(ino, u64::MAX)) {

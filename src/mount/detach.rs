@@ -22,32 +22,32 @@ pub(crate) fn detach(dir: &Path, flags: MntFlags) -> Result<(), ExitError> {
     let end = Instant::now() + USE_WAIT_MAX;
     loop {
         match try_detach(dir, flags) {
-            Err(Refusal::InUse) if Instant::now() < end => std::thread::sleep(PAUSE),
-            Err(Refusal::InUse) => {
+            Err(DetachRefusal::InUse) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Err(DetachRefusal::InUse) => {
                 let dir = dir.display();
                 let line = format_args!("{dir}: in use; 'fuser -vm {dir}' shows by whom");
                 return Err(ExitError::mount(line));
             }
-            Err(Refusal::Failed(error)) => return Err(error),
+            Err(DetachRefusal::Failed(error)) => return Err(error),
             Ok(()) => return Ok(()),
         }
     }
 }
 
 /// Reason why a filesystem was not unmounted.
-enum Refusal {
+enum DetachRefusal {
     /// A process uses it.
     InUse,
     Failed(ExitError),
 }
 
-impl From<ExitError> for Refusal {
+impl From<ExitError> for DetachRefusal {
     fn from(error: ExitError) -> Self {
         Self::Failed(error)
     }
 }
 
-fn try_detach(dir: &Path, flags: MntFlags) -> Result<(), Refusal> {
+fn try_detach(dir: &Path, flags: MntFlags) -> Result<(), DetachRefusal> {
     match umount2(dir, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EPERM) => {
@@ -60,7 +60,7 @@ fn try_detach(dir: &Path, flags: MntFlags) -> Result<(), Refusal> {
                 Ok(output) => {
                     let text = String::from_utf8_lossy(&output.stderr);
                     let is_busy = text.contains("busy");
-                    Err(if is_busy { Refusal::InUse } else { ExitError::mount(text).into() })
+                    Err(if is_busy { DetachRefusal::InUse } else { ExitError::mount(text).into() })
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     Err(ExitError::system("fusermount3 is missing; install the package fuse3")
@@ -69,7 +69,7 @@ fn try_detach(dir: &Path, flags: MntFlags) -> Result<(), Refusal> {
                 Err(error) => Err(ExitError::system(format_args!("fusermount3: {error}")).into()),
             }
         }
-        Err(Errno::EBUSY) => Err(Refusal::InUse),
+        Err(Errno::EBUSY) => Err(DetachRefusal::InUse),
         Err(error) => {
             Err(ExitError::mount(format_args!("{}: {}", dir.display(), error.desc())).into())
         }

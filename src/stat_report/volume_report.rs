@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use sfs_core::Volume;
+use sfs_core::format::Head;
 use sfs_core::request::{
     Counters, ErrorReaction, GroupStatus, LifetimeTotals, SegmentCounts, Space, Status,
 };
@@ -265,10 +266,9 @@ impl SegmentsReport {
 
 impl From<&GroupStatus> for GroupReport {
     fn from(status: &GroupStatus) -> Self {
-        let GroupStatus { group, holds_metadata, segments, open_segments, live_blocks, centre } =
-            *status;
-        let holds = if holds_metadata { Holds::Metadata } else { Holds::Data };
-        Self { group, holds, segments, open_segments, live_blocks, centre }
+        let GroupStatus { head, segments, open_segments, live_blocks, centre } = *status;
+        let holds = if head == Head::METADATA { Holds::Metadata } else { Holds::Data };
+        Self { group: head.0, holds, segments, open_segments, live_blocks, centre }
     }
 }
 

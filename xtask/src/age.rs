@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::{
     cleanup::Undo,
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, FilesystemKind},
     fio, machine,
     report::StepOutcome,
@@ -101,7 +101,7 @@ struct Overhead {
 }
 
 /// The volume under load.
-struct Volume<'a> {
+struct AgedVolume<'a> {
     programs: &'a Programs,
     dir: PathBuf,
     file: PathBuf,
@@ -116,13 +116,13 @@ pub(crate) fn run(workspace: &Workspace, options: &AgeOptions) -> Result<StepOut
         workspace.build(Profile::Release, &["sfs", "sfs-mkfs", "sfs-fsck", "sfs-lab"])?;
     let len = options.size << 30;
     let scratch = Scratch::in_ram(len)?;
-    let device = Device::best(&scratch.dir.join("image"), len)?;
+    let device = TestDevice::best(&scratch.dir.join("image"), len)?;
     FilesystemKind::Sfs.make(&programs, &device, Blocks::Discard)?;
     let dir = scratch.directory("mount")?;
     let guard = Undo::Unmount(dir.clone()).later();
     let policy = format!("policy={}", options.policy);
     programs.cmd("sfs-mount").args(["-o", &policy]).arg(&device.path).arg(&dir).run()?;
-    let volume = Volume::fill(&programs, &dir, options.fill)?;
+    let volume = AgedVolume::fill(&programs, &dir, options.fill)?;
 
     let mut outcome = StepOutcome::default();
     let mut before = None;
@@ -149,7 +149,7 @@ fn check(outcome: &mut StepOutcome, what: &str, good: bool) {
     }
 }
 
-impl<'a> Volume<'a> {
+impl<'a> AgedVolume<'a> {
     /// Writes a file of `percent` of the free space. fio verifies the file after each run.
     fn fill(programs: &'a Programs, dir: &Path, percent: u64) -> Result<Self> {
         let space = rustix::fs::statvfs(dir)?;

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use crate::{
     cargo::cargo,
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, Cache, FilesystemKind, Subject},
     machine,
     mount::Mount,
@@ -82,8 +82,8 @@ fn try_programs(
     println!("source: {census}");
     let image = scratch.dir.join("image");
     let device = match storage {
-        Storage::Loop => Device::over_loop(&image, DEVICE_LEN)?,
-        Storage::Image => Device::image(&image, DEVICE_LEN)?,
+        Storage::Loop => TestDevice::over_loop(&image, DEVICE_LEN)?,
+        Storage::Image => TestDevice::image(&image, DEVICE_LEN)?,
     };
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;

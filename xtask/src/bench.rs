@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::{
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, Cache, FilesystemKind},
     machine::{self, Rings},
     mount::Mount,
@@ -179,7 +179,7 @@ pub(crate) type Column = Result<BTreeMap<&'static str, Vec<Sample>>>;
 /// A filesystem under measurement. The mount is dropped before the device.
 struct Target {
     mount: Mount,
-    device: Device,
+    device: TestDevice,
     workers: Vec<String>,
 }
 
@@ -285,8 +285,8 @@ impl Target {
         let name = name.replace([',', ' ', '='], "-");
         let image = scratch.dir.join(format!("{name}.img"));
         let device = match kind {
-            FilesystemKind::Null => Device::image(&image, DEVICE_LEN)?,
-            _ => Device::allocated(&image, DEVICE_LEN)?,
+            FilesystemKind::Null => TestDevice::image(&image, DEVICE_LEN)?,
+            _ => TestDevice::allocated(&image, DEVICE_LEN)?,
         };
         kind.make(programs, &device, Blocks::Keep)?;
         let dir = scratch.dir.join(name);

@@ -37,12 +37,12 @@ pub(crate) enum Undo {
 #[derive(Debug)]
 pub(crate) struct Guard(u64);
 
-struct Pending {
+struct UndoList {
     id_next: u64,
     undos: Vec<(u64, Undo)>,
 }
 
-static PENDING: Mutex<Pending> = Mutex::new(Pending { id_next: 0, undos: Vec::new() });
+static PENDING: Mutex<UndoList> = Mutex::new(UndoList { id_next: 0, undos: Vec::new() });
 
 const UNMOUNT_TRIES: u32 = 20;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(250);

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{
     apps, cleanup,
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, Cache, FilesystemKind},
     machine,
     mount::Mount,
@@ -34,7 +34,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     if cleanup::is_mounted(&dir) {
         FilesystemKind::Sfs.unmount(&programs, &dir)?;
     }
-    let device = Device::image(&image, IMAGE_LEN)?;
+    let device = TestDevice::image(&image, IMAGE_LEN)?;
 
     println!("\nsfs-mkfs {}", image.display());
     FilesystemKind::Sfs.make(&programs, &device, Blocks::Discard)?;
@@ -109,7 +109,7 @@ fn show(dir: &Path) -> Result<()> {
 
 fn again(
     programs: &Programs,
-    device: &Device,
+    device: &TestDevice,
     dir: &Path,
     source: &Path,
     copy: &Path,

@@ -16,7 +16,7 @@ use crate::{
 
 /// A device, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct TestDevice {
     /// Path that a filesystem is made on and mounted from.
     pub(crate) path: PathBuf,
     is_loop: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Device {
 /// Number of tries of `losetup --find`, since another process may take the found device first.
 const LOOP_TRIES: u32 = 5;
 
-impl Device {
+impl TestDevice {
     /// Makes a sparse image file of `len` bytes.
     pub(crate) fn image(path: &Path, len: u64) -> Result<Self> {
         let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
@@ -35,7 +35,7 @@ impl Device {
         Ok(Self { path: path.to_owned(), is_loop: false, _guards: guards })
     }
 
-    /// Makes a device as [`Device::best`] does, and writes all of the image once. So the growth of
+    /// Makes a device as [`TestDevice::best`] does, and writes all of the image once. So the growth of
     /// a file in RAM or on a disk is not measured.
     pub(crate) fn allocated(image: &Path, len: u64) -> Result<Self> {
         let device = Self::best(image, len)?;

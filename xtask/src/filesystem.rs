@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::{
-    device::Device,
+    device::TestDevice,
     machine,
     run::Cmd,
     workspace::{Profile, Programs, Workspace},
@@ -157,7 +157,12 @@ impl FilesystemKind {
     }
 
     /// Makes an empty filesystem on `device`.
-    pub(crate) fn make(self, programs: &Programs, device: &Device, blocks: Blocks) -> Result<()> {
+    pub(crate) fn make(
+        self,
+        programs: &Programs,
+        device: &TestDevice,
+        blocks: Blocks,
+    ) -> Result<()> {
         let keep = blocks == Blocks::Keep;
         // Zeroing in the background would be measured with the next row.
         let mut ext4 = "lazy_itable_init=0,lazy_journal_init=0".to_owned();
@@ -183,7 +188,7 @@ impl FilesystemKind {
     pub(crate) fn mount(
         self,
         programs: &Programs,
-        device: &Device,
+        device: &TestDevice,
         dir: &Path,
         cache: Cache,
     ) -> Cmd {
@@ -241,7 +246,7 @@ impl FilesystemKind {
 
     /// Checks the unmounted volume with its data, and changes nothing. The error contains the
     /// findings.
-    pub(crate) fn check(self, programs: &Programs, device: &Device) -> Result<()> {
+    pub(crate) fn check(self, programs: &Programs, device: &TestDevice) -> Result<()> {
         let cmd = match self {
             Self::Null | Self::NullDevice => return Ok(()),
             Self::Sfs => programs.cmd("sfs-fsck").args(["-n", "--data"]),

@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use crate::{
     cargo,
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, Cache, Subject},
     mount::Mount,
     report::{StepOutcome, Tally},
@@ -84,7 +84,7 @@ fn exercise(
     let config = artifacts.join("fsx.toml");
     fs::write(&config, CONFIG)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
-    let device = Device::best(&scratch.dir.join("image"), DEVICE_LEN)?;
+    let device = TestDevice::best(&scratch.dir.join("image"), DEVICE_LEN)?;
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;
     let mount = Mount::new(kind, &programs, &device, &scratch.dir.join("mount"), cache)?;

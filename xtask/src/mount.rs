@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{
     cleanup::{Guard, Undo, is_mounted},
-    device::Device,
+    device::TestDevice,
     filesystem::{Cache, FilesystemKind},
     workspace::Programs,
 };
@@ -38,7 +38,7 @@ impl Mount {
     pub(crate) fn new(
         kind: FilesystemKind,
         programs: &Programs,
-        device: &Device,
+        device: &TestDevice,
         dir: &Path,
         cache: Cache,
     ) -> Result<Self> {

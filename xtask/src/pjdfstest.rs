@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     cargo,
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, Cache, FilesystemKind, Subject},
     machine,
     mount::Mount,
@@ -70,7 +70,7 @@ fn suite(
         if on.kind == FilesystemKind::Sfs { exclusions(workspace)? } else { Vec::new() };
     let config = configure(workspace, remount, &exclusions)?;
     let scratch = Scratch::in_ram(DEVICE_LEN)?;
-    let device = Device::over_loop(&scratch.dir.join("image"), DEVICE_LEN)?;
+    let device = TestDevice::over_loop(&scratch.dir.join("image"), DEVICE_LEN)?;
     let kind = on.kind;
     kind.make(&programs, &device, Blocks::Discard)?;
     let mount = Mount::new(kind, &programs, &device, &scratch.dir.join("mount"), Cache::Writeback)?;
@@ -176,7 +176,12 @@ fn add_summary(line: &str, outcome: &mut StepOutcome) {
 
 impl StepOutcome {
     /// Adds the result of the checker on the volume that a suite has used.
-    pub(crate) fn add_check(&mut self, kind: FilesystemKind, programs: &Programs, device: &Device) {
+    pub(crate) fn add_check(
+        &mut self,
+        kind: FilesystemKind,
+        programs: &Programs,
+        device: &TestDevice,
+    ) {
         match kind.check(programs, device) {
             Ok(()) => self.passed += 1,
             Err(error) => {

@@ -36,7 +36,7 @@ const DECLARING: [&str; 10] =
 
 /// A name in the page, `path::Type::function`.
 #[derive(Debug, PartialEq, Eq)]
-struct Reference<'a> {
+struct PageReference<'a> {
     path: &'a str,
     names: Vec<&'a str>,
 }
@@ -86,7 +86,7 @@ fn is_of_core(path: &Path, workspace: &Workspace) -> bool {
 fn check_row(row: &str, sources: &Sources) -> Vec<Result<()>> {
     let mut cells = row.trim_matches('|').split('|').skip(1);
     let (deciders, patterns) = (cells.next().unwrap_or(""), cells.next().unwrap_or(""));
-    let named: Vec<Reference<'_>> = references(deciders).collect();
+    let named: Vec<PageReference<'_>> = references(deciders).collect();
     if named.is_empty() {
         return vec![Err(anyhow!("the row names no `path.rs::function`"))];
     }
@@ -114,11 +114,11 @@ fn spans(cell: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the references between backticks in a cell.
-fn references(cell: &str) -> impl Iterator<Item = Reference<'_>> {
+fn references(cell: &str) -> impl Iterator<Item = PageReference<'_>> {
     spans(cell).filter_map(|span| {
         let (path, names) = span.split_once(".rs::")?;
         let names = names.split("::").map(|name| name.trim_end_matches("()")).collect();
-        Some(Reference { path: &span[..path.len() + ".rs".len()], names })
+        Some(PageReference { path: &span[..path.len() + ".rs".len()], names })
     })
 }
 
@@ -143,7 +143,7 @@ impl Sources {
     }
 
     /// Succeeds if the file declares every name of the reference.
-    fn look_up(&self, reference: &Reference<'_>) -> Result<()> {
+    fn look_up(&self, reference: &PageReference<'_>) -> Result<()> {
         let file = self.file(reference.path)?;
         let text = fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
         for name in &reference.names {
@@ -153,7 +153,7 @@ impl Sources {
     }
 
     /// Succeeds if `named` has every function whose body contains `pattern`, and there is one.
-    fn check_complete(&self, pattern: &str, named: &[Reference<'_>]) -> Result<()> {
+    fn check_complete(&self, pattern: &str, named: &[PageReference<'_>]) -> Result<()> {
         let wanted = sites::pattern(pattern)?;
         let named: Vec<(PathBuf, &str)> = named
             .iter()
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn references_are_paths_with_names() {
         let rows: Vec<&str> = rows(PAGE).map(|(_, row)| row).collect();
-        let expected = Reference { path: "space.rs", names: vec!["Space", "is_due"] };
+        let expected = PageReference { path: "space.rs", names: vec!["Space", "is_due"] };
         assert_eq!(references(rows[0]).collect::<Vec<_>>(), [expected]);
         assert_eq!(references(rows[1]).count(), 0);
     }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_reference_to_a_file_or_name_that_is_gone_fails() {
         let sources = Sources::read(&Workspace::find().unwrap().root).unwrap();
-        let look_up = |path, name| sources.look_up(&Reference { path, names: vec![name] });
+        let look_up = |path, name| sources.look_up(&PageReference { path, names: vec![name] });
         look_up("xtask/src/where_page.rs", "look_up").unwrap();
         look_up("sfs-mkfs/src/main.rs", "main").unwrap();
         assert!(look_up("sfs-mkfs/src/main.rs", "gone").is_err());

@@ -3,9 +3,9 @@
 pub(super) const BLOCK: usize = 4096;
 
 #[repr(align(4096))]
-pub(super) struct Block(pub(super) [u8; BLOCK]);
+pub(super) struct AlignedBlock(pub(super) [u8; BLOCK]);
 
-impl Block {
+impl AlignedBlock {
     pub(super) fn new() -> Box<Self> {
         Box::new(Self([0; BLOCK]))
     }

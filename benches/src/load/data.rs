@@ -13,7 +13,7 @@ use sfs_testkit::SeededRng;
 
 use super::{
     LoadDirectory, RowWork, Scale,
-    buffer::{BLOCK, Block},
+    buffer::{AlignedBlock, BLOCK},
 };
 
 /// Requests between two readings of the clock.
@@ -103,7 +103,7 @@ pub(super) fn read_direct(
         let direct = OFlags::DIRECT.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(direct).open(place.file())?;
         let mut random = SeededRng::new(place.seed + no);
-        let mut block = Block::new();
+        let mut block = AlignedBlock::new();
         let blocks = scale.file_len / BLOCK as u64;
         let mut ops = 0;
         while ops < scale.rand_reads / depth && in_time(ops, end) {

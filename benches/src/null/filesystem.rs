@@ -16,7 +16,7 @@ use fuser::{
 };
 use sfs_fuse::AsyncDio;
 
-use super::store::{Node, Store};
+use super::store::{NullNode, Store};
 
 /// Validity of attributes and names. All changes pass through the kernel, so its cache stays
 /// correct.
@@ -63,7 +63,7 @@ fn flags(writeback: bool) -> InitFlags {
 }
 
 fn absent() -> FileAttr {
-    FileAttr { ino: INodeNo(0), ..Node::blank() }
+    FileAttr { ino: INodeNo(0), ..NullNode::blank() }
 }
 
 fn time(time: TimeOrNow) -> SystemTime {
@@ -82,7 +82,11 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
 
 /// Calls `each` with cookie, node and name, from the entry after `cookie`, until it returns `true`
 /// for "full".
-pub(super) fn entries(node: &Node, cookie: u64, mut each: impl FnMut(u64, &Node, &OsStr) -> bool) {
+pub(super) fn entries(
+    node: &NullNode,
+    cookie: u64,
+    mut each: impl FnMut(u64, &NullNode, &OsStr) -> bool,
+) {
     // ".." may name the directory itself, since the kernel resolves ".." on its own.
     for (own, name) in [(1, "."), (2, "..")] {
         if cookie < own && each(own, node, OsStr::new(name)) {

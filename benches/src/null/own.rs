@@ -25,7 +25,7 @@ use sfs_fuse::{
 
 use super::below::{Below, Lent};
 use super::filesystem::{STATFS_BLOCKS, STATFS_FILES, TTL, entries};
-use super::store::{Node, Store};
+use super::store::{NullNode, Store};
 
 const WRITE_MAX: u32 = 1 << 20;
 
@@ -240,7 +240,7 @@ fn answer(store: &Store, request: &FuseRequest<'_>) -> Result<Reply<Content>, Er
     }
 }
 
-fn setattr(node: &Node, set: &SetattrArgs) -> Reply<Content> {
+fn setattr(node: &NullNode, set: &SetattrArgs) -> Reply<Content> {
     if let Some(size) = set.size {
         node.resize(size);
     }
@@ -255,7 +255,7 @@ fn setattr(node: &Node, set: &SetattrArgs) -> Reply<Content> {
     Reply::Attributes(attributes(&attr), TTL)
 }
 
-fn directory(node: &Node, cookie: u64, len_max: u32, plus: bool) -> DirectoryListing {
+fn directory(node: &NullNode, cookie: u64, len_max: u32, plus: bool) -> DirectoryListing {
     let mut directory = DirectoryListing::new(len_max);
     entries(node, cookie, |cookie, child, name| {
         let attr = child.attr();

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 /// A file or a directory.
-pub(super) struct Node {
+pub(super) struct NullNode {
     pub(super) ino: INodeNo,
     attr: Mutex<FileAttr>,
     pub(super) data: Arc<RwLock<Vec<u8>>>,
@@ -31,7 +31,7 @@ pub(super) struct Node {
 #[derive(Default)]
 pub(super) struct Names {
     by_name: FxHashMap<OsString, u64>,
-    pub(super) by_cookie: BTreeMap<u64, (OsString, Arc<Node>)>,
+    pub(super) by_cookie: BTreeMap<u64, (OsString, Arc<NullNode>)>,
     last_cookie: u64,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct Names {
 const COOKIE_FIRST: u64 = 3;
 
 impl Names {
-    fn get(&self, name: &OsStr) -> Option<&Arc<Node>> {
+    fn get(&self, name: &OsStr) -> Option<&Arc<NullNode>> {
         self.by_name.get(name).map(|cookie| &self.by_cookie[cookie].1)
     }
 
-    fn insert(&mut self, name: &OsStr, node: Arc<Node>) -> Option<Arc<Node>> {
+    fn insert(&mut self, name: &OsStr, node: Arc<NullNode>) -> Option<Arc<NullNode>> {
         let old = self.remove(name);
         self.last_cookie = (self.last_cookie + 1).max(COOKIE_FIRST);
         self.by_name.insert(name.to_owned(), self.last_cookie);
@@ -51,13 +51,13 @@ impl Names {
         old
     }
 
-    fn remove(&mut self, name: &OsStr) -> Option<Arc<Node>> {
+    fn remove(&mut self, name: &OsStr) -> Option<Arc<NullNode>> {
         let cookie = self.by_name.remove(name)?;
         self.by_cookie.remove(&cookie).map(|(_, node)| node)
     }
 }
 
-impl Node {
+impl NullNode {
     fn new(ino: u64, kind: FileType, perm: u16, owner: (u32, u32)) -> Arc<Self> {
         let now = SystemTime::now();
         let attr = FileAttr {
@@ -147,7 +147,7 @@ impl Node {
 
 /// All nodes by number.
 pub(super) struct Store {
-    nodes: RwLock<FxHashMap<u64, Arc<Node>>>,
+    nodes: RwLock<FxHashMap<u64, Arc<NullNode>>>,
     ino_next: AtomicU64,
     /// Memory of deleted files, for reuse. Fresh memory costs a page fault for each page, which
     /// would be charged to FUSE.
@@ -159,7 +159,7 @@ const ROOM_MIN: usize = 64 << 10;
 
 impl Store {
     pub(super) fn new() -> Self {
-        let root = Node::new(INodeNo::ROOT.0, FileType::Directory, 0o755, (0, 0));
+        let root = NullNode::new(INodeNo::ROOT.0, FileType::Directory, 0o755, (0, 0));
         root.looked_up();
         let nodes = FxHashMap::from_iter([(INodeNo::ROOT.0, root)]);
         Self {
@@ -169,7 +169,7 @@ impl Store {
         }
     }
 
-    pub(super) fn node(&self, ino: INodeNo) -> Result<Arc<Node>, Errno> {
+    pub(super) fn node(&self, ino: INodeNo) -> Result<Arc<NullNode>, Errno> {
         self.nodes.read().get(&ino.0).cloned().ok_or(Errno::ENOENT)
     }
 
@@ -183,7 +183,7 @@ impl Store {
         self.room.lock().pop().unwrap_or_default()
     }
 
-    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Arc<Node>, Errno> {
+    pub(super) fn lookup(&self, parent: INodeNo, name: &OsStr) -> Result<Arc<NullNode>, Errno> {
         self.node(parent)?.names.read().get(name).cloned().ok_or(Errno::ENOENT)
     }
 
@@ -194,14 +194,14 @@ impl Store {
         kind: FileType,
         perm: u16,
         owner: (u32, u32),
-    ) -> Result<Arc<Node>, Errno> {
+    ) -> Result<Arc<NullNode>, Errno> {
         let parent = self.node(parent)?;
         let mut names = parent.names.write();
         if names.get(name).is_some() {
             return Err(Errno::EEXIST);
         }
         let ino = self.ino_next.fetch_add(1, Ordering::Relaxed);
-        let node = Node::new(ino, kind, perm, owner);
+        let node = NullNode::new(ino, kind, perm, owner);
         node.looked_up();
         self.nodes.write().insert(ino, node.clone());
         names.insert(name, node.clone());
@@ -242,14 +242,14 @@ impl Store {
         }
     }
 
-    fn unlinked(&self, node: &Node) {
+    fn unlinked(&self, node: &NullNode) {
         node.change(|attr| attr.nlink = 0);
         if node.lookups.load(Ordering::Relaxed) == 0 {
             self.gone(node);
         }
     }
 
-    fn gone(&self, node: &Node) {
+    fn gone(&self, node: &NullNode) {
         self.nodes.write().remove(&node.ino.0);
         let mut room = mem::take(&mut *node.data.write());
         if room.capacity() >= ROOM_MIN {

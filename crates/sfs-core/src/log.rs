@@ -11,19 +11,13 @@ mod scan;
 mod sync_queue;
 mod writer;
 
-use crate::format::{Extensions, Group, Head, LogEra};
+use crate::format::{Extensions, LogEra};
 
 pub(crate) use batch::Batch;
 pub(crate) use heads::{CHUNK_BLOCKS_MIN, HeadPosition, Heads};
 pub(crate) use scan::ChunkReader;
 pub(crate) use sync_queue::SyncTarget;
 pub(crate) use writer::LogWriter;
-
-/// Head of tree nodes, and of deltas without data.
-pub(crate) const METADATA_HEAD: u8 = Head::METADATA.0;
-
-/// Head of the first group; those of the other groups follow.
-pub(crate) const FIRST_GROUP_HEAD: u8 = Head::of(Group(0)).0;
 
 /// Position of the log, and the counters that each checkpoint stores.
 pub(crate) struct LogState {

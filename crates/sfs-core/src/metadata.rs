@@ -5,6 +5,7 @@
 //! or a checkpoint has encoded it. No method of [`Metadata`] waits for the device: it returns
 //! [`MetadataError::NotCached`] instead.
 
+mod changes;
 mod metadata_error;
 mod owners;
 mod state;

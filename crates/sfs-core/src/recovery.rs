@@ -5,6 +5,7 @@
 //! earlier mount can be taken for one of this mount. [`make`] and [`Rebuild`] write a tree from nothing, for
 //! `sfs-mkfs` and `sfs-fsck`.
 
+mod apply_batch;
 mod components;
 mod in_place;
 mod make;

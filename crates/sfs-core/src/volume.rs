@@ -20,6 +20,7 @@ mod memory_tests;
 mod mount;
 mod namespace;
 mod read;
+mod rename;
 mod schedule;
 mod seek;
 #[cfg(test)]

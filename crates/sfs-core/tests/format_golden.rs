@@ -227,8 +227,8 @@ fn checkpoint() {
         root_level: 1,
         next_ino: 16,
         heads: vec![
-            HeadRecord { head: 0, segment: 1, next_block: 5 },
-            HeadRecord { head: 2, segment: 7, next_block: 32 },
+            HeadRecord { head: Head::METADATA, segment: 1, next_block: 5 },
+            HeadRecord { head: Head(2), segment: 7, next_block: 32 },
         ],
         blocks_written: 9,
         policies: vec![PolicyRecord { name: "p".into(), state: vec![0xee; 3] }],
@@ -268,7 +268,7 @@ fn chunk() {
             address: 64,
             previous: 0x0a0b_0c0d,
             time: 40,
-            head: 3,
+            head: Head(3),
             end: true,
             form,
         };

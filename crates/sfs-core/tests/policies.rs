@@ -59,7 +59,7 @@ fn grouping_policies_do_not_allocate() {
         let mut policy =
             grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
         let policy: &mut dyn GroupingPolicy = policy.as_mut();
-        let mut histories: Vec<Option<(History, u8)>> = vec![None; FILE_BLOCKS as usize];
+        let mut histories: Vec<Option<(History, Group)>> = vec![None; FILE_BLOCKS as usize];
         let mut state = Vec::with_capacity(1 << 20);
         for write in 0..WRITES {
             let block = write.wrapping_mul(0x9E37_79B9) >> 21;
@@ -83,7 +83,7 @@ fn grouping_policies_do_not_allocate() {
             }
             let group =
                 without_memory(name, "the group of a block", || policy.group(&candidate, write));
-            assert!(group < policy.group_count(), "{name}");
+            assert!(group.0 < policy.group_count(), "{name}");
             let history = match (candidate.cleaning, candidate.history) {
                 (true, Some(history)) => {
                     without_memory(name, "a move", || policy.note_move(history, write));

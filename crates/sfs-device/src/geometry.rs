@@ -33,7 +33,7 @@ pub struct Geometry {
 
 /// Number of a block device in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceNumber {
+pub struct BlockDeviceNumber {
     /// Number of the driver.
     pub major: u32,
     /// Number of the disk or partition within the driver.
@@ -43,8 +43,8 @@ pub struct DeviceNumber {
 impl Geometry {
     /// Reads the geometry of block device `number`, of `length` bytes, from the attributes below
     /// `sysfs_root` (`/sys`). The kernel's `Documentation/ABI/stable/sysfs-block` defines the attributes.
-    pub fn from_sysfs(sysfs_root: &Path, number: DeviceNumber, length: u64) -> Geometry {
-        let DeviceNumber { major, minor } = number;
+    pub fn from_sysfs(sysfs_root: &Path, number: BlockDeviceNumber, length: u64) -> Geometry {
+        let BlockDeviceNumber { major, minor } = number;
         let device = sysfs_root.join(format!("dev/block/{major}:{minor}"));
         let is_partition = device.join("partition").exists();
         let disk = AttributeDirectory(match is_partition {

@@ -29,7 +29,7 @@ pub use error::{DeviceError, Operation};
 pub use faulty::FaultyDevice;
 pub use file::{Access, FileDevice, OpenError, OpenErrorKind};
 pub use gated::GatedDevice;
-pub use geometry::{DeviceNumber, Geometry};
+pub use geometry::{BlockDeviceNumber, Geometry};
 pub use mmap_region::MmapRegion;
 pub use ram::RamDevice;
 pub use recording::{BlockRange, Event, Keep, RecordingDevice, RequestCounts, image_after};

@@ -6,7 +6,7 @@
 mod message;
 
 use serde::{Serialize, Serializer};
-use sfs_core::format::{Corruption, Key, SegmentState};
+use sfs_core::format::{Corruption, Head, Key, SegmentState};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,7 +61,10 @@ pub enum Finding {
     /// A count in the checkpoint in this slot is out of range.
     CheckpointCounts { slot: u8 },
     /// A head of the checkpoint occurs twice, is not in a segment, or is before a live block of its segment.
-    HeadInvalid { head: u8 },
+    HeadInvalid {
+        #[serde(serialize_with = "serialize_head")]
+        head: Head,
+    },
     /// The device failed to read a block.
     Unreadable { address: u64 },
 
@@ -134,6 +137,8 @@ pub enum Finding {
     DirectoryTwice { ino: u64 },
     /// An inode with links that no path from the root reaches.
     Unreachable { ino: u64 },
+    /// A directory with links whose only entry is in the directory itself, so no path from the root reaches it.
+    OwnParent { ino: u64 },
     /// An inode without links has no orphan item, so no mount deletes it.
     OrphanMissing { ino: u64 },
     /// An orphan item refers to an inode that is not an orphan and is not being truncated.
@@ -251,6 +256,7 @@ impl Finding {
             | Self::ParentWrong { ino, .. }
             | Self::DirectoryTwice { ino }
             | Self::Unreachable { ino }
+            | Self::OwnParent { ino }
             | Self::OrphanMissing { ino }
             | Self::OrphanWrong { ino }
             | Self::InlineParts { ino }
@@ -271,6 +277,11 @@ impl Finding {
             _ => None,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn serialize_head<S: Serializer>(head: &Head, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(head.0)
 }
 
 fn serialize_corruption<S: Serializer>(

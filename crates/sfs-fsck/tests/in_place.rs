@@ -317,7 +317,7 @@ fn user_data_is_not_taken_for_a_newer_checkpoint() {
             address,
             previous: 0,
             time: 1,
-            head: 0,
+            head: Head::METADATA,
             end: true,
             form: DeltaForm::Tagged,
         };

@@ -10,9 +10,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// A random number generator whose sequence follows from its seed.
 #[derive(Clone, Debug)]
-pub struct SeededRng(Xoshiro256PlusPlus);
+pub struct WorkloadRng(Xoshiro256PlusPlus);
 
-impl SeededRng {
+impl WorkloadRng {
     /// Returns the generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
@@ -50,13 +50,13 @@ mod tests {
 
     #[test]
     fn numbers_are_spread_evenly_and_seeds_differ() {
-        let mut random = SeededRng::new(1);
+        let mut random = WorkloadRng::new(1);
         let mut counts = [0u32; 10];
         for _ in 0..100_000 {
             counts[random.below(10) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (9_700..10_300).contains(count)), "{counts:?}");
-        assert_ne!(SeededRng::new(1).bits(), SeededRng::new(2).bits());
+        assert_ne!(WorkloadRng::new(1).bits(), WorkloadRng::new(2).bits());
         let mut order = random.permutation(1000);
         order.sort_unstable();
         assert!(order.into_iter().eq(0..1000));
@@ -65,7 +65,7 @@ mod tests {
     /// The numbers of the hand-written generator that made the published figures.
     #[test]
     fn the_sequence_of_a_seed_is_the_published_one() {
-        let mut random = SeededRng::new(1);
+        let mut random = WorkloadRng::new(1);
         let first: [u64; 4] = std::array::from_fn(|_| random.bits());
         assert_eq!(first, FIRST_OF_SEED_1);
     }

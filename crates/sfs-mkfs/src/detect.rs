@@ -13,7 +13,7 @@ use sfs_device::{Device, DeviceError, Geometry};
 
 use crate::in_use::device_number;
 use crate::measure::{Budget, DeviceProbe, Measurement, Region, measure};
-use crate::plan::Plan;
+use crate::plan::VolumePlan;
 use crate::{MkfsOptions, SegmentSize, wipe};
 
 /// Discard granularity from which it counts as the erase block size, in bytes; a smaller one is a
@@ -25,7 +25,7 @@ const ERASE_GRANULARITY_MIN: u64 = 128 << 10;
 pub(crate) fn measurement(
     options: &MkfsOptions,
     device: &dyn Device,
-    plan: &Plan,
+    plan: &VolumePlan,
 ) -> Result<Option<Measurement>, DeviceError> {
     let wanted = match options.segment_size {
         SegmentSize::Bytes(_) => false,

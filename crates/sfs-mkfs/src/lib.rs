@@ -23,6 +23,6 @@ pub use error::MkfsError;
 pub use in_use::{refuse_in_use, refuse_in_use_by_loop};
 pub use make::{Made, make, make_on, make_with};
 pub use options::{MkfsOptions, SegmentSize};
-pub use plan::{Identity, Plan, segment_size_for};
+pub use plan::{Identity, VolumePlan, segment_size_for};
 pub use probe::{Fault, Verdict, probe};
 pub use sfs_system::{Human, output, parse_size};

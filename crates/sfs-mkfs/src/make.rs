@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::in_use::{refuse_among_devices, refuse_in_use};
 use crate::measure::Measurement;
-use crate::plan::{Identity, Plan};
+use crate::plan::{Identity, VolumePlan};
 use crate::signatures::{Ends, detect};
 use crate::{Human, MkfsError, MkfsOptions, Verdict, detect, probe, wipe};
 
@@ -53,7 +53,7 @@ pub struct Made {
 }
 
 impl Made {
-    fn new(path: &Path, plan: &Plan, dry_run: bool) -> Self {
+    fn new(path: &Path, plan: &VolumePlan, dry_run: bool) -> Self {
         let segment_count = plan.superblock.layout.segment_count;
         Self {
             device: path.display().to_string(),
@@ -173,9 +173,9 @@ fn make_on_existing(
 fn replanned(
     options: &MkfsOptions,
     geometry: &Geometry,
-    default: Plan,
+    default: VolumePlan,
     measured: Option<&Measurement>,
-) -> Plan {
+) -> VolumePlan {
     let found = measured.and_then(|measured| measured.segment_size);
     found.and_then(|size| plan(options, geometry, Some(size)).ok()).unwrap_or(default)
 }
@@ -229,9 +229,9 @@ fn plan(
     options: &MkfsOptions,
     geometry: &Geometry,
     segment_size: Option<u64>,
-) -> Result<Plan, MkfsError> {
+) -> Result<VolumePlan, MkfsError> {
     let identity = identity(options);
-    Plan::new(geometry, segment_size, &identity)
+    VolumePlan::new(geometry, segment_size, &identity)
         .map_err(|error| MkfsError::Layout { device: options.device.clone(), error })
 }
 
@@ -251,7 +251,7 @@ fn identity(options: &MkfsOptions) -> Identity {
 }
 
 /// Writes the volume to a new image.
-fn write(options: &MkfsOptions, device: FileDevice, plan: &Plan) -> Result<Made, MkfsError> {
+fn write(options: &MkfsOptions, device: FileDevice, plan: &VolumePlan) -> Result<Made, MkfsError> {
     let made = make_on(Arc::new(device), plan, !options.keep_blocks);
     made.map_err(|error| failed(options, error))?;
     Ok(Made::new(&options.device, plan, false))
@@ -261,7 +261,7 @@ fn write(options: &MkfsOptions, device: FileDevice, plan: &Plan) -> Result<Made,
 fn overwrite(
     options: &MkfsOptions,
     device: FileDevice,
-    plan: &Plan,
+    plan: &VolumePlan,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Made, MkfsError> {
     let superblock = &plan.superblock;
@@ -289,7 +289,7 @@ fn failed(options: &MkfsOptions, error: sfs_core::Error) -> MkfsError {
 
 /// Makes the volume `plan` on `device`, whatever the device holds. Discards all blocks first if
 /// `discard` is set.
-pub fn make_on(device: Arc<dyn Device>, plan: &Plan, discard: bool) -> sfs_core::Result<()> {
+pub fn make_on(device: Arc<dyn Device>, plan: &VolumePlan, discard: bool) -> sfs_core::Result<()> {
     clear(&*device, &plan.superblock.layout, discard)?;
     sfs_core::make(device, &plan.superblock, &plan.root)
 }

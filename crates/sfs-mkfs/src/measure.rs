@@ -65,7 +65,7 @@ pub struct Region {
 
 /// Throughput of requests of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct ThroughputRow {
     /// Bytes of a request.
     pub size: u64,
     /// Sequential writes, in kB/s (1000 bytes).
@@ -78,7 +78,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Measurement {
     /// Throughput in the order of measurement; a size that looked slow occurs more than once.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ThroughputRow>,
     /// Size from which random writes are as fast as sequential ones, in bytes. `None` if there is
     /// no such size, or the time ran out.
     pub segment_size: Option<u64>,
@@ -107,7 +107,7 @@ impl fmt::Display for Measurement {
 }
 
 /// Callback for the progress of a measurement, in thousandths.
-pub type Progress<'a> = &'a mut dyn FnMut(u64);
+pub type MeasureProgressFn<'a> = &'a mut dyn FnMut(u64);
 
 /// Measures a device. The content of the region is overwritten.
 ///
@@ -118,12 +118,12 @@ pub fn measure(
     probe: &mut dyn Probe,
     region: Region,
     budget: Budget,
-    progress: Progress<'_>,
+    progress: MeasureProgressFn<'_>,
 ) -> Result<Measurement, DeviceError> {
     let Some(area) = Area::new(region, budget.pass_bytes) else {
         return Ok(Measurement::default());
     };
-    let mut bench = Bench { probe, budget, progress, elapsed_ns: 0, written_bytes: 0 };
+    let mut bench = Measuring { probe, budget, progress, elapsed_ns: 0, written_bytes: 0 };
     let area = bench.fill(area)?;
     let mut rows = Vec::new();
     let segment_size = bench.descend(&area, &mut rows)?;
@@ -146,9 +146,10 @@ pub fn sweep(
     region: Region,
     budget: Budget,
     size_min: u64,
-) -> Result<Vec<Row>, DeviceError> {
+) -> Result<Vec<ThroughputRow>, DeviceError> {
     let Some(area) = Area::new(region, budget.pass_bytes) else { return Ok(Vec::new()) };
-    let mut bench = Bench { probe, budget, progress: &mut |_| (), elapsed_ns: 0, written_bytes: 0 };
+    let mut bench =
+        Measuring { probe, budget, progress: &mut |_| (), elapsed_ns: 0, written_bytes: 0 };
     let area = bench.fill(area)?;
     let mut rows = Vec::new();
     let mut size = area.size_max;
@@ -195,15 +196,15 @@ enum Order {
     Random,
 }
 
-struct Bench<'a> {
+struct Measuring<'a> {
     probe: &'a mut dyn Probe,
     budget: Budget,
-    progress: Progress<'a>,
+    progress: MeasureProgressFn<'a>,
     elapsed_ns: u64,
     written_bytes: u64,
 }
 
-impl Bench<'_> {
+impl Measuring<'_> {
     fn has_time(&self) -> bool {
         self.elapsed_ns < self.budget.total_ns
     }
@@ -217,7 +218,11 @@ impl Bench<'_> {
     }
 
     /// Measures from the largest size down to the first that is slow.
-    fn descend(&mut self, area: &Area, rows: &mut Vec<Row>) -> Result<Option<u64>, DeviceError> {
+    fn descend(
+        &mut self,
+        area: &Area,
+        rows: &mut Vec<ThroughputRow>,
+    ) -> Result<Option<u64>, DeviceError> {
         let mut size = area.size_max;
         while size >= SIZE_MIN && self.has_time() {
             if !self.is_fast(area, size, rows)? {
@@ -236,7 +241,7 @@ impl Bench<'_> {
         &mut self,
         area: &Area,
         size: u64,
-        rows: &mut Vec<Row>,
+        rows: &mut Vec<ThroughputRow>,
     ) -> Result<bool, DeviceError> {
         let mut sequential_kb_per_s = 0;
         for _ in 0..ATTEMPTS {
@@ -251,13 +256,13 @@ impl Bench<'_> {
         Ok(false)
     }
 
-    fn row(&mut self, area: &Area, size: u64) -> Result<Row, DeviceError> {
+    fn row(&mut self, area: &Area, size: u64) -> Result<ThroughputRow, DeviceError> {
         let (bytes, sequential_ns) = self.pass(area, size, Order::Sequential, u64::MAX)?;
         let sequential_kb_per_s = kb_per_s(bytes, sequential_ns);
         let patience_ns = sequential_ns.saturating_mul(PATIENCE);
         let (bytes, random_ns) = self.pass(area, size, Order::Random, patience_ns)?;
         let random_kb_per_s = kb_per_s(bytes, random_ns);
-        Ok(Row { size, sequential_kb_per_s, random_kb_per_s })
+        Ok(ThroughputRow { size, sequential_kb_per_s, random_kb_per_s })
     }
 
     /// Writes the area in requests of `size` bytes, until the pass takes longer than `patience_ns`.

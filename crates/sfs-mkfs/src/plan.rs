@@ -34,14 +34,14 @@ pub struct Identity {
 
 /// A volume to be made.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct VolumePlan {
     /// Superblock of the volume.
     pub superblock: Superblock,
     /// Inode of the root directory.
     pub root: Inode,
 }
 
-impl Plan {
+impl VolumePlan {
     /// Plans the volume on a device of `geometry`, with segments of `segment_size` bytes, or of
     /// [`segment_size_for`] if `segment_size` is `None`.
     pub fn new(

@@ -127,14 +127,14 @@ pub fn probe(
 ) -> Result<Verdict, DeviceError> {
     let tried = TriedAddresses::new(device.geometry().block_count);
     let blocks = tried.reference + tried.samples().count() as u64;
-    let mut run = Run { device, seed, requests: 0, blocks: 0, total: 2 * blocks, progress };
+    let mut run = ProbeRun { device, seed, requests: 0, blocks: 0, total: 2 * blocks, progress };
     let fault = run.fault(tried)?;
     let bytes = |blocks: u64| blocks * BLOCK_SIZE as u64;
     let claimed_bytes = bytes(device.geometry().block_count);
     Ok(Verdict { bytes: bytes(blocks), claimed_bytes, fault })
 }
 
-struct Run<'a> {
+struct ProbeRun<'a> {
     device: &'a dyn Device,
     seed: u64,
     requests: u64,
@@ -145,7 +145,7 @@ struct Run<'a> {
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
-impl Run<'_> {
+impl ProbeRun<'_> {
     /// Writes and reads everything that is tried, and returns the defect.
     fn fault(&mut self, tried: TriedAddresses) -> Result<Option<Fault>, DeviceError> {
         self.write_reference(tried)?;

@@ -13,7 +13,7 @@ use sfs_core::request::{VolumeOptions, WriteMode};
 use crate::crash::Crash;
 use crate::empty_volume::empty_volume;
 use crate::model::fixture::{FILE, tight_with};
-use crate::model::operation::{Limits, VolumeOperation, choose};
+use crate::model::operation::{RunLimits, VolumeOperation, choose};
 use crate::model::random::SplitMix64;
 use crate::model::reference::Reference;
 use crate::panics::catch;
@@ -75,7 +75,7 @@ pub(crate) fn describe(data_layout: DataLayout, seed: u64, steps: &[u32]) -> Vec
 }
 
 /// Makes and fills a new volume.
-fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, Limits) {
+fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, RunLimits) {
     let mut random = SplitMix64::new(seed);
     let image = empty_volume(data_layout, 32 + random.below(6));
     if seed.is_multiple_of(UPGRADE_SHARE) {
@@ -97,14 +97,14 @@ fn filled_volume(data_layout: DataLayout, seed: u64) -> (RunRecorder, Limits) {
         });
     }
     recorder.step(&VolumeOperation::Reopen { close: random.one_in(2) });
-    (recorder, Limits { bytes: bytes(FULL_PERCENT), files: 60, reopens: true })
+    (recorder, RunLimits { bytes: bytes(FULL_PERCENT), files: 60, reopens: true })
 }
 
 /// Chooses an append to some file if the files take less than [`FILL_PERCENT`] of the initially free blocks.
 fn refill(
     random: &mut SplitMix64,
     reference: &Reference,
-    limits: &Limits,
+    limits: &RunLimits,
 ) -> Option<VolumeOperation> {
     let files = regular_files(reference);
     let size = |ino: &u64| reference.nodes[ino].content.blocks.len() as u64 * 4096;
@@ -130,7 +130,7 @@ fn regular_files(reference: &Reference) -> Vec<u64> {
 /// was performed, so that no deleted file is written.
 fn take_step(
     recorder: &mut RunRecorder,
-    limits: &Limits,
+    limits: &RunLimits,
     seed: u64,
     step: u32,
     mut before: impl FnMut(&VolumeOperation),

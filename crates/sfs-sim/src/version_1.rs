@@ -61,31 +61,31 @@ pub fn is_untouched(base: &CowImage, image: &CowImage) -> bool {
 pub fn choose(image: &CowImage) -> OpenDecision {
     let last = image.geometry().block_count - 1;
     match read(image, SUPERBLOCK_ADDRESS) {
-        SuperblockCopy::Sound => OpenDecision::Volume(SUPERBLOCK_ADDRESS),
-        SuperblockCopy::Newer(version) => OpenDecision::Newer(version),
-        SuperblockCopy::Damaged => match read(image, last) {
-            SuperblockCopy::Sound if number(&image.block(last), 144, 8) == last => {
+        CopyValidity::Sound => OpenDecision::Volume(SUPERBLOCK_ADDRESS),
+        CopyValidity::Newer(version) => OpenDecision::Newer(version),
+        CopyValidity::Damaged => match read(image, last) {
+            CopyValidity::Sound if number(&image.block(last), 144, 8) == last => {
                 OpenDecision::Volume(last)
             }
-            SuperblockCopy::Newer(version) => OpenDecision::Newer(version),
+            CopyValidity::Newer(version) => OpenDecision::Newer(version),
             _ => OpenDecision::Damaged,
         },
     }
 }
 
 /// Validity of a copy of the superblock for version 1.
-enum SuperblockCopy {
+enum CopyValidity {
     Sound,
     Newer(u32),
     Damaged,
 }
 
 /// Validates a copy of the superblock like `Superblock::version_of` and `Superblock::decode` of version 1.
-fn read(image: &CowImage, at: u64) -> SuperblockCopy {
+fn read(image: &CowImage, at: u64) -> CopyValidity {
     let bytes = &*image.block(at);
     let has_checksum = number(bytes, 8, 4) == u64::from(crc32c::crc32c(&bytes[12..]));
     if !bytes.starts_with(b"SFS-log\n") || !has_checksum {
-        return SuperblockCopy::Damaged;
+        return CopyValidity::Damaged;
     }
     let version = number(bytes, 12, 4) as u32;
     let data_layout = number(bytes, 180, 4);
@@ -96,16 +96,16 @@ fn read(image: &CowImage, at: u64) -> SuperblockCopy {
     let is_label = text.is_ok_and(|text| !text.chars().any(char::is_control))
         && label[len..].iter().all(|byte| *byte == 0);
     match version {
-        2.. => SuperblockCopy::Newer(version),
+        2.. => CopyValidity::Newer(version),
         1 if data_layout <= 4
             && number(bytes, 16, 8) == features
             && number(bytes, 176, 4) < 1_000_000_000
             && is_label
             && is_layout(bytes) =>
         {
-            SuperblockCopy::Sound
+            CopyValidity::Sound
         }
-        _ => SuperblockCopy::Damaged,
+        _ => CopyValidity::Damaged,
     }
 }
 

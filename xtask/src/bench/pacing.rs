@@ -12,7 +12,7 @@ use clap::Args;
 use super::{counters, table};
 use crate::{
     cleanup::{Guard, Undo},
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, FilesystemKind},
     fio, machine,
     scratch::Scratch,
@@ -76,11 +76,11 @@ pub(crate) struct PacingOptions {
 }
 
 /// A volume with one mode of cleaning. The mount is dropped before the device.
-struct Target {
+struct MountedTarget {
     _mount: Guard,
     dir: PathBuf,
     len: u64,
-    _device: Device,
+    _device: TestDevice,
 }
 
 /// Result of one load.
@@ -103,7 +103,7 @@ pub(crate) fn run(workspace: &Workspace, options: &PacingOptions) -> Result<()> 
     FilesystemKind::Sfs.need()?;
     let programs = workspace.build(Profile::Release, &["sfs", "sfs-mkfs"])?;
     let scratch = Scratch::in_ram(DEVICE_LEN * MODES.len() as u64)?;
-    let targets = MODES.map(|mode| Target::new(&programs, &scratch, mode));
+    let targets = MODES.map(|mode| MountedTarget::new(&programs, &scratch, mode));
     let targets = targets.into_iter().collect::<Result<Vec<_>>>()?;
     let mut samples: BTreeMap<Cell, Vec<PacingSample>> = BTreeMap::new();
     for round in 0..options.rounds as usize {
@@ -124,11 +124,11 @@ pub(crate) fn run(workspace: &Workspace, options: &PacingOptions) -> Result<()> 
     table::publish(&workspace.root.join("docs/benchmarks.md"), "pacing", &text)
 }
 
-impl Target {
+impl MountedTarget {
     /// Makes a volume on which one file fills [`FILL`] percent and has been overwritten at random
     /// once.
     fn new(programs: &Programs, scratch: &Scratch, mode: &'static str) -> Result<Self> {
-        let device = Device::best(&scratch.dir.join(format!("{mode}.img")), DEVICE_LEN)?;
+        let device = TestDevice::best(&scratch.dir.join(format!("{mode}.img")), DEVICE_LEN)?;
         FilesystemKind::Sfs.make(programs, &device, Blocks::Discard)?;
         let dir = scratch.directory(mode)?;
         let mount = Undo::Unmount(dir.clone()).later();

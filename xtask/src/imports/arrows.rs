@@ -28,16 +28,16 @@ struct Origin {
 
 /// A violation of the rules, as a text for the terminal.
 #[derive(Debug)]
-pub(super) struct Finding(String);
+pub(super) struct ImportFault(String);
 
-impl fmt::Display for Finding {
+impl fmt::Display for ImportFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 /// Returns the circles among the rooms of each module, and the imports of an upper layer.
-pub(super) fn findings(modules: &Modules, layered: &Layered) -> Vec<Finding> {
+pub(super) fn findings(modules: &Modules, layered: &Layered) -> Vec<ImportFault> {
     let mut findings = Vec::new();
     for (parent, arrows) in lifted(modules) {
         if parent == 0 {
@@ -108,7 +108,7 @@ impl Target {
 }
 
 /// Returns the imports that lead from a layer to one above it. The root of the crate is above all layers.
-fn upward(modules: &Modules, arrows: &Arrows, layered: &Layered) -> Vec<Finding> {
+fn upward(modules: &Modules, arrows: &Arrows, layered: &Layered) -> Vec<ImportFault> {
     if layered.layers.is_empty() {
         return Vec::new();
     }
@@ -122,13 +122,15 @@ fn upward(modules: &Modules, arrows: &Arrows, layered: &Layered) -> Vec<Finding>
     upward
         .map(|((from, to), origin)| {
             let [from, to] = [from, to].map(|room| name(modules, 0, room));
-            Finding(format!("{from} imports the upper layer {to}\n    {from} -> {to}: {origin}"))
+            ImportFault(format!(
+                "{from} imports the upper layer {to}\n    {from} -> {to}: {origin}"
+            ))
         })
         .collect()
 }
 
 /// Returns the modules without a layer, and the layers without a module.
-fn unlisted(modules: &Modules, layered: &Layered) -> Vec<Finding> {
+fn unlisted(modules: &Modules, layered: &Layered) -> Vec<ImportFault> {
     let listed: Vec<&str> = layered.layers.iter().flat_map(|layer| layer.iter().copied()).collect();
     // Only the library has layers; the module trees of programs stand on it.
     if listed.is_empty() || modules.get(0).file.file_name().is_none_or(|name| name != "lib.rs") {
@@ -140,15 +142,17 @@ fn unlisted(modules: &Modules, layered: &Layered) -> Vec<Finding> {
         .map(|index| modules.get(index).path[0].as_str())
         .collect();
     let without_layer = present.iter().filter(|name| !listed.contains(name)).map(|name| {
-        Finding(format!("module {name} has no layer: add it to xtask/src/imports/layers.rs"))
+        ImportFault(format!("module {name} has no layer: add it to xtask/src/imports/layers.rs"))
     });
     let without_module = listed.iter().filter(|name| !present.contains(name)).map(|name| {
-        Finding(format!("layer {name} names no module: remove it from xtask/src/imports/layers.rs"))
+        ImportFault(format!(
+            "layer {name} names no module: remove it from xtask/src/imports/layers.rs"
+        ))
     });
     without_layer.chain(without_module).collect()
 }
 
-fn describe(modules: &Modules, parent: usize, arrows: &Arrows, knot: &Knot<Room>) -> Finding {
+fn describe(modules: &Modules, parent: usize, arrows: &Arrows, knot: &Knot<Room>) -> ImportFault {
     let circle = &knot.circle;
     let names: Vec<String> = circle.iter().map(|room| name(modules, parent, room)).collect();
     let mut text = "circle of imports: ".to_owned() + &names.join(" -> ");
@@ -160,7 +164,7 @@ fn describe(modules: &Modules, parent: usize, arrows: &Arrows, knot: &Knot<Room>
         let [from, to] = [&pair[0], &pair[1]].map(|room| name(modules, parent, room));
         text += &format!("\n    {from} -> {to}: {origin}");
     }
-    Finding(text)
+    ImportFault(text)
 }
 
 /// Returns how a room below `parent` is shown: `a::b` for a child, the file's name for the parent itself.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::source::{Child, Import, Source};
+use super::source::{Child, Import, SourceFile};
 
 /// Re-exports that a path may pass through. Rust forbids circles of them; the limit catches a misreading.
 const REEXPORTS_MAX: usize = 16;
@@ -18,7 +18,7 @@ pub(super) struct Module {
     /// Names from the root down, without `crate`.
     pub(super) path: Vec<String>,
     pub(super) file: PathBuf,
-    pub(super) source: Source,
+    pub(super) source: SourceFile,
     parent: Option<usize>,
     children: Vec<usize>,
 }
@@ -38,7 +38,7 @@ impl Modules {
         let text = read(root).context("no such file")?;
         let dir = root.parent().unwrap_or(Path::new("")).to_owned();
         let mut modules = Self { all: Vec::new() };
-        modules.add(root, &dir, Source::read(&text)?, None, Vec::new(), &mut read)?;
+        modules.add(root, &dir, SourceFile::read(&text)?, None, Vec::new(), &mut read)?;
         Ok(modules)
     }
 
@@ -47,7 +47,7 @@ impl Modules {
         &mut self,
         file: &Path,
         dir: &Path,
-        mut source: Source,
+        mut source: SourceFile,
         parent: Option<usize>,
         path: Vec<String>,
         read: &mut impl FnMut(&Path) -> Option<String>,
@@ -164,7 +164,7 @@ impl Modules {
         reader: usize,
         reexports: usize,
     ) -> Option<Target> {
-        let Source { items, imports, .. } = &self.all[module].source;
+        let SourceFile { items, imports, .. } = &self.all[module].source;
         let (name, rest) = path.split_first()?;
         // Behind a facade that does not enclose the reader nothing is looked up.
         if name == "*" || items.contains(name) || !self.encloses(module, reader) {
@@ -194,7 +194,7 @@ impl Modules {
     }
 }
 
-impl Source {
+impl SourceFile {
     /// Returns whether the module declares or imports `name`.
     fn names(&self, name: &str) -> bool {
         self.items.contains(name) || self.imports.iter().any(|import| import.name == name)
@@ -205,10 +205,10 @@ impl Source {
 fn read_child(
     below: &Path,
     read: &mut impl FnMut(&Path) -> Option<String>,
-) -> Result<(PathBuf, Source)> {
+) -> Result<(PathBuf, SourceFile)> {
     for file in [below.with_extension("rs"), below.join("mod.rs")] {
         if let Some(text) = read(&file) {
-            let source = Source::read(&text).with_context(|| format!("{}", file.display()))?;
+            let source = SourceFile::read(&text).with_context(|| format!("{}", file.display()))?;
             return Ok((file, source));
         }
     }

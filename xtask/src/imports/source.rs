@@ -12,7 +12,7 @@ use crate::tokens::{DECLARING, QUALIFYING, ident, is_punct, is_word, skip_attrib
 
 /// One module: a file, or a `mod name { ... }` in one.
 #[derive(Default)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     /// Items declared here: functions, types, traits, constants, statics and macros.
     pub(super) items: BTreeSet<String>,
     /// Names among [`Self::items`] that are macros, which the root of the crate may export.
@@ -29,7 +29,7 @@ pub(super) struct Source {
 pub(super) struct Child {
     pub(super) name: String,
     /// Contents of `mod name { ... }`; `None` if the module has a file.
-    pub(super) body: Option<Source>,
+    pub(super) body: Option<SourceFile>,
 }
 
 /// One name that a `use` brings in.
@@ -44,7 +44,7 @@ pub(super) struct Import {
     pub(super) line: usize,
 }
 
-impl Source {
+impl SourceFile {
     /// Reads the text of a file; an error if the text is no sequence of Rust tokens.
     pub(super) fn read(text: &str) -> Result<Self> {
         let tokens: TokenStream =
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn imports(text: &str) -> Vec<String> {
-        let source = Source::read(text).unwrap();
+        let source = SourceFile::read(text).unwrap();
         let shown = |import: &Import| {
             let public = if import.public { "pub " } else { "" };
             format!("{public}{} as {} at {}", import.path.join("::"), import.name, import.line)
@@ -237,7 +237,7 @@ mod tests {
         let text = "// crate::a::b\nconst X: &str = \"crate::a\";\n#[cfg(test)]\nuse crate::c::{D, E};\n\
                     #[cfg(test)]\nfn f<A, B>() { crate::g::h() }\n#[cfg(test)]\nmod properties;\n\
                     struct S { #[cfg(test)] x: crate::i::J, y: u8 }";
-        let source = Source::read(text).unwrap();
+        let source = SourceFile::read(text).unwrap();
         assert!(source.imports.is_empty() && source.children.is_empty());
         assert!(source.paths.is_empty(), "{:?}", source.paths);
         assert_eq!(source.items.into_iter().collect::<Vec<_>>(), ["S", "X"]);
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn paths_inside_bodies_and_macro_calls_are_found() {
         let text = "pub(in crate::z) fn f() {\n    println!(\"{}\", super::a::b());\n}";
-        let source = Source::read(text).unwrap();
+        let source = SourceFile::read(text).unwrap();
         assert_eq!(source.paths, [(vec!["super".into(), "a".into(), "b".into()], 2)]);
     }
 }

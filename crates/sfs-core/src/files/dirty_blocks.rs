@@ -23,13 +23,13 @@ pub(crate) struct DirtyBlock {
 #[derive(Debug, Default)]
 pub(crate) struct DirtyBlocks {
     /// Runs by block number divided by [`RUN_BLOCKS`]. No run is empty.
-    runs: BTreeMap<u32, Run>,
+    runs: BTreeMap<u32, DirtyRun>,
     len: usize,
 }
 
 /// Dirty blocks among [`RUN_BLOCKS`] neighbouring blocks: a bitmap, and one entry for each bit set.
 #[derive(Debug, Default)]
-struct Run {
+struct DirtyRun {
     present: u32,
     /// Blocks in ascending order. After random writes most runs have one.
     blocks: SmallVec<[DirtyBlock; 1]>,
@@ -110,7 +110,7 @@ impl DirtyBlocks {
     }
 }
 
-impl Run {
+impl DirtyRun {
     fn holds(&self, block: u32) -> bool {
         self.present & bit(block) != 0
     }

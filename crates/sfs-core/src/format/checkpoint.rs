@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::{
     CHECKPOINT_SLOT_BLOCKS, COUNT_KEPT_MAX, Corruption, CorruptionKind, EXTENSION_LEN_MAX,
-    Extensions, FIRST_INO, NodePointer, Structure, codec,
+    Extensions, FIRST_INO, Head, NodePointer, Structure, codec,
 };
 
 const MAGIC: [u8; 4] = *b"SFSp";
@@ -18,8 +18,8 @@ const UNSUMMED: usize = 8;
 /// The position at which a head appends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HeadRecord {
-    /// Number of the head.
-    pub head: u8,
+    /// The head.
+    pub head: Head,
     /// Open segment of the head.
     pub segment: u32,
     /// Next block in the segment.

@@ -8,7 +8,7 @@ use sfs_device::BLOCK_SIZE;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{COUNT_MAX, Corruption, CorruptionKind, DeltaForm, History, LogEra, Structure};
+use super::{COUNT_MAX, Corruption, CorruptionKind, DeltaForm, Head, History, LogEra, Structure};
 use crate::mutant::{Mutant, mutated};
 
 const MAGIC: [u8; 4] = *b"SFSc";
@@ -133,7 +133,7 @@ pub struct ChunkHeader {
     /// Time of writing, in ticks.
     pub time: u32,
     /// Head that wrote the chunk.
-    pub head: u8,
+    pub head: Head,
     /// `true` for the last chunk of its batch.
     pub end: bool,
     /// Encoding of the changes of its batch.
@@ -203,7 +203,7 @@ impl ChunkSummary {
             entry_count: (entries.len() as u32).into(),
             delta_len: (delta.len() as u32).into(),
             time: header.time.into(),
-            head: header.head,
+            head: header.head.0,
             flags: header.flags(),
             era_mount: era.mount.into(),
             era_first: era.first_sequence.into(),
@@ -297,7 +297,7 @@ impl ChunkSummary {
                 address: at,
                 previous: raw.previous.get(),
                 time: raw.time.get(),
-                head: raw.head,
+                head: Head(raw.head),
                 end: raw.flags & FLAG_END != 0,
                 form: match raw.flags & FLAG_TAGGED {
                     0 => DeltaForm::Plain,
@@ -323,7 +323,7 @@ mod tests {
             address: 64,
             previous: 1,
             time: 2,
-            head: 0,
+            head: Head::METADATA,
             end: true,
             form: DeltaForm::Tagged,
         };

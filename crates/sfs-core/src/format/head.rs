@@ -3,12 +3,26 @@
 //! A grouping policy numbers its groups from 0. Head 0 writes tree nodes and deltas without data; head `group + 1`
 //! writes the data of a group.
 
+use bincode::{Decode, Encode};
+
 /// A group of data blocks, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u8);
 
+impl Group {
+    /// Returns the first `count` groups.
+    pub fn first(count: u8) -> impl DoubleEndedIterator<Item = Self> {
+        (0..count).map(Self)
+    }
+
+    /// Returns the position of the group in a table of all groups.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// A head: an appender of the log, with at most one open segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Head(pub u8);
 
 impl Head {
@@ -18,6 +32,16 @@ impl Head {
     /// Returns the head that writes the data of `group`.
     pub const fn of(group: Group) -> Self {
         Self(group.0 + 1)
+    }
+
+    /// Returns the first `count` heads, that of metadata among them.
+    pub fn first(count: u8) -> impl DoubleEndedIterator<Item = Self> {
+        (0..count).map(Self)
+    }
+
+    /// Returns the position of the head in a table of all heads.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
     }
 
     /// Returns the group whose data the head writes; `None` for [`Head::METADATA`].

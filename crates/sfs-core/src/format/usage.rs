@@ -7,7 +7,7 @@ use std::fmt;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{Corruption, CorruptionKind, Head, ItemKind, Key};
+use super::{Corruption, CorruptionKind, Group, Head, ItemKind, Key};
 
 /// Segments whose entries share one item.
 pub const USAGE_PER_ITEM: u32 = 32;
@@ -120,8 +120,8 @@ impl UsageEntry {
     };
 
     /// Returns the group of the segment's data; `None` for a segment of tree nodes.
-    pub fn data_group(&self) -> Option<u8> {
-        self.head.group().map(|group| group.0)
+    pub fn data_group(&self) -> Option<Group> {
+        self.head.group()
     }
 
     /// Returns the value of an item with `entries`, at most [`USAGE_PER_ITEM`].

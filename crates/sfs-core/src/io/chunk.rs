@@ -2,7 +2,7 @@
 
 use sfs_device::{Block, Stream};
 
-use crate::format::SummaryEntry;
+use crate::format::{Head, SummaryEntry};
 use crate::memory::BlockRef;
 
 /// A block to append, with its entry in the summary.
@@ -16,7 +16,7 @@ pub(crate) struct Append {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) address: u64,
-    pub(crate) head: u8,
+    pub(crate) head: Head,
     pub(crate) summary: Vec<Block>,
     pub(crate) appends: Vec<Append>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Chunk {
 impl Chunk {
     /// Returns the write stream of the head.
     pub(crate) fn stream(&self) -> Stream {
-        Stream(self.head)
+        Stream(self.head.0)
     }
 
     /// Returns the address of the first block behind the summary.

@@ -72,7 +72,7 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::*;
-    use crate::format::SummaryEntry;
+    use crate::format::{Head, SummaryEntry};
     use crate::io::Append;
 
     fn memory(count: usize) -> Vec<BlockRef> {
@@ -84,7 +84,7 @@ mod tests {
         let entry = SummaryEntry::Node { checksum: 0 };
         let appends = memory(count).into_iter().map(|memory| Append { entry, memory }).collect();
         let summary = Block::new_vec_zeroed(1).expect("memory");
-        Arc::new(Chunk { address, head: 0, summary, appends })
+        Arc::new(Chunk { address, head: Head::METADATA, summary, appends })
     }
 
     #[test]

@@ -11,7 +11,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::LogState;
 use super::heads::CHUNK_BLOCKS_MIN;
 use crate::format::{
-    ChunkHeader, ChunkSummary, DeltaForm, Layout, SummaryEntry, summary_blocks, summary_len,
+    ChunkHeader, ChunkSummary, DeltaForm, Head, Layout, SummaryEntry, summary_blocks, summary_len,
 };
 use crate::io::{Append, Chunk};
 use crate::segments::UsageTable;
@@ -59,7 +59,7 @@ fn entries_max(room: usize) -> usize {
 }
 
 struct Planned {
-    head: u8,
+    head: Head,
     address: u64,
     entry_count: usize,
     delta: Vec<u8>,
@@ -78,7 +78,7 @@ impl Batch {
     pub(crate) fn opens(
         log: &LogState,
         layout: &Layout,
-        head: u8,
+        head: Head,
         entry_count: usize,
         delta_len: usize,
     ) -> usize {
@@ -90,7 +90,7 @@ impl Batch {
     }
 
     /// Returns the number of blocks that `head` can append without opening a segment.
-    pub(crate) fn head_room_blocks(log: &LogState, layout: &Layout, head: u8) -> usize {
+    pub(crate) fn head_room_blocks(log: &LogState, layout: &Layout, head: Head) -> usize {
         match log.heads.room_blocks(head, layout) {
             0 | 1 => 0,
             room => entries_max(room as usize),
@@ -113,7 +113,7 @@ impl Batch {
         log: &mut LogState,
         layout: &Layout,
         usage: &mut UsageTable,
-        head: u8,
+        head: Head,
         entry_count: usize,
         mut delta: &[u8],
     ) -> Vec<u64> {

@@ -1,6 +1,6 @@
 //! Heads: one open segment for each group, and one for metadata.
 
-use crate::format::{HEADS_MAX, HeadRecord, Layout};
+use crate::format::{HEADS_MAX, Head, HeadRecord, Layout};
 use crate::segments::UsageTable;
 
 /// Fewest blocks of a segment in which a chunk is begun: a summary, and data or more delta.
@@ -20,17 +20,17 @@ pub(crate) struct HeadPosition {
 pub(crate) struct Heads([Option<HeadPosition>; HEADS_MAX]);
 
 impl Heads {
-    pub(crate) fn get(&self, head: u8) -> Option<HeadPosition> {
-        self.0[usize::from(head)]
+    pub(crate) fn get(&self, head: Head) -> Option<HeadPosition> {
+        self.0[head.index()]
     }
 
-    pub(crate) fn set(&mut self, head: u8, position: HeadPosition) {
-        self.0[usize::from(head)] = Some(position);
+    pub(crate) fn set(&mut self, head: Head, position: HeadPosition) {
+        self.0[head.index()] = Some(position);
     }
 
-    /// Returns the open heads with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, HeadPosition)> {
-        (0u8..).zip(self.0).filter_map(|(no, head)| head.map(|head| (no, head)))
+    /// Returns the open heads with their positions.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Head, HeadPosition)> {
+        Head::first(HEADS_MAX as u8).zip(self.0).filter_map(|(head, at)| Some((head, at?)))
     }
 
     pub(crate) fn records(&self) -> Vec<HeadRecord> {
@@ -40,7 +40,7 @@ impl Heads {
     }
 
     /// Returns the number of blocks that `head` can append before it needs another segment.
-    pub(crate) fn room_blocks(&self, head: u8, layout: &Layout) -> u32 {
+    pub(crate) fn room_blocks(&self, head: Head, layout: &Layout) -> u32 {
         self.get(head).map_or(0, |at| layout.segment_blocks - at.next_block)
     }
 
@@ -48,7 +48,7 @@ impl Heads {
     /// and the blocks left in the segment; `None` if no segment is Clean.
     pub(crate) fn ready(
         &mut self,
-        head: u8,
+        head: Head,
         layout: &Layout,
         usage: &mut UsageTable,
         sequence: u64,
@@ -63,7 +63,7 @@ impl Heads {
     }
 
     /// Seals the segment that `head` was writing to and goes on at the start of `segment`.
-    pub(crate) fn switch(&mut self, head: u8, segment: u32, usage: &mut UsageTable) {
+    pub(crate) fn switch(&mut self, head: Head, segment: u32, usage: &mut UsageTable) {
         if let Some(old) = self.get(head) {
             usage.seal(old.segment);
         }
@@ -71,15 +71,15 @@ impl Heads {
     }
 
     /// Seals the segment that `head` was writing to, if there is one.
-    pub(crate) fn close(&mut self, head: u8, usage: &mut UsageTable) {
-        if let Some(old) = self.0[usize::from(head)].take() {
+    pub(crate) fn close(&mut self, head: Head, usage: &mut UsageTable) {
+        if let Some(old) = self.0[head.index()].take() {
             usage.seal(old.segment);
         }
     }
 
     /// Moves `head` on by `blocks` that it has appended.
-    pub(crate) fn advance(&mut self, head: u8, blocks: u32, layout: &Layout) {
-        let at = self.0[usize::from(head)].as_mut().expect("an appending head is open");
+    pub(crate) fn advance(&mut self, head: Head, blocks: u32, layout: &Layout) {
+        let at = self.0[head.index()].as_mut().expect("an appending head is open");
         at.next_block += blocks;
         assert!(at.next_block <= layout.segment_blocks);
     }

@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Mutex, MutexGuard};
 use sfs_device::Stream;
 
+use super::LogState;
 use super::sync_queue::SyncQueue;
-use super::{FIRST_GROUP_HEAD, LogState};
 use crate::Result;
 use crate::counters::AtomicCounters;
+use crate::format::{Group, Head};
 use crate::health::Health;
 use crate::io::{Chunk, InPlaceWrites, VolumeDevice};
 use crate::lock_rank::{Rank, Ranked};
@@ -60,7 +61,7 @@ impl LogWriter {
         // Damage that was met while the batch was built may have ended writing.
         self.health.check_running()?;
         for run in in_place.runs() {
-            self.io.write_in_place(run, Stream(FIRST_GROUP_HEAD))?;
+            self.io.write_in_place(run, Stream(Head::of(Group(0)).0))?;
             log.unflushed = true;
         }
         if in_place.flush_before_delta() && !mutated(Mutant::PlacedUnflushed) {

@@ -1,11 +1,10 @@
 //! State of the metadata under its lock.
 
-use rustc_hash::FxHashMap;
-
+use super::changes::{PendingChanges, Unmap};
 use super::metadata_error::MetadataError;
 use super::owners::{Owner, owners};
 use crate::format::{
-    Change, DecodeError, FIRST_INO, FileCount, Inode, ItemKind, Key, Mapping, MappingRun,
+    Change, DecodeError, FIRST_INO, FileCount, Group, Inode, ItemKind, Key, Mapping, MappingRun,
     PolicyRecord, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
@@ -16,19 +15,8 @@ use crate::tree::{NodeNotCached, Tree};
 /// Number of times that the policies look at all segments while one segment is written.
 const POLICY_LOOKS_PER_SEGMENT: u32 = 8;
 
-/// Bytes of an encoded [`Change::Unmap`].
-const UNMAP_LEN: usize = Change::HEADER_LEN + 16;
-
 /// Why an edit of a prepared item cannot fail.
 const PREPARED: &str = "a prepared item is in memory";
-
-/// Blocks of a file that were unmapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unmap {
-    pub(crate) ino: u64,
-    pub(crate) first: u32,
-    pub(crate) last: u32,
-}
 
 /// Changes of one transaction.
 #[derive(Debug, Default)]
@@ -56,12 +44,8 @@ pub(crate) struct Metadata {
     pub(crate) checkpoint_nodes: usize,
     /// Write clock, in blocks, when the policies last looked at all segments.
     policies_looked_at: Option<u64>,
-    /// Items that changed since the last delta; `true` if the item still exists.
-    changed: FxHashMap<Key, bool>,
-    /// Blocks unmapped since the last delta, in order.
-    unmaps: Vec<Unmap>,
-    /// Value of `next_ino` in the last delta.
-    encoded_next_ino: u64,
+    /// Changes since the last delta.
+    changes: PendingChanges,
     /// Number of inodes in the tree; `None` if the last checkpoint did not state it.
     file_count: Option<u64>,
 }
@@ -82,9 +66,7 @@ impl Metadata {
             tolerance: Tolerance::Exact,
             checkpoint_nodes: 0,
             policies_looked_at: None,
-            changed: FxHashMap::default(),
-            unmaps: Vec::new(),
-            encoded_next_ino: next_ino,
+            changes: PendingChanges::new(next_ino),
             file_count: None,
         }
     }
@@ -136,9 +118,7 @@ impl Metadata {
 
     /// Returns whether the next delta would hold any change.
     pub(crate) fn has_changes(&self) -> bool {
-        !self.changed.is_empty()
-            || !self.unmaps.is_empty()
-            || self.next_ino != self.encoded_next_ino
+        self.changes.count() > 0 || self.changes.has_next_ino(self.next_ino)
     }
 
     /// Returns the number of tree nodes that are live on the device once the dirty ones are written.
@@ -154,7 +134,7 @@ impl Metadata {
 
     /// Returns the number of changes in the next delta.
     pub(crate) fn change_count(&self) -> usize {
-        self.changed.len() + self.unmaps.len()
+        self.changes.count()
     }
 
     /// Applies a transaction. The chunk with its delta will have sequence number `sequence` or a later one.
@@ -164,13 +144,13 @@ impl Metadata {
         }
         for (key, value) in &effects.items {
             self.write_item(key, value.as_deref());
-            self.changed.insert(*key, value.is_some());
+            self.changes.note_item(*key, value.is_some());
         }
         for (key, value) in &effects.runs {
             self.write_item(key, value.as_deref());
         }
         for unmap in effects.unmaps {
-            self.note_unmap(unmap);
+            self.changes.note_unmap(unmap);
         }
         for mapping in &effects.freed {
             self.unmap_block(mapping, sequence);
@@ -204,67 +184,24 @@ impl Metadata {
     /// Sets a prepared item; the next delta encodes it.
     pub(crate) fn put_item(&mut self, key: &Key, value: &[u8]) {
         self.write_item(key, Some(value));
-        self.changed.insert(*key, true);
+        self.changes.note_item(*key, true);
     }
 
     /// Removes a prepared item; the next delta encodes the removal.
     pub(crate) fn remove_item(&mut self, key: &Key) {
         self.write_item(key, None);
-        self.changed.insert(*key, false);
-    }
-
-    fn note_unmap(&mut self, unmap: Unmap) {
-        if mutated(Mutant::UnmapForgotten) {
-            return;
-        }
-        match self.unmaps.last_mut() {
-            Some(last)
-                if last.ino == unmap.ino && unmap.last.checked_add(1) == Some(last.first) =>
-            {
-                last.first = unmap.first;
-            }
-            _ => self.unmaps.push(unmap),
-        }
+        self.changes.note_item(*key, false);
     }
 
     /// Returns the bytes of [`Metadata::delta`] without its maps and releases, and without encoding it.
     pub(crate) fn delta_len(&self) -> usize {
-        let item_len = |(key, exists): (&Key, &bool)| {
-            if !exists {
-                return Change::HEADER_LEN + Key::LEN;
-            }
-            let value = self.tree.get(key).expect("a changed item is in memory");
-            Change::HEADER_LEN + Key::LEN + size_of::<u64>() + value.map_or(0, <[u8]>::len)
-        };
-        let next_ino = usize::from(self.next_ino != self.encoded_next_ino)
-            * (Change::HEADER_LEN + size_of::<u64>());
-        next_ino + self.unmaps.len() * UNMAP_LEN + self.changed.iter().map(item_len).sum::<usize>()
+        self.changes.encoded_len(&self.tree, self.next_ino)
     }
 
     /// Encodes the changes since the last delta, the mappings in `maps`, and the release of the segments
     /// `released`. Items are in the order of their keys.
     pub(crate) fn delta(&self, maps: &[Change], released: &[u32]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        if self.next_ino != self.encoded_next_ino && !mutated(Mutant::NextInoUnsaid) {
-            Change::NextIno(self.next_ino).append(&mut bytes);
-        }
-        for unmap in &self.unmaps {
-            let Unmap { ino, first, last } = *unmap;
-            Change::Unmap { ino, first, last }.append(&mut bytes);
-        }
-        let mut changed: Vec<(&Key, &bool)> = self.changed.iter().collect();
-        changed.sort_unstable();
-        for (key, exists) in changed {
-            let change = if *exists {
-                // The leaf has been dirty since the item was put there, and dirty nodes stay in memory.
-                let value = self.tree.get(key).expect("a changed item is in memory");
-                let value = value.expect("a changed item is in the tree").to_vec();
-                Change::Put { key: key.encode(), value }
-            } else {
-                Change::Delete { key: key.encode() }
-            };
-            change.append(&mut bytes);
-        }
+        let mut bytes = self.changes.encode(&self.tree, self.next_ino);
         maps.iter().for_each(|map| map.append(&mut bytes));
         for &segment in released {
             let stamp = self.usage.entry(segment).stamp;
@@ -276,16 +213,12 @@ impl Metadata {
     /// Continues with inode number `next`, which roll-forward has found in a delta.
     pub(crate) fn restore_next_ino(&mut self, next: u64) {
         self.next_ino = self.next_ino.max(next);
-        self.encoded_next_ino = self.next_ino;
+        self.changes.set_encoded(self.next_ino);
     }
 
     /// Forgets the changes that a delta or a checkpoint has encoded.
     pub(crate) fn clear_changes(&mut self) {
-        self.changed.clear();
-        if !mutated(Mutant::UnmapRepeated) {
-            self.unmaps.clear();
-        }
-        self.encoded_next_ino = self.next_ino;
+        self.changes.clear(self.next_ino);
     }
 
     /// Returns the mappings of a run, whose leaf is prepared afterwards.
@@ -345,7 +278,7 @@ impl Metadata {
     }
 
     /// Returns the group of the segment that `mapping` points to.
-    pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<u8> {
+    pub(crate) fn group_of(&self, mapping: &Mapping) -> Option<Group> {
         let segment = self.usage.segment_of(mapping.address)?;
         self.usage.entry(segment).data_group()
     }

@@ -3,9 +3,10 @@
 //! Reads see the changes of the same transaction, except where a method says otherwise. Nothing takes effect until
 //! [`Metadata::apply`].
 
+use super::changes::Unmap;
 use super::metadata_error::MetadataError;
 use super::owners::{Owner, find_mapping, owners};
-use super::state::{Effects, Metadata, Unmap};
+use super::state::{Effects, Metadata};
 use crate::Error;
 use crate::format::{Corruption, CorruptionKind};
 use crate::format::{

@@ -21,7 +21,7 @@ pub use sepbit::SepBit;
 pub use sfs::{Distance, Sfs};
 
 use super::StateBound;
-use crate::format::{History, UsageEntry};
+use crate::format::{Group, History, UsageEntry};
 
 /// A block that is about to be written.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct Candidate {
     /// History before this write; `None` for a new block. A move by the cleaner does not change the history.
     pub history: Option<History>,
     /// Group of the segment that holds the block now; `None` for a new block.
-    pub group: Option<u8>,
+    pub group: Option<Group>,
     /// `true` if the cleaner moves the block, `false` if a user writes it.
     pub cleaning: bool,
     /// Blocks written to the file before this write (SFS, section 3.2: W_f).
@@ -54,7 +54,7 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
     fn begin(&mut self, _segments: &[UsageEntry], _segment_blocks: u32, _now: u32) {}
 
     /// Returns the group of a block, `0..group_count`.
-    fn group(&self, candidate: &Candidate, now: u32) -> u8;
+    fn group(&self, candidate: &Candidate, now: u32) -> Group;
 
     /// Returns the centres of the groups by group number, in the unit of the policy (SFS: writes per tick).
     /// Empty for a policy without centres, and before the first groups are computed.

@@ -6,7 +6,7 @@ use super::{
     Candidate, GROUPING_POLICIES, GROUPS_MAX, GroupingPolicy, VICTIM_POLICIES,
     default_victim_policy, grouping_policy, victim_policy,
 };
-use crate::format::{Head, History, SegmentState, UsageEntry};
+use crate::format::{Group, Head, History, SegmentState, UsageEntry};
 
 const SEGMENTS: u32 = 600;
 const SEGMENT_BLOCKS: u32 = 512;
@@ -72,7 +72,7 @@ fn candidate(history: Option<History>, cleaning: bool, now: u32) -> Candidate {
         ino: 1,
         block: 2,
         history,
-        group: history.map(|history| (history.writes % 9) as u8),
+        group: history.map(|history| Group((history.writes % 9) as u8)),
         cleaning,
         file_write_count: u64::from(now),
         file_modified: now / 2,
@@ -87,7 +87,9 @@ fn apply(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
         match step {
             PolicyEvent::Begin(segments) => policy.begin(segments, SEGMENT_BLOCKS, now),
             PolicyEvent::Write(before) => {
-                assert!(policy.group(&candidate(*before, false, now), now) < policy.group_count());
+                assert!(
+                    policy.group(&candidate(*before, false, now), now).0 < policy.group_count()
+                );
                 let after = policy.history(*before, now);
                 assert_eq!(after.modified, now);
                 assert!(after.write_count() >= 1);
@@ -96,7 +98,8 @@ fn apply(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
             PolicyEvent::Delete(before) => policy.note_write(*before, None, now),
             PolicyEvent::Move(history) => {
                 assert!(
-                    policy.group(&candidate(Some(*history), true, now), now) < policy.group_count()
+                    policy.group(&candidate(Some(*history), true, now), now).0
+                        < policy.group_count()
                 );
                 policy.note_move(*history, now);
             }
@@ -148,7 +151,7 @@ proptest! {
             other.save(&mut again);
             prop_assert!(state == again, "{}", name);
             let group = other.group(&candidate(history, false, now), now);
-            prop_assert!(group < other.group_count());
+            prop_assert!(group.0 < other.group_count());
         }
     }
 

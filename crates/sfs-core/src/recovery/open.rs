@@ -9,13 +9,14 @@ use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
-    HEADS_MAX, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM,
-    UsageEntry, usage_key,
+    Group, HEADS_MAX, Head, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp,
+    USAGE_PER_ITEM, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
-use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
+use crate::log::{HeadPosition, Heads, LogState};
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
+use crate::policy::GROUPS_MAX;
 use crate::request::{OpenProgress, VolumeOptions};
 use crate::segments::UsageTable;
 use crate::tree::Tree;
@@ -167,9 +168,9 @@ impl Recovery {
     /// Seals the segments of groups that the grouping policy of this mount does not have.
     fn close_heads(&self, log: &mut LogState) {
         let mut metadata = self.components.metadata.write();
-        let first = FIRST_GROUP_HEAD + metadata.grouping.group_count();
-        for head in first..HEADS_MAX as u8 {
-            log.heads.close(head, &mut metadata.usage);
+        let count = metadata.grouping.group_count();
+        for group in Group::first(GROUPS_MAX).skip(count.into()) {
+            log.heads.close(Head::of(group), &mut metadata.usage);
         }
     }
 }
@@ -242,7 +243,7 @@ fn open_heads(record: &CheckpointRecord, layout: &Layout) -> Result<Heads> {
     );
     let mut heads = Heads::default();
     for head in &record.heads {
-        let sound = usize::from(head.head) < HEADS_MAX
+        let sound = head.head.index() < HEADS_MAX
             && head.segment < layout.segment_count
             && head.next_block <= layout.segment_blocks
             && heads.get(head.head).is_none()

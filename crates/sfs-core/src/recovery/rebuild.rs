@@ -10,13 +10,13 @@ use sfs_device::{Block, Device, Stream};
 
 use super::components::{Components, policies};
 use crate::format::{
-    CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, FileCount, History,
-    ItemKind, Key, LogEra, Mapping, MappingRun, NodePointer, SegmentState, Structure, SummaryEntry,
-    Superblock, UsageEntry, usage_key,
+    CheckpointRecord, Corruption, CorruptionKind, DataLayout, FIRST_INO, FileCount, Group, Head,
+    History, ItemKind, Key, LogEra, Mapping, MappingRun, NodePointer, SegmentState, Structure,
+    SummaryEntry, Superblock, UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::io::Append;
-use crate::log::{Batch, FIRST_GROUP_HEAD, Heads, LogState, METADATA_HEAD};
+use crate::log::{Batch, Heads, LogState};
 use crate::memory::BlockRef;
 use crate::metadata::Metadata;
 use crate::request::VolumeOptions;
@@ -131,13 +131,13 @@ impl Rebuild {
         if self.components.superblock.data_layout != DataLayout::Log {
             return self.place_blocks(&mut log, &mut metadata, &blocks);
         }
-        if Batch::opens(&log, layout, FIRST_GROUP_HEAD, blocks.len(), 0)
+        if Batch::opens(&log, layout, Head::of(Group(0)), blocks.len(), 0)
             > metadata.usage.clean_count()
         {
             return Err(Error::NoSpace);
         }
         let mut batch = Batch::default();
-        let head = FIRST_GROUP_HEAD;
+        let head = Head::of(Group(0));
         let addresses =
             batch.reserve(&mut log, layout, &mut metadata.usage, head, blocks.len(), &[]);
         let (mut mappings, mut appends) = (Vec::new(), Vec::new());
@@ -173,7 +173,7 @@ impl Rebuild {
         let mut place = |moved: &Moved| {
             let extents = metadata.usage.allocate(FIRST_INO, 1, &mut share, log.next_sequence);
             let address = extents[0].address;
-            let stream = Stream(FIRST_GROUP_HEAD);
+            let stream = Stream(Head::of(Group(0)).0);
             self.components.io.write_block(address, &moved.content, stream)?;
             Ok(Mapping::in_place(address))
         };
@@ -279,13 +279,13 @@ impl Rebuild {
         let mut metadata = self.components.metadata.write();
         let metadata = &mut *metadata;
         let count = metadata.tree.dirty_count();
-        if Batch::opens(&log, layout, METADATA_HEAD, count, 0) > metadata.usage.clean_count() {
+        if Batch::opens(&log, layout, Head::METADATA, count, 0) > metadata.usage.clean_count() {
             return Err(Error::NoSpace);
         }
         let old: Vec<u64> = metadata.tree.old_addresses().collect();
         let mut batch = Batch::default();
         let addresses =
-            batch.reserve(&mut log, layout, &mut metadata.usage, METADATA_HEAD, count, &[]);
+            batch.reserve(&mut log, layout, &mut metadata.usage, Head::METADATA, count, &[]);
         old.iter().for_each(|address| metadata.usage.remove_node(*address, log.next_sequence));
         addresses.iter().for_each(|address| metadata.usage.add_node(*address));
         let mut next = addresses.into_iter();

@@ -1,6 +1,6 @@
 //! Roll-forward: applies the log since the last checkpoint.
 //!
-//! Chunks are found in order and applied batch by batch, in memory only. Everything after the last whole batch is
+//! Chunks are found in order and applied batch by batch (`apply_batch`), in memory only. Everything after the last whole batch is
 //! as if it had never been written. A checkpoint that was durable and is gone is noticed. Memory is bounded by the
 //! caches and one batch.
 
@@ -8,11 +8,10 @@ use sfs_device::Block;
 
 use super::components::Components;
 use crate::format::{
-    Change, ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, ItemKind, Key,
-    Layout, Location, Mapping, MappingRun, RUN_BLOCKS, Structure, SummaryEntry, run_key,
+    ChunkSummary, Corruption, CorruptionKind, DELTA_LEN_MAX, HEADS_MAX, Head, Layout, Location,
+    Structure,
 };
 use crate::log::{CHUNK_BLOCKS_MIN, HeadPosition, Heads, LogState};
-use crate::metadata::{Metadata, MetadataError, run_base};
 use crate::mutant::{Mutant, mutated};
 use crate::{Error, Result};
 
@@ -178,7 +177,7 @@ impl Components {
     }
 
     /// Opens `segment`, the next Clean one, for `head`, as the log shows.
-    fn open_found(&self, log: &mut LogState, head: u8, segment: u32) -> Result<()> {
+    fn open_found(&self, log: &mut LogState, head: Head, segment: u32) -> Result<()> {
         let mut metadata = self.metadata.write();
         let opened = metadata.usage.open(head, log.next_sequence);
         assert_eq!(opened, Some(segment), "the search follows the order of allocation");
@@ -231,7 +230,7 @@ impl Components {
         let Some(segment) = self.metadata.read().usage.clean().nth(skip) else { return Ok(None) };
         let address = layout.segment_address(segment);
         match self.expected_chunk(address, layout.segment_blocks, position)? {
-            Some(chunk) if usize::from(chunk.header.head) < HEADS_MAX => {
+            Some(chunk) if chunk.header.head.index() < HEADS_MAX => {
                 let head = chunk.header.head;
                 position.opened.push((segment, head));
                 position.heads.set(head, HeadPosition { segment, next_block: 0 });
@@ -254,145 +253,6 @@ impl Components {
             && (chunk.header.previous == position.previous || mutated(Mutant::ChainIgnored));
         Ok(if next && self.chunks.is_whole(&chunk)? { Some(chunk) } else { None })
     }
-
-    /// Applies the changes of a batch whose first chunk has number `sequence`.
-    fn apply_batch(&self, batch: &[ChunkSummary], sequence: u64) -> Result<()> {
-        let at = batch.first().map_or(0, |chunk| chunk.header.address);
-        let changes = Change::decode_batch(batch)?;
-        if !Change::are_sound(&changes, &self.superblock) {
-            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
-        }
-        for change in &changes {
-            if let Change::Unmap { ino, first, last } = *change {
-                self.unmap(ino, first, last, sequence)?;
-            }
-        }
-        let (mut released, mut maps) = (Vec::new(), Vec::new());
-        for change in changes {
-            match change {
-                Change::Map { .. } => maps.push(change),
-                Change::Release { segment, stamp } => released.push((segment, stamp)),
-                change => self.apply_change(change)?,
-            }
-        }
-        for chunk in batch {
-            self.metadata.write().usage.clock.catch_up(chunk.header.time);
-            self.apply_mappings(chunk, sequence)?;
-        }
-        for map in maps {
-            self.apply_map(&map, at, sequence)?;
-        }
-        let usage = &mut self.metadata.write().usage;
-        usage.settle_sealed(sequence);
-        match released.iter().all(|(segment, stamp)| usage.replay_release(*segment, *stamp)) {
-            true => Ok(()),
-            false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into()),
-        }
-    }
-
-    fn apply_change(&self, change: Change) -> Result<()> {
-        let (key, value) = match change {
-            Change::Unmap { .. } | Change::Release { .. } | Change::Map { .. } => return Ok(()),
-            Change::NextIno(next) => {
-                let mut metadata = self.metadata.write();
-                metadata.restore_next_ino(next);
-                return Ok(());
-            }
-            Change::Put { key, value } => (Key::decode(&key), Some(value)),
-            Change::Delete { key } => (Key::decode(&key), None),
-        };
-        self.recover(|metadata| Ok(metadata.replay_item(&key, value.as_deref())?))
-    }
-
-    fn apply_mappings(&self, chunk: &ChunkSummary, sequence: u64) -> Result<()> {
-        let first = chunk.header.address + chunk.summary_blocks() as u64;
-        let data: Vec<(u64, u32, Mapping)> = (first..)
-            .zip(&chunk.entries)
-            .filter_map(|(address, entry)| match *entry {
-                SummaryEntry::Data { ino, block, checksum, history } => {
-                    Some((ino, block, Mapping { address, checksum: Some(checksum), history }))
-                }
-                SummaryEntry::Node { .. } => None,
-            })
-            .collect();
-        self.map_found(&data, sequence)
-    }
-
-    /// Maps blocks in place.
-    fn apply_map(&self, map: &Change, at: u64, sequence: u64) -> Result<()> {
-        let Change::Map { ino, block, count, address } = *map else { return Ok(()) };
-        let segment = map.mapped_segment(&self.superblock.layout);
-        if !segment.is_some_and(|at| self.metadata.write().usage.replay_in_place(at, sequence)) {
-            return Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Value).into());
-        }
-        let placed =
-            (0..count).map(|n| (ino, block + n, Mapping::in_place(address + u64::from(n))));
-        self.map_found(&placed.collect::<Vec<_>>(), sequence)?;
-        // Other deltas may have mapped blocks of the same segment.
-        let live = segment.map_or(0, |at| self.metadata.read().usage.entry(at).live_blocks);
-        match live <= self.superblock.layout.segment_blocks {
-            true => Ok(()),
-            false => Err(Corruption::in_block(Structure::Delta, at, CorruptionKind::Count).into()),
-        }
-    }
-
-    /// Maps blocks, each with its inode number and block number.
-    fn map_found(&self, data: &[(u64, u32, Mapping)], sequence: u64) -> Result<()> {
-        for run in data.chunk_by(|a, b| run_key(a.0, a.1) == run_key(b.0, b.1)) {
-            let ino = run[0].0;
-            let blocks: Vec<(u32, Mapping)> = run.iter().map(|(_, b, m)| (*b, *m)).collect();
-            self.recover(|metadata| {
-                metadata.tree.prepare(&run_key(ino, blocks[0].0))?;
-                Ok(metadata.map_run(ino, &blocks, sequence)?)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Unmaps `first..=last` of `ino`.
-    fn unmap(&self, ino: u64, first: u32, last: u32, sequence: u64) -> Result<()> {
-        let mut end = Key::new(ino, ItemKind::Mapping, u64::from(last / RUN_BLOCKS) + 1);
-        loop {
-            let next = self.recover(|metadata| {
-                let Some((key, value)) = metadata.tree.last_before(&end)? else { return Ok(None) };
-                if key < run_key(ino, first) {
-                    return Ok(None);
-                }
-                let mut run = MappingRun::decode(value, &key, metadata.tolerance)?;
-                let base = run_base(&key)?;
-                let gone: Vec<(u32, Mapping)> =
-                    run.iter(base).filter(|(block, _)| (first..=last).contains(block)).collect();
-                for (block, _) in &gone {
-                    run.set(*block, None);
-                }
-                if run.is_empty() {
-                    metadata.tree.remove(&key)?;
-                } else {
-                    let mut value = Vec::new();
-                    run.encode(&mut value);
-                    metadata.tree.put(&key, &value)?;
-                }
-                gone.iter().for_each(|(_, mapping)| metadata.unmap_block(mapping, sequence));
-                Ok(Some(key))
-            })?;
-            match next {
-                Some(key) => end = key,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// Does one step of roll-forward, which changes nothing when a node is not cached.
-    fn recover<T>(
-        &self,
-        mut step: impl FnMut(&mut Metadata) -> std::result::Result<T, MetadataError>,
-    ) -> Result<T> {
-        self.metadata.update(|metadata| {
-            let outcome = step(metadata);
-            metadata.tree.prune();
-            outcome
-        })
-    }
 }
 
 /// Position in the log up to which it has been read.
@@ -402,7 +262,7 @@ pub(super) struct LogCursor {
     sequence: u64,
     previous: u32,
     /// Segments opened by the batch, with their heads.
-    opened: Vec<(u32, u8)>,
+    opened: Vec<(u32, Head)>,
 }
 
 impl LogCursor {
@@ -423,7 +283,7 @@ impl LogCursor {
     }
 
     /// Moves on past `chunk` of `head`.
-    fn take(&mut self, head: u8, chunk: &ChunkSummary, layout: &Layout) {
+    fn take(&mut self, head: Head, chunk: &ChunkSummary, layout: &Layout) {
         self.heads.advance(head, chunk.block_count() as u32, layout);
         self.sequence += 1;
         self.previous = chunk.checksum;

@@ -22,14 +22,12 @@
 //! `Bad` has no arrow: nothing sets it, and a segment that a device says is Bad stays so and is never opened.
 
 mod clean_queue;
+mod coherence;
 mod in_place_data;
 
 use std::collections::BTreeSet;
 
-use crate::format::{
-    Corruption, CorruptionKind, Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM,
-    UsageEntry,
-};
+use crate::format::{Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry};
 use crate::segments::{InPlaceAllocator, WriteClock};
 
 use clean_queue::CleanQueue;
@@ -110,35 +108,6 @@ impl UsageTable {
         }
     }
 
-    /// Checks that the entries read from a device are consistent: their number, live blocks and sums.
-    pub(crate) fn check(layout: &Layout, entries: &[UsageEntry]) -> Result<(), Corruption> {
-        let wrong = |at| Corruption::in_usage_entry(at, CorruptionKind::Count);
-        if entries.len() != layout.segment_count as usize {
-            // The first entry that is missing or beyond the last segment.
-            return Err(wrong(layout.segment_count.min(entries.len() as u32)));
-        }
-        let sums = |entry: &UsageEntry| {
-            let live = u64::from(entry.live_blocks);
-            entry.write_count_sum <= live * u64::from(History::WRITE_COUNT_MAX)
-                && entry.modified_sum <= live * u64::from(u32::MAX)
-        };
-        let sound = |entry: &UsageEntry| {
-            sums(entry)
-                && match entry.state {
-                    SegmentState::Open | SegmentState::Sealed | SegmentState::InPlace => {
-                        entry.live_blocks <= layout.segment_blocks
-                    }
-                    SegmentState::Clean | SegmentState::Drained | SegmentState::Bad => {
-                        entry.live_blocks == 0
-                    }
-                }
-        };
-        match entries.iter().position(|entry| !sound(entry)) {
-            Some(segment) => Err(wrong(segment as u32)),
-            None => Ok(()),
-        }
-    }
-
     pub(crate) fn segment_of(&self, address: u64) -> Option<u32> {
         self.layout.segment_of(address)
     }
@@ -149,36 +118,6 @@ impl UsageTable {
 
     pub(crate) fn entries(&self) -> &[UsageEntry] {
         &self.entries
-    }
-
-    /// Returns whether totals, sets and allocator agree with the entries.
-    pub(crate) fn is_coherent(&self) -> bool {
-        let mut stamps = vec![None; self.entries.len()];
-        let freed = self.releasable.iter().chain(&self.pinned);
-        let clean: Vec<Freed> =
-            self.clean.iter().map(|no| (self.entries[no as usize].stamp, no)).collect();
-        if !clean.is_sorted() {
-            return false;
-        }
-        let clean = clean.iter().map(|freed| (freed, SegmentState::Clean));
-        for ((stamp, no), state) in clean.chain(freed.map(|freed| (freed, SegmentState::Drained))) {
-            if stamps[*no as usize].replace((*stamp, state)).is_some() {
-                return false;
-            }
-        }
-        let queued = |entry: &UsageEntry| match entry.state {
-            SegmentState::Clean | SegmentState::Drained => Some((entry.stamp, entry.state)),
-            SegmentState::Open
-            | SegmentState::Sealed
-            | SegmentState::Bad
-            | SegmentState::InPlace => None,
-        };
-        let live = |entry: &UsageEntry| u64::from(entry.live_blocks);
-        let nodes = self.entries.iter().filter(|entry| holds_nodes(entry)).map(live).sum();
-        let (live_blocks, live_nodes): (u64, u64) = (self.entries.iter().map(live).sum(), nodes);
-        self.entries.iter().map(queued).eq(stamps)
-            && (self.live_blocks, self.live_nodes) == (live_blocks, live_nodes)
-            && self.is_allocator_coherent()
     }
 
     /// Returns the number of live blocks, tree nodes included.
@@ -210,20 +149,26 @@ impl UsageTable {
         self.clean.iter()
     }
 
+    /// Changes the entry of `segment` behind the back of sets and totals.
+    #[cfg(test)]
+    pub(crate) fn forge(&mut self, segment: u32, change: impl FnOnce(&mut UsageEntry)) {
+        change(&mut self.entries[segment as usize]);
+    }
+
     fn edit(&mut self, segment: u32) -> &mut UsageEntry {
         self.dirty_items.insert(segment / USAGE_PER_ITEM);
         &mut self.entries[segment as usize]
     }
 
     /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
-    pub(crate) fn open(&mut self, head: u8, sequence: u64) -> Option<u32> {
+    pub(crate) fn open(&mut self, head: Head, sequence: u64) -> Option<u32> {
         let segment = self.clean.pop_first()?;
         self.recent.insert(segment);
         let opened = self.clock.now();
         let entry = self.edit(segment);
         assert!(entry.state == SegmentState::Clean && entry.live_blocks == 0);
         let state = SegmentState::Open;
-        *entry = UsageEntry { state, head: Head(head), opened, stamp: sequence, ..UsageEntry::NEW };
+        *entry = UsageEntry { state, head, opened, stamp: sequence, ..UsageEntry::NEW };
         Some(segment)
     }
 
@@ -402,20 +347,4 @@ impl UsageTable {
 /// Returns whether the segment was written by the metadata head.
 fn holds_nodes(entry: &UsageEntry) -> bool {
     entry.head == Head::METADATA
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_of_another_length_names_the_first_entry_that_is_missing_or_too_much() {
-        let layout = Layout::new(1 << 16, 256, 0).expect("a layout");
-        let count = layout.segment_count;
-        for (len, first_wrong) in [(count - 2, count - 2), (count + 9, count)] {
-            let entries = vec![UsageEntry::NEW; len as usize];
-            let wrong = Corruption::in_usage_entry(first_wrong, CorruptionKind::Count);
-            assert_eq!(UsageTable::check(&layout, &entries), Err(wrong));
-        }
-    }
 }

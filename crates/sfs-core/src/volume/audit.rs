@@ -17,10 +17,7 @@ impl Volume {
         let _pin = self.metadata.pin_nodes();
         self.load_tree()?;
         self.metadata.inspect(|metadata| {
-            if !metadata.usage.is_coherent() {
-                let kind = CorruptionKind::Count;
-                return Err(Corruption::in_usage_entry(0, kind).into());
-            }
+            metadata.usage.check_coherence()?;
             let (sums, files) = self.count(metadata)?;
             if metadata.known_file_count().is_some_and(|known| known != files) {
                 let kind = CorruptionKind::Count;
@@ -92,7 +89,21 @@ mod tests {
 
     use sfs_device::RamDevice;
 
+    use crate::Error;
     use crate::fixture::{BLOCKS, create, new_volume};
+    use crate::format::{Corruption, CorruptionKind};
+
+    #[test]
+    fn an_audit_names_the_segment_that_contradicts_the_table() {
+        let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+        let mut metadata = volume.metadata.write();
+        let segment = metadata.usage.clean().next().expect("a Clean segment");
+        metadata.usage.forge(segment, |entry| entry.stamp += 1 << 20);
+        drop(metadata);
+        let expected = Corruption::in_usage_entry(segment + 1, CorruptionKind::Count);
+        let outcome = volume.audit();
+        assert!(matches!(outcome, Err(Error::Corrupt(found)) if found == expected), "{outcome:?}");
+    }
 
     /// The recount of a large tree takes long, and a file is read meanwhile.
     #[test]

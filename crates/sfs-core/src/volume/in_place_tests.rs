@@ -6,8 +6,9 @@ use sfs_device::Device;
 
 use super::Volume;
 use crate::fixture::{CALLER, NOW, create, new_placed, put, set_size, write};
+use crate::format::Head;
 use crate::format::{Change, DataLayout, Key, run_key};
-use crate::log::{Batch, METADATA_HEAD};
+use crate::log::Batch;
 use crate::recovery::{Basis, Moved, Rebuild, read_checkpoints};
 use crate::request::{OpenProgress, VolumeOptions};
 use crate::writeback::CommitRequest;
@@ -98,7 +99,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
             let delta = metadata.delta(&maps, &released);
             let mut batch = Batch::default();
             let layout = &volume.superblock.layout;
-            batch.reserve(&mut log, layout, &mut metadata.usage, METADATA_HEAD, 0, &delta);
+            batch.reserve(&mut log, layout, &mut metadata.usage, Head::METADATA, 0, &delta);
             batch.fill(Vec::new());
             let id = volume.superblock.volume();
             let chunks = batch.finish(&mut log, id, metadata.usage.clock.now());

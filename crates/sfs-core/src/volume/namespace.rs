@@ -1,4 +1,4 @@
-//! Namespace operations: lookup, creation, links, removal and renaming.
+//! Namespace operations: lookup, creation, links and removal. Renaming is in `rename`.
 //!
 //! Each operation changes the names and the inodes that it touches in one transaction (`txn`). `directory` encodes
 //! and finds the entries, and `orphans` deletes files that have neither a name nor a reference. The kernel has
@@ -20,8 +20,7 @@ use crate::format::{
     SYMLINK_LEN_MAX,
 };
 use crate::metadata::{MetadataError, Txn};
-use crate::mutant::{Mutant, mutated};
-use crate::request::{Caller, FileEntry, RenameMode};
+use crate::request::{Caller, FileEntry};
 use crate::{Error, Result};
 
 /// Most names of a file that is not a directory: the limit of ext4, so that counts fit wherever they are copied.
@@ -148,7 +147,7 @@ impl Volume {
     }
 
     /// Creates a file in `parent`, which must not have an entry of that name.
-    fn add(
+    pub(super) fn add(
         &self,
         txn: &mut Txn<'_>,
         (parent, mut directory): (u64, Inode),
@@ -262,7 +261,7 @@ impl Volume {
     }
 
     /// Returns the entry called `name` in `parent`. `NotFound` if there is none.
-    fn find(
+    pub(super) fn find(
         &self,
         txn: &Txn<'_>,
         parent: u64,
@@ -271,190 +270,10 @@ impl Volume {
         directory_of(txn, parent)?;
         Ok(directory::find(txn, &self.hasher(), parent, name)?.ok_or(Error::NotFound)?)
     }
-
-    /// Renames an entry as `mode` says. Returns the directories that were renamed: their change time is new, and
-    /// their parent may be.
-    pub fn rename(
-        &self,
-        parent: u64,
-        name: &[u8],
-        new_parent: u64,
-        new_name: &[u8],
-        mode: RenameMode,
-        caller: &Caller,
-    ) -> Result<[Option<u64>; 2]> {
-        if mode.leaves_whiteout() {
-            self.space.admit(0)?;
-        }
-        if !self.space.fits_one_batch() {
-            self.write_named_ahead(parent, name)?;
-            if mode == RenameMode::Exchange {
-                self.write_named_ahead(new_parent, new_name)?;
-            }
-        }
-        let logic = |txn: &mut Txn<'_>| {
-            directory::check_name(new_name)?;
-            let from = self.find(txn, parent, name)?;
-            live_directory(txn, new_parent)?;
-            let to = directory::find(txn, &self.hasher(), new_parent, new_name)?;
-            let directory = |found: &FoundEntry| {
-                let is_directory = found.kind == FileKind::Directory;
-                is_directory.then_some(found.ino)
-            };
-            if from.kind == FileKind::Directory && is_within(txn, new_parent, from.ino)? {
-                return Err(Error::Invalid.into());
-            }
-            match (to, mode) {
-                (Some(_), mode) if mode.keeps_what_exists() => Err(Error::Exists.into()),
-                (None, RenameMode::Exchange) => Err(Error::NotFound.into()),
-                (Some(to), _) if to.ino == from.ino => Ok(([None, None], None, [None, None])),
-                (Some(to), RenameMode::Exchange) => {
-                    if to.kind == FileKind::Directory && is_within(txn, parent, to.ino)? {
-                        return Err(Error::Invalid.into());
-                    }
-                    let (a, b) = ((parent, name, from), (new_parent, new_name, to));
-                    exchange(txn, a, b, caller)?;
-                    Ok(([Some(from.ino), Some(to.ino)], None, [directory(&from), directory(&to)]))
-                }
-                (to, _) => {
-                    let gone = match to {
-                        Some(to) => remove_target(txn, &from, &to, new_parent, caller)?,
-                        None => None,
-                    };
-                    let moved = to.is_some().then_some(from.ino);
-                    self.move_entry(txn, (parent, from), (new_parent, new_name), caller)?;
-                    if mode.leaves_whiteout() {
-                        let whiteout = new_inode(FileKind::CharDevice.mode_bits(), caller);
-                        let directory = txn.inode(parent)?;
-                        self.add(txn, (parent, directory), name, whiteout, caller)?;
-                    }
-                    Ok(([moved, None], gone, [directory(&from), None]))
-                }
-            }
-        };
-        // Runs under the transaction's lock: a commit between the two would write the new names without the data.
-        let order = |(moved, ..): &([Option<u64>; 2], _, _)| {
-            moved.iter().flatten().for_each(|ino| self.order_with_next_delta(*ino));
-        };
-        let (_, gone, directories) = self.change_then(logic, order)?;
-        self.delete_if_unreferenced(gone);
-        Ok(directories)
-    }
-
-    /// Writes back the dirty data of the file called `name`, before a rename makes that data part of the next
-    /// batch.
-    fn write_named_ahead(&self, parent: u64, name: &[u8]) -> Result<()> {
-        // The rename itself reports an error of the lookup.
-        let Ok(found) = self.metadata.read_txn(|txn| self.find(txn, parent, name)) else {
-            return Ok(());
-        };
-        match self.inodes.find(found.ino) {
-            Some(handle) if !handle.data().dirty.is_empty() => self.space.flush_before(found.ino),
-            _ => Ok(()),
-        }
-    }
-
-    /// Orders the data of `ino` into the next delta: its new name has replaced another file.
-    fn order_with_next_delta(&self, ino: u64) {
-        if mutated(Mutant::RenameUnordered) {
-            return;
-        }
-        if let Some(file) = self.inodes.find(ino) {
-            self.dirty.order(&file, self.metadata.next_sequence());
-        }
-    }
-
-    /// Moves an entry to a name that no entry has.
-    fn move_entry(
-        &self,
-        txn: &mut Txn<'_>,
-        (parent, from): (u64, FoundEntry),
-        (new_parent, new_name): (u64, &[u8]),
-        caller: &Caller,
-    ) -> std::result::Result<(), MetadataError> {
-        txn.delete(Key::new(parent, ItemKind::Dirent, from.cookie));
-        directory::insert(txn, &self.hasher(), new_parent, new_name, from.ino, from.kind)?;
-        let mut old = txn.inode(parent)?;
-        uncount_entry(&mut old, parent)?;
-        touch(&mut old, caller);
-        txn.put_inode(parent, &old);
-        let mut new = txn.inode(new_parent)?;
-        new.size += 1;
-        touch(&mut new, caller);
-        txn.put_inode(new_parent, &new);
-        reparent(txn, &from, parent, new_parent, caller)
-    }
-}
-
-/// Exchanges the files of two entries.
-fn exchange(
-    txn: &mut Txn<'_>,
-    (a_parent, a_name, a): (u64, &[u8], FoundEntry),
-    (b_parent, b_name, b): (u64, &[u8], FoundEntry),
-    caller: &Caller,
-) -> std::result::Result<(), MetadataError> {
-    directory::replace(txn, a_parent, a_name, a.cookie, b.ino, b.kind);
-    directory::replace(txn, b_parent, b_name, b.cookie, a.ino, a.kind);
-    for parent in [a_parent, b_parent] {
-        let mut directory = txn.inode(parent)?;
-        touch(&mut directory, caller);
-        txn.put_inode(parent, &directory);
-    }
-    reparent(txn, &a, a_parent, b_parent, caller)?;
-    reparent(txn, &b, b_parent, a_parent, caller)
-}
-
-/// Updates the inodes after `moved` went from `parent` to `new_parent`: its change time, and for a directory its
-/// parent and the parents' links.
-fn reparent(
-    txn: &mut Txn<'_>,
-    moved: &FoundEntry,
-    parent: u64,
-    new_parent: u64,
-    caller: &Caller,
-) -> std::result::Result<(), MetadataError> {
-    let mut inode = txn.inode(moved.ino)?;
-    inode.ctime = caller.now;
-    if moved.kind == FileKind::Directory && parent != new_parent {
-        inode.parent = new_parent;
-        let mut old = txn.inode(parent)?;
-        uncount_subdirectory(&mut old, parent)?;
-        txn.put_inode(parent, &old);
-        let mut new = txn.inode(new_parent)?;
-        add_link(&mut new)?;
-        txn.put_inode(new_parent, &new);
-    }
-    txn.put_inode(moved.ino, &inode);
-    Ok(())
-}
-
-/// Removes the entry `to`, whose name `from` gets. Returns the number of its file if that was the last name.
-fn remove_target(
-    txn: &mut Txn<'_>,
-    from: &FoundEntry,
-    to: &FoundEntry,
-    new_parent: u64,
-    caller: &Caller,
-) -> std::result::Result<Option<u64>, MetadataError> {
-    match (from.kind == FileKind::Directory, to.kind == FileKind::Directory) {
-        (true, false) => return Err(Error::NotDirectory.into()),
-        (false, true) => return Err(Error::IsDirectory.into()),
-        _ => {}
-    }
-    let mut directory = txn.inode(new_parent)?;
-    uncount_entry(&mut directory, new_parent)?;
-    txn.delete(Key::new(new_parent, ItemKind::Dirent, to.cookie));
-    if to.kind == FileKind::Directory {
-        uncount_subdirectory(&mut directory, new_parent)?;
-        txn.put_inode(new_parent, &directory);
-        return orphan_directory(txn, to.ino, caller);
-    }
-    txn.put_inode(new_parent, &directory);
-    uncount_link(txn, to.ino, caller)
 }
 
 /// Counts one name of `ino` less. Returns `ino` if that was the last one: the file is an orphan then.
-fn uncount_link(
+pub(super) fn uncount_link(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
@@ -467,7 +286,7 @@ fn uncount_link(
 }
 
 /// Makes the directory `ino` an orphan, and returns `ino`. `NotEmpty` if it has entries.
-fn orphan_directory(
+pub(super) fn orphan_directory(
     txn: &mut Txn<'_>,
     ino: u64,
     caller: &Caller,
@@ -482,33 +301,6 @@ fn orphan_directory(
     Ok(Some(orphans::remember(txn, ino)))
 }
 
-/// Returns whether `ino` is `ancestor` or below it. `Corrupt` if the parents form a cycle without `ancestor`.
-fn is_within(
-    txn: &Txn<'_>,
-    mut ino: u64,
-    ancestor: u64,
-) -> std::result::Result<bool, MetadataError> {
-    // Brent's algorithm: a cycle meets the mark again. A fixed limit of depth would report a sound image as
-    // corrupt, as the kernel limits the length of a path and not the depth of a tree.
-    let (mut mark, mut steps_to_mark, mut distance) = (ino, 1_u64, 1_u64);
-    while ino != ancestor {
-        let parent = txn.inode(ino)?.parent;
-        if parent == ino || parent == 0 {
-            return Ok(false);
-        }
-        ino = parent;
-        if ino == mark {
-            return Err(Corruption::in_item(ino, CorruptionKind::Value).into());
-        }
-        steps_to_mark -= 1;
-        if steps_to_mark == 0 {
-            distance *= 2;
-            (mark, steps_to_mark) = (ino, distance);
-        }
-    }
-    Ok(true)
-}
-
 /// Returns the attributes of `ino`. `NotDirectory` if it is another kind of file.
 fn directory_of(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = txn.inode(ino)?;
@@ -516,13 +308,13 @@ fn directory_of(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataE
 }
 
 /// Returns the attributes of the directory `ino`. `NotFound` if it has been removed.
-fn live_directory(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
+pub(super) fn live_directory(txn: &Txn<'_>, ino: u64) -> std::result::Result<Inode, MetadataError> {
     let inode = directory_of(txn, ino)?;
     if inode.links == 0 { Err(Error::NotFound.into()) } else { Ok(inode) }
 }
 
 /// Counts one link more. `TooManyLinks` at [`LINKS_MAX`], which directories may exceed.
-fn add_link(inode: &mut Inode) -> Result<()> {
+pub(super) fn add_link(inode: &mut Inode) -> Result<()> {
     if inode.links >= LINKS_MAX && inode.kind() != FileKind::Directory {
         return Err(Error::TooManyLinks);
     }
@@ -531,27 +323,33 @@ fn add_link(inode: &mut Inode) -> Result<()> {
 }
 
 /// Counts one entry of directory `ino` less. `Corrupt` if the inode counts none, as a forged one may.
-fn uncount_entry(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
+pub(super) fn uncount_entry(
+    directory: &mut Inode,
+    ino: u64,
+) -> std::result::Result<(), Corruption> {
     let wrong = Corruption::in_item(ino, CorruptionKind::Count);
     directory.size = directory.size.checked_sub(1).ok_or(wrong)?;
     Ok(())
 }
 
 /// Counts one subdirectory of `ino` less. `Corrupt` if that takes one of the directory's own two links.
-fn uncount_subdirectory(directory: &mut Inode, ino: u64) -> std::result::Result<(), Corruption> {
+pub(super) fn uncount_subdirectory(
+    directory: &mut Inode,
+    ino: u64,
+) -> std::result::Result<(), Corruption> {
     let wrong = Corruption::in_item(ino, CorruptionKind::Count);
     directory.links = directory.links.checked_sub(1).filter(|links| *links >= 2).ok_or(wrong)?;
     Ok(())
 }
 
 /// Sets the times of a directory whose entries have changed.
-fn touch(directory: &mut Inode, caller: &Caller) {
+pub(super) fn touch(directory: &mut Inode, caller: &Caller) {
     directory.mtime = caller.now;
     directory.ctime = caller.now;
 }
 
 /// Returns the attributes of a new, empty file of `caller`.
-fn new_inode(mode: u32, caller: &Caller) -> Inode {
+pub(super) fn new_inode(mode: u32, caller: &Caller) -> Inode {
     Inode {
         mode,
         links: 1,

@@ -4,7 +4,7 @@
 //! request: it takes only locks that are not held across one. Nothing here changes the volume.
 
 use super::Volume;
-use crate::format::{Head, SegmentState, UsageEntry};
+use crate::format::{SegmentState, UsageEntry};
 use crate::request::{GroupStatus, LifetimeTotals, SegmentCounts, Space, Status};
 
 impl Volume {
@@ -76,16 +76,16 @@ fn count_groups(entries: &[UsageEntry], centres: &[f64]) -> Vec<GroupStatus> {
     let held =
         |entry: &&UsageEntry| matches!(entry.state, SegmentState::Open | SegmentState::Sealed);
     for entry in entries.iter().filter(held) {
-        let at = match groups.binary_search_by_key(&entry.head.0, |group| group.group) {
+        let at = match groups.binary_search_by_key(&entry.head, |group| group.head) {
             Ok(at) => at,
             Err(at) => {
-                let holds_metadata = entry.head == Head::METADATA;
-                let centre = entry.data_group().and_then(|group| centres.get(usize::from(group)));
+                let centre = entry.data_group().and_then(|group| centres.get(group.index()));
                 let group = GroupStatus {
-                    group: entry.head.0,
-                    holds_metadata,
+                    head: entry.head,
+                    segments: 0,
+                    open_segments: 0,
+                    live_blocks: 0,
                     centre: centre.copied(),
-                    ..Default::default()
                 };
                 groups.insert(at, group);
                 at
@@ -102,12 +102,13 @@ fn count_groups(entries: &[UsageEntry], centres: &[f64]) -> Vec<GroupStatus> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Head;
 
     #[test]
     fn segments_are_counted_by_state_and_group() {
-        let entry = |state, group, live_blocks| UsageEntry {
+        let entry = |state, head, live_blocks| UsageEntry {
             state,
-            head: Head(group),
+            head: Head(head),
             live_blocks,
             ..UsageEntry::NEW
         };
@@ -123,15 +124,14 @@ mod tests {
             counts,
             SegmentCounts { clean: 1, open: 2, sealed: 1, drained: 1, bad: 0, in_place: 0 }
         );
-        let group = |group, holds_metadata, segments, open_segments, live_blocks| GroupStatus {
-            group,
-            holds_metadata,
+        let group = |head, segments, open_segments, live_blocks| GroupStatus {
+            head: Head(head),
             segments,
             open_segments,
             live_blocks,
             centre: None,
         };
-        let expected = [group(0, true, 1, 1, 3), group(2, false, 2, 1, 12)];
+        let expected = [group(0, 1, 1, 3), group(2, 2, 1, 12)];
         assert_eq!(count_groups(&entries, &[]), expected);
         let centred = count_groups(&entries, &[0.5, 0.25]);
         assert_eq!(

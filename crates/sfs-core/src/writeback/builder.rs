@@ -13,14 +13,14 @@ use super::budget::{RELEASES_MAX, fits_one_batch, plannable_blocks, share_segmen
 use super::commit_request::{CommitRequest, Progress, Releases, Selection};
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
 use super::plan::{FilePlan, keep_largest, plan_files, stage};
-use super::staged::{StagedBlock, data_head};
+use super::staged::StagedBlock;
 use super::step_error::{BuildError, Shortage};
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, InodeState};
-use crate::format::{ItemKind, Key, Mapping, Superblock, run_key};
+use crate::format::{Head, ItemKind, Key, Mapping, Superblock, run_key};
 use crate::io::{Chunk, InPlaceWrites, VolumeDevice};
-use crate::log::{Batch, LogState, METADATA_HEAD};
+use crate::log::{Batch, LogState};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Release, Remainder, VolumeOptions};
@@ -261,7 +261,7 @@ impl BatchBuilder {
         for blocks in staged.chunk_by_mut(|a, b| a.group == b.group) {
             let group = blocks[0].group;
             let delta = if Some(group) == last_group { delta } else { &[] };
-            let (head, count) = (data_head(group), blocks.len());
+            let (head, count) = (Head::of(group), blocks.len());
             let addresses = batch.reserve(log, layout, &mut metadata.usage, head, count, delta);
             for (block, address) in blocks.iter_mut().zip(addresses) {
                 block.mapping.address = address;
@@ -269,7 +269,7 @@ impl BatchBuilder {
             batch.fill(blocks.iter().map(StagedBlock::append).collect());
         }
         if last_group.is_none() {
-            batch.reserve(log, layout, &mut metadata.usage, METADATA_HEAD, 0, delta);
+            batch.reserve(log, layout, &mut metadata.usage, Head::METADATA, 0, delta);
             batch.fill(Vec::new());
         }
         batch

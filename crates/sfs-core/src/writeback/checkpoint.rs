@@ -19,11 +19,11 @@ use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
 use crate::format::{
-    CheckpointRecord, FileCount, NodePointer, SummaryEntry, Superblock, usage_key,
+    CheckpointRecord, FileCount, Head, NodePointer, SummaryEntry, Superblock, usage_key,
 };
 use crate::health::Health;
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
-use crate::log::{Batch, LogState, LogWriter, METADATA_HEAD};
+use crate::log::{Batch, LogState, LogWriter};
 use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, MetadataStore};
 use crate::mutant::{Mutant, mutated};
@@ -228,12 +228,12 @@ impl Checkpointer {
         self.prepare_usage(log, metadata)?;
         let layout = &self.superblock.layout;
         let count = metadata.tree.dirty_count();
-        if Batch::opens(log, layout, METADATA_HEAD, count, 0) > metadata.usage.clean_count() {
+        if Batch::opens(log, layout, Head::METADATA, count, 0) > metadata.usage.clean_count() {
             return Err(Shortage.into());
         }
         let old: Vec<u64> = metadata.tree.old_addresses().collect();
         let mut batch = Batch::default();
-        let addresses = batch.reserve(log, layout, &mut metadata.usage, METADATA_HEAD, count, &[]);
+        let addresses = batch.reserve(log, layout, &mut metadata.usage, Head::METADATA, count, &[]);
         for address in old {
             metadata.usage.remove_node(address, log.next_sequence);
         }
@@ -316,10 +316,10 @@ impl Checkpointer {
         loop {
             let count = metadata.tree.dirty_count();
             let old: Vec<u64> = metadata.tree.old_addresses().collect();
-            let opens = Batch::opens(log, layout, METADATA_HEAD, count, 0);
+            let opens = Batch::opens(log, layout, Head::METADATA, count, 0);
             let mut touched: Vec<u32> = metadata.usage.clean().take(opens).collect();
             touched.extend(old.iter().filter_map(|address| layout.segment_of(*address)));
-            touched.extend(log.heads.get(METADATA_HEAD).map(|head| head.segment));
+            touched.extend(log.heads.get(Head::METADATA).map(|head| head.segment));
             for segment in touched {
                 metadata.usage.mark_dirty(segment);
             }
@@ -344,7 +344,7 @@ impl Checkpointer {
         let mut blocks =
             Block::new_vec_zeroed(bytes.len() / BLOCK_SIZE).expect("memory for a checkpoint");
         blocks.as_mut_bytes().copy_from_slice(&bytes);
-        self.io.write_record(address, &blocks, Stream(METADATA_HEAD))?;
+        self.io.write_record(address, &blocks, Stream(Head::METADATA.0))?;
         if !mutated(Mutant::SkippedRecordFlush) {
             self.io.flush()?;
         }

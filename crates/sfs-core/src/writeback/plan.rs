@@ -13,7 +13,7 @@ use super::staged::{StagedBlock, sort};
 use super::step_error::BuildError;
 use crate::files::{DataGuard, DirtyBlocks, InodeState, Pending};
 use crate::format::{
-    INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, run_key,
+    Group, INLINE_LEN_MAX, Inode, InodeFlags, ItemKind, Key, Mapping, MappingRun, run_key,
 };
 use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, Owner};
@@ -27,7 +27,7 @@ pub(super) struct PlannedBlock {
     checksum: u32,
     /// Mapping before this commit.
     old: Option<Mapping>,
-    group: u8,
+    group: Group,
 }
 
 /// Changes of a commit to one file.
@@ -203,19 +203,20 @@ fn stage_moved(metadata: &Metadata, owner: &Owner, memory: &BlockRef, now: u32) 
 /// 3.3).
 fn mix_remainders(staged: &mut [StagedBlock], segment_blocks: usize) {
     let counts = count_groups(staged.iter().map(|b| b.group));
-    let remainders = (0..GROUPS_MAX).filter(|group| counts[usize::from(*group)] < segment_blocks);
-    let Some(largest) = remainders.max_by_key(|group| counts[usize::from(*group)]) else { return };
+    let remainders =
+        Group::first(GROUPS_MAX).filter(|group| counts[group.index()] < segment_blocks);
+    let Some(largest) = remainders.max_by_key(|group| counts[group.index()]) else { return };
     for block in staged {
-        if counts[usize::from(block.group)] < segment_blocks {
+        if counts[block.group.index()] < segment_blocks {
             block.group = largest;
         }
     }
 }
 
 /// Returns the number of blocks in each group.
-fn count_groups(groups: impl Iterator<Item = u8>) -> [usize; GROUPS_MAX as usize] {
+fn count_groups(groups: impl Iterator<Item = Group>) -> [usize; GROUPS_MAX as usize] {
     let mut counts = [0; GROUPS_MAX as usize];
-    groups.for_each(|group| counts[usize::from(group)] += 1);
+    groups.for_each(|group| counts[group.index()] += 1);
     counts
 }
 
@@ -224,17 +225,17 @@ fn count_groups(groups: impl Iterator<Item = u8>) -> [usize; GROUPS_MAX as usize
 pub(super) fn keep_largest(files: &mut Vec<FilePlan<'_>>, mut count: usize) {
     let blocks = files.iter().filter(|file| !file.is_ordered).flat_map(|file| &file.blocks);
     let counts = count_groups(blocks.map(|planned| planned.group));
-    let mut order: Vec<u8> = (0..GROUPS_MAX).collect();
-    order.sort_by_key(|group| std::cmp::Reverse(counts[usize::from(*group)]));
+    let mut order: Vec<Group> = Group::first(GROUPS_MAX).collect();
+    order.sort_by_key(|group| std::cmp::Reverse(counts[group.index()]));
     let mut quota = [0; GROUPS_MAX as usize];
     for group in order {
-        let group = usize::from(group);
+        let group = group.index();
         quota[group] = counts[group].min(count);
         count -= quota[group];
     }
     for file in files.iter_mut().filter(|file| !file.is_ordered) {
         file.blocks.retain(|planned| {
-            let left = &mut quota[usize::from(planned.group)];
+            let left = &mut quota[planned.group.index()];
             let keeps = *left > 0;
             *left -= usize::from(keeps);
             keeps
@@ -351,7 +352,7 @@ fn plan_blocks(
             metadata.grouping.group(&candidate, now)
         } else {
             (appended, last) = (appended + 1, Some(candidate));
-            0
+            Group(0)
         };
         planned.push(PlannedBlock { block, checksum: dirty.checksum, old, group });
     }

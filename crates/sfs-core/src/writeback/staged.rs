@@ -1,8 +1,7 @@
 //! Staged blocks: data blocks that a commit is about to write, before and after they have an address.
 
-use crate::format::{Mapping, SummaryEntry};
+use crate::format::{Group, Mapping, SummaryEntry};
 use crate::io::{Append, InPlaceBlock};
-use crate::log::FIRST_GROUP_HEAD;
 use crate::memory::BlockRef;
 
 /// A data block that a commit writes.
@@ -14,7 +13,7 @@ pub(crate) struct StagedBlock {
     pub(crate) old: Option<Mapping>,
     /// Mapping after this commit. The address is 0 until the block has one.
     pub(crate) mapping: Mapping,
-    pub(crate) group: u8,
+    pub(crate) group: Group,
     /// `true` if the cleaner moves the block, and no user wrote it.
     pub(crate) cleaning: bool,
 }
@@ -39,9 +38,4 @@ impl StagedBlock {
 /// Sorts blocks by group and owner, which is the order in which they are written.
 pub(crate) fn sort(blocks: &mut [StagedBlock]) {
     blocks.sort_by_key(|b| (b.group, b.ino, b.block));
-}
-
-/// Returns the head of a group of data blocks.
-pub(crate) fn data_head(group: u8) -> u8 {
-    FIRST_GROUP_HEAD + group
 }

@@ -92,15 +92,14 @@ fn an_attribute_search_skips_stray_parts() {
     assert!(nodes < 10, "{nodes} nodes were read");
 }
 
-/// `rename` walks from the new parent to the root, to refuse a directory below itself. Two directories that are each
-/// other's parent would keep it walking for ever.
-#[test]
-fn a_rename_into_a_cycle_of_directories_reports_corruption() {
+/// Asserts that a rename into directory `first`, whose parent is `parent_of_first`, finds damage in item `wrong`.
+/// Directory `first + 1` has `first` as its parent.
+fn assert_rename_reports_cycle(parent_of_first: u64, wrong: u64) {
     let [first, second, moved] = [FIRST_INO, FIRST_INO + 1, FIRST_INO + 2];
     let volume = forged(FIRST_INO + 3, |rebuild, superblock| {
         let root = Inode { size: 1, links: 3, ..root_directory(0, 0, NOW) };
         rebuild.put(&Key::inode(ROOT_INO), &root.encode()).unwrap();
-        for (ino, parent) in [(first, second), (second, first), (moved, ROOT_INO)] {
+        for (ino, parent) in [(first, parent_of_first), (second, first), (moved, ROOT_INO)] {
             let directory = Inode { parent, ..root_directory(0, 0, NOW) };
             rebuild.put(&Key::inode(ino), &directory.encode()).unwrap();
         }
@@ -112,7 +111,20 @@ fn a_rename_into_a_cycle_of_directories_reports_corruption() {
     });
     let renamed =
         volume.rename(ROOT_INO, b"moved", first, b"moved", RenameMode::Replace, &caller());
-    let expected = Corruption::in_item(second, CorruptionKind::Value);
+    let expected = Corruption::in_item(wrong, CorruptionKind::Value);
     assert!(matches!(renamed, Err(Error::Corrupt(found)) if found == expected), "{renamed:?}");
     assert_eq!(volume.lookup(ROOT_INO, b"moved").expect("the entry is unchanged").ino, moved);
+}
+
+/// `rename` walks from the new parent to the root, to refuse a directory below itself. Two directories that are each
+/// other's parent would keep it walking for ever.
+#[test]
+fn a_rename_into_a_cycle_of_directories_reports_corruption() {
+    assert_rename_reports_cycle(FIRST_INO + 1, FIRST_INO + 1);
+}
+
+/// The root alone is its own parent. Another such directory passed for the root.
+#[test]
+fn a_rename_into_a_directory_that_is_its_own_parent_reports_corruption() {
+    assert_rename_reports_cycle(FIRST_INO, FIRST_INO);
 }

@@ -1,4 +1,4 @@
-//! Limits: the largest file.
+//! RunLimits: the largest file.
 
 use std::sync::Arc;
 

@@ -8,11 +8,11 @@ use sfs_core::request::VolumeOptions;
 use sfs_device::RamDevice;
 
 use crate::fixture::{SEGMENT_BLOCKS, data_layout, ram_as, tight, tight_with};
-use crate::operation::{Limits, choose};
+use crate::operation::{RunLimits, choose};
 use crate::pair::VolumePair;
 use crate::random::{ReplayHint, SplitMix64, number};
 
-const LIMITS: Limits = Limits { bytes: 2 << 20, files: 60, reopens: true };
+const LIMITS: RunLimits = RunLimits { bytes: 2 << 20, files: 60, reopens: true };
 
 fn new_pair(bytes: u64, options: VolumeOptions, data_layout: DataLayout) -> VolumePair {
     let device: Arc<RamDevice> = Arc::new(ram_as(bytes, SEGMENT_BLOCKS, data_layout));
@@ -20,7 +20,7 @@ fn new_pair(bytes: u64, options: VolumeOptions, data_layout: DataLayout) -> Volu
 }
 
 /// Performs `steps` operations in the data layout of `SFS_LAYOUT`. Returns the number of segments that were cleaned.
-fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &Limits) -> u64 {
+fn run(test: &'static str, seed: u64, steps: u64, bytes: u64, limits: &RunLimits) -> u64 {
     run_as(data_layout(), test, seed, steps, bytes, limits)
 }
 
@@ -31,7 +31,7 @@ fn run_as(
     seed: u64,
     steps: u64,
     bytes: u64,
-    limits: &Limits,
+    limits: &RunLimits,
 ) -> u64 {
     let _replay = ReplayHint { test, seed, steps };
     let mut pair = new_pair(bytes, tight_with(seed), data_layout);
@@ -70,7 +70,7 @@ fn every_data_layout_matches_the_reference() {
     for data_layout in &DataLayout::ALL[1..] {
         let (seed, steps) = (number("SFS_SEED", 1), number("SFS_STEPS", 3000));
         run_as(*data_layout, test, seed, steps, 16 << 20, &LIMITS);
-        let limits = Limits { bytes: 1 << 20, files: 40, reopens: true };
+        let limits = RunLimits { bytes: 1 << 20, files: 40, reopens: true };
         run_as(*data_layout, test, seed + 100, 2 * steps, 6 << 20, &limits);
     }
 }
@@ -78,7 +78,7 @@ fn every_data_layout_matches_the_reference() {
 /// The volume has so little space that segments are cleaned all the time.
 #[test]
 fn a_small_volume_matches_the_reference() {
-    let limits = Limits { bytes: 1 << 20, files: 40, reopens: true };
+    let limits = RunLimits { bytes: 1 << 20, files: 40, reopens: true };
     let test = "-p sfs-core --test model a_small_volume_matches_the_reference";
     let seeds = match std::env::var_os("SFS_SEED") {
         Some(_) => 0..1,

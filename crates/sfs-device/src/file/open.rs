@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::block::{BLOCK_SIZE, Block};
 use crate::error::{DeviceError, Operation};
-use crate::geometry::{DeviceNumber, Geometry};
+use crate::geometry::{BlockDeviceNumber, Geometry};
 use crate::sys;
 
 /// Attempts to lock a block device. The kernel's claim is already held, so the holder of the lock only
@@ -151,7 +151,7 @@ pub(super) fn open(
     let geometry = match is_block_device {
         true => Geometry::from_sysfs(
             Path::new("/sys"),
-            DeviceNumber {
+            BlockDeviceNumber {
                 major: libc::major(metadata.st_rdev()),
                 minor: libc::minor(metadata.st_rdev()),
             },

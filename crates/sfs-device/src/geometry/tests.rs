@@ -39,7 +39,7 @@ impl FakeSysfs {
     }
 
     fn geometry(&self, major: u32, minor: u32, length: u64) -> Geometry {
-        Geometry::from_sysfs(self.0.path(), DeviceNumber { major, minor }, length)
+        Geometry::from_sysfs(self.0.path(), BlockDeviceNumber { major, minor }, length)
     }
 }
 

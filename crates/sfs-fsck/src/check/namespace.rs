@@ -155,7 +155,10 @@ impl NamespaceCheck {
             if inode.links == 0 && !self.orphans.contains_key(&ino) {
                 findings.push(Finding::OrphanMissing { ino });
             } else if inode.links > 0 && !inode.reached {
-                findings.push(Finding::Unreachable { ino });
+                findings.push(match self.names_of(ino) {
+                    [name] if name.parent == ino => Finding::OwnParent { ino },
+                    _ => Finding::Unreachable { ino },
+                });
             } else {
                 self.check_links(inode, kind, findings);
             }

@@ -121,7 +121,7 @@ fn checkpoints(volume: &VolumeReader<'_>) -> Result<Value, FsckError> {
 
 fn show_record(record: &CheckpointRecord, superblock: &Superblock) -> Value {
     let remembered = remembered_to_json(&Remembered::of(superblock, record));
-    let head = |head: &HeadRecord| json!({ "head": head.head, "segment": head.segment, "next_block": head.next_block });
+    let head = |head: &HeadRecord| json!({ "head": head.head.0, "segment": head.segment, "next_block": head.next_block });
     let policy =
         |policy: &PolicyRecord| json!({ "name": policy.name, "state_len": policy.state.len() });
     let extension = |record: &Extension| json!({ "tag": record.tag, "class": record.class.name(), "len": record.bytes.len() });
@@ -184,7 +184,7 @@ fn show_chunk(volume: &VolumeReader<'_>, chunk: &ChunkSummary) -> Value {
         "previous": hex(chunk.header.previous),
         "checksum": hex(chunk.checksum),
         "time": chunk.header.time,
-        "head": chunk.header.head,
+        "head": chunk.header.head.0,
         "end": chunk.header.end,
         "whole": chunk::is_whole(volume, chunk),
         "tagged": chunk.header.form == DeltaForm::Tagged,

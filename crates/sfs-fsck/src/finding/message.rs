@@ -31,7 +31,7 @@ impl fmt::Display for Finding {
                 write!(f, "checkpoint slot {slot}: a count is out of range")
             }
             Self::HeadInvalid { head } => {
-                write!(f, "head {head} is not behind the blocks of a segment of its own")
+                write!(f, "head {} is not behind the blocks of a segment of its own", head.0)
             }
             Self::Unreadable { address } => write!(f, "block {address}: cannot be read"),
             Self::NodeDamaged { corruption } => corruption.fmt(f),
@@ -94,11 +94,19 @@ impl fmt::Display for Finding {
             Self::DirectorySize { ino, size, counted } => {
                 write!(f, "inode {ino}: directory of size {size} has {counted} entries")
             }
+            Self::ParentWrong { ino, parent, expected } if ino == parent && *expected != 0 => {
+                write!(f, "inode {ino}: directory is its own parent, which should be {expected}")
+            }
             Self::ParentWrong { ino, parent, expected } => {
                 write!(f, "inode {ino}: parent is {parent}, should be {expected}")
             }
             Self::DirectoryTwice { ino } => write!(f, "inode {ino}: directory with two names"),
-            Self::Unreachable { ino } => write!(f, "inode {ino}: no name leads to it"),
+            Self::Unreachable { ino } => {
+                write!(f, "inode {ino}: no path from the root leads to the file")
+            }
+            Self::OwnParent { ino } => {
+                write!(f, "inode {ino}: directory whose only name is in itself")
+            }
             Self::OrphanMissing { ino } => {
                 write!(f, "inode {ino}: has no links, and nothing will delete it")
             }

@@ -67,7 +67,7 @@ pub(crate) fn is_slot_empty(findings: &Findings) -> bool {
 
 fn check_heads(record: &CheckpointRecord, layout: &Layout, findings: &mut Findings) {
     for (index, head) in record.heads.iter().enumerate() {
-        let sound = usize::from(head.head) < HEADS_MAX
+        let sound = head.head.index() < HEADS_MAX
             && head.segment < layout.segment_count
             && head.next_block <= layout.segment_blocks;
         let twin = |other: &&_| is_same_place(head, other);

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sfs_core::format::{
-    CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, SegmentState, Structure,
+    CheckpointRecord, ChunkSummary, Corruption, CorruptionKind, HEADS_MAX, Head, SegmentState,
+    Structure,
 };
 
 use crate::finding::Finding;
@@ -30,7 +31,7 @@ pub(crate) struct LogTail<'f> {
     /// Checksum of the last chunk.
     pub(crate) previous: u32,
     /// Segment and next block of each head.
-    heads: BTreeMap<u8, (u32, u32)>,
+    heads: BTreeMap<Head, (u32, u32)>,
     /// Segments that a head may open, by stamp.
     clean: BTreeSet<(u64, u32)>,
     /// Segments that deltas have released.
@@ -147,7 +148,7 @@ impl<'f> LogTail<'f> {
         chunk::read_summary(volume, segment, block).filter(|chunk| {
             chunk.header.sequence == self.next_sequence
                 && chunk.header.previous == self.previous
-                && usize::from(chunk.header.head) < HEADS_MAX
+                && chunk.header.head.index() < HEADS_MAX
                 && chunk::is_whole(volume, chunk)
         })
     }

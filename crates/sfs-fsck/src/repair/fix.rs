@@ -44,7 +44,10 @@ impl<'r, 'v> Fixes<'r, 'v> {
                 self.fix(finding);
             }
         }
-        let is_all = findings.iter().all(|finding| matches!(finding, Finding::Unreachable { .. }));
+        let is_unreachable = |finding: &Finding| {
+            matches!(finding, Finding::Unreachable { .. } | Finding::OwnParent { .. })
+        };
+        let is_all = findings.iter().all(is_unreachable);
         let Self { mut editor, namespace, unreachable, .. } = self;
         lost_found::adopt_unreachable(&mut editor, namespace, &unreachable, is_all);
     }
@@ -76,7 +79,7 @@ impl<'r, 'v> Fixes<'r, 'v> {
             Finding::DirectoryTwice { ino } => {
                 fix_names::keep_one_name(editor, ino, self.namespace.names_of(ino));
             }
-            Finding::Unreachable { ino } => self.unreachable.push(ino),
+            Finding::Unreachable { ino } | Finding::OwnParent { ino } => self.unreachable.push(ino),
             Finding::OrphanMissing { ino } => {
                 let name_count = self.namespace.names_of(ino).len();
                 fix_inodes::restore_orphan(editor, ino, name_count);

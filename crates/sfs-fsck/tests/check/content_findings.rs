@@ -1,6 +1,6 @@
 //! Findings about the content of files, each for one forged defect.
 
-use sfs_core::format::{FileKind, History, InodeFlags, ItemKind, Key, Mapping};
+use sfs_core::format::{FileKind, Head, History, InodeFlags, ItemKind, Key, Mapping};
 use sfs_device::BLOCK_SIZE;
 use sfs_fsck::Finding;
 
@@ -98,7 +98,10 @@ fn mappings_are_checked() {
         forge.map(DATA, 0, Mapping { address: address + 20, ..at(0) });
     });
     // The mapped block is behind the head.
-    assert_eq!(found[..2], [Finding::HeadInvalid { head: 1 }, Finding::MappingOwner { ino: GONE }]);
+    assert_eq!(
+        found[..2],
+        [Finding::HeadInvalid { head: Head(1) }, Finding::MappingOwner { ino: GONE }]
+    );
 }
 
 #[test]

@@ -255,7 +255,7 @@ impl Forge {
                 .collect();
             (self.on_entries)(&mut entries);
             let blocks: Vec<Block> = self.data.iter().map(|(_, _, block)| block.clone()).collect();
-            volume.append(1, layout.segment_address(1), &entries, &blocks, &[], true);
+            volume.append(Head(1), layout.segment_address(1), &entries, &blocks, &[], true);
         }
         let sequence = volume.sequence;
         let shape = self.nodes(&self.usage(0, sequence));
@@ -265,7 +265,7 @@ impl Forge {
             .iter()
             .map(|node| SummaryEntry::Node { checksum: NodeHeader::checksum_of(&node.0) })
             .collect();
-        volume.append(0, layout.segment_address(0), &entries, &nodes, &[], true);
+        volume.append(Head::METADATA, layout.segment_address(0), &entries, &nodes, &[], true);
         let mut record = self.record();
         (record.next_sequence, record.previous) = (volume.sequence, volume.previous);
         (record.root_address, record.root_checksum) = (root.address, root.checksum);
@@ -302,9 +302,10 @@ impl Forge {
 
     fn heads(&self, node_count: usize) -> Vec<HeadRecord> {
         let next = |count: usize| (count + summary_blocks(count, 0)) as u32;
-        let mut heads = vec![HeadRecord { head: 0, segment: 0, next_block: next(node_count) }];
+        let mut heads =
+            vec![HeadRecord { head: Head::METADATA, segment: 0, next_block: next(node_count) }];
         if !self.data.is_empty() {
-            heads.push(HeadRecord { head: 1, segment: 1, next_block: next(self.data.len()) });
+            heads.push(HeadRecord { head: Head(1), segment: 1, next_block: next(self.data.len()) });
         }
         heads
     }

@@ -1,7 +1,7 @@
 //! Forged volume on a device, to which a test appends chunks and damage.
 
 use sfs_core::format::{
-    Change, CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, History, SummaryEntry,
+    Change, CheckpointRecord, ChunkHeader, ChunkSummary, DeltaForm, Head, History, SummaryEntry,
     Superblock, codec, summary_blocks,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
@@ -21,7 +21,7 @@ impl ForgedVolume {
     /// Writes the next chunk at `address`. Returns its number of blocks.
     pub(crate) fn append(
         &mut self,
-        head: u8,
+        head: Head,
         address: u64,
         entries: &[SummaryEntry],
         blocks: &[Block],
@@ -43,7 +43,7 @@ impl ForgedVolume {
         let bytes = Block::bytes_of_mut(&mut summary);
         self.previous = ChunkSummary::encode(&header, entries, delta, bytes);
         self.sequence += 1;
-        self.device.write(address, &[&summary, blocks], Stream(head)).expect("RAM");
+        self.device.write(address, &[&summary, blocks], Stream(head.0)).expect("RAM");
         (count + blocks.len()) as u32
     }
 

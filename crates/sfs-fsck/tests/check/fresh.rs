@@ -8,7 +8,7 @@ use sfs_core::{Error, Volume};
 use sfs_device::{
     BLOCK_SIZE, Device, Event, Geometry, Keep, RamDevice, RecordingDevice, image_after,
 };
-use sfs_mkfs::{Identity, Plan, make_on};
+use sfs_mkfs::{Identity, VolumePlan, make_on};
 
 use super::fixture::check_device;
 
@@ -28,7 +28,7 @@ fn identity(uuid: [u8; 16]) -> Identity {
 /// Returns a new volume of `bytes`.
 pub(crate) fn fresh(bytes: u64) -> Arc<RamDevice> {
     let geometry = Geometry { block_count: bytes / BLOCK_SIZE as u64, ..Geometry::default() };
-    let plan = Plan::new(&geometry, None, &identity(*b"a volume of test")).expect("a plan");
+    let plan = VolumePlan::new(&geometry, None, &identity(*b"a volume of test")).expect("a plan");
     let device = Arc::new(RamDevice::with_geometry(geometry));
     make_on(device.clone(), &plan, true).expect("a volume");
     device
@@ -122,7 +122,7 @@ fn used_volumes_are_clean_after_a_sync_and_after_an_unmount() {
 fn an_interrupted_mkfs_leaves_no_volume() {
     let old = fresh(16 << 20);
     let geometry = old.geometry().clone();
-    let plan = Plan::new(&geometry, None, &identity(*b"the newer volume")).expect("a plan");
+    let plan = VolumePlan::new(&geometry, None, &identity(*b"the newer volume")).expect("a plan");
     for discard in [false, true] {
         let device = Arc::new(RecordingDevice::new(old.snapshot(), Keep::Contents));
         make_on(device.clone(), &plan, discard).expect("a volume");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sfs_core::Error;
 use sfs_core::format::{
-    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, DeltaForm, FileKind, Incompatibility,
+    COUNT_KEPT_MAX, Change, Corruption, CorruptionKind, DeltaForm, FileKind, Head, Incompatibility,
     Inode, InodeFlags, ItemKind, Key, ROOT_INO, SegmentState, Structure, UsageEntry, VALUE_LEN_MAX,
 };
 use sfs_core::request::VolumeOptions;
@@ -40,10 +40,10 @@ fn a_whole_batch_takes_effect() {
     let (delta, block) = growth(&volume);
     let entry = data_entry(DATA, 41, &block);
     let at = volume.head_address(1);
-    let count = volume.append(1, at, &[entry], std::slice::from_ref(&block), &[], false);
+    let count = volume.append(Head(1), at, &[entry], std::slice::from_ref(&block), &[], false);
     assert_eq!(report(&volume).rolled_chunks, 0);
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &delta, true);
+    volume.append(Head::METADATA, at, &[], &[], &delta, true);
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).rolled_chunks, 2);
     assert_eq!(report(&volume).used_bytes, 8 * 4096);
@@ -56,7 +56,7 @@ fn a_torn_batch_does_not_take_effect() {
     let (delta, block) = growth(&volume);
     let entry = data_entry(DATA, 41, &block);
     let at = volume.head_address(1);
-    volume.append(1, at, &[entry], &[block], &delta, true);
+    volume.append(Head(1), at, &[entry], &[block], &delta, true);
     assert_eq!(report(&volume).rolled_chunks, 1);
     volume.flip(at + 1, 77);
     assert_eq!(report(&volume).rolled_chunks, 0);
@@ -69,7 +69,7 @@ fn a_chunk_with_another_predecessor_does_not_take_effect() {
     let (delta, _) = growth(&volume);
     let at = volume.head_address(0);
     volume.previous ^= 1;
-    volume.append(0, at, &[], &[], &delta, true);
+    volume.append(Head::METADATA, at, &[], &[], &delta, true);
     assert_eq!(report(&volume).rolled_chunks, 0);
 }
 
@@ -86,13 +86,13 @@ fn segments_are_opened_in_the_order_of_their_stamps() {
     let layout = volume.superblock.layout;
     let last = layout.segment_count - 1;
     let next_ino = encode_delta(&[Change::NextIno(NEXT_INO + 1)]);
-    volume.append(2, layout.segment_address(90), &[], &[], &next_ino, true);
-    volume.append(3, layout.segment_address(last), &[], &[], &next_ino, true);
+    volume.append(Head(2), layout.segment_address(90), &[], &[], &next_ino, true);
+    volume.append(Head(3), layout.segment_address(last), &[], &[], &next_ino, true);
     let at = layout.segment_address(90) + 1;
-    volume.append(2, at, &[], &[], &next_ino, true);
+    volume.append(Head(2), at, &[], &[], &next_ino, true);
     assert_eq!(report(&volume).rolled_chunks, 3);
     let at = layout.segment_address(50);
-    volume.append(4, at, &[], &[], &next_ino, true);
+    volume.append(Head(4), at, &[], &[], &next_ino, true);
     assert_eq!(report(&volume).rolled_chunks, 3);
 }
 
@@ -110,7 +110,7 @@ fn a_batch_applies_unmaps_first_and_data_last() {
     let put = Change::Put { key: Key::inode(DATA).encode(), value: inode.encode().to_vec() };
     delta.extend(encode_delta(&[put]));
     let at = volume.head_address(1);
-    volume.append(1, at, &[data_entry(DATA, 0, &block)], &[block], &delta, true);
+    volume.append(Head(1), at, &[data_entry(DATA, 0, &block)], &[block], &delta, true);
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).used_bytes, 5 * 4096);
 }
@@ -119,7 +119,7 @@ fn a_batch_applies_unmaps_first_and_data_last() {
 fn deltas_are_checked() {
     let mut volume = populated().build();
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &[9, 9, 9], true);
+    volume.append(Head::METADATA, at, &[], &[], &[9, 9, 9], true);
     let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
     assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }]);
 
@@ -128,7 +128,7 @@ fn deltas_are_checked() {
         let at = volume.head_address(0);
         let key = Key::new(HELLO, kind, 0);
         let delta = encode_delta(&[Change::Delete { key: key.encode() }]);
-        volume.append(0, at, &[], &[], &delta, true);
+        volume.append(Head::METADATA, at, &[], &[], &delta, true);
         assert_eq!(errors(&volume), [Finding::DeltaKey { address: at, key }]);
     }
 }
@@ -150,7 +150,7 @@ fn an_invalid_change_is_found_and_ends_the_log() {
         let mut volume = populated().build();
         let at = volume.head_address(0);
         let unmap = Change::Unmap { ino: DATA, first: 0, last: u32::MAX };
-        volume.append(0, at, &[], &[], &encode_delta(&[unmap, change.clone()]), true);
+        volume.append(Head::METADATA, at, &[], &[], &encode_delta(&[unmap, change.clone()]), true);
         let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }], "{change:?}");
         let device = Arc::new(volume.device.snapshot());
@@ -175,7 +175,7 @@ fn damage_by_a_batch_is_found() {
     let key = forge::entry_key(&volume.superblock, ROOT_INO, b"hello");
     let delta = encode_delta(&[Change::Delete { key: key.encode() }]);
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &delta, true);
+    volume.append(Head::METADATA, at, &[], &[], &delta, true);
     let expected = [
         Finding::Unreachable { ino: HELLO },
         Finding::DirectorySize { ino: ROOT_INO, size: 4, counted: 3 },
@@ -207,7 +207,7 @@ fn an_optional_change_of_a_newer_program_is_skipped() {
     fields.extend(b"more than was known");
     delta.extend(newer_change(0, 2, &fields));
     let at = volume.head_address(1);
-    volume.append(1, at, &[data_entry(DATA, 41, &block)], &[block], &delta, true);
+    volume.append(Head(1), at, &[data_entry(DATA, 41, &block)], &[block], &delta, true);
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).rolled_chunks, 1);
     for read_only in [true, false] {
@@ -224,7 +224,7 @@ fn a_required_change_of_a_newer_program_is_refused() {
     let (mut delta, block) = growth(&volume);
     delta.extend(newer_change(77, 2, b"whatever"));
     let at = volume.head_address(1);
-    volume.append(1, at, &[data_entry(DATA, 41, &block)], &[block], &delta, true);
+    volume.append(Head(1), at, &[data_entry(DATA, 41, &block)], &[block], &delta, true);
     let what = Incompatibility::Change { kind: 77, at };
     for read_only in [true, false] {
         let refused = open(&volume, read_only).map(drop);
@@ -262,11 +262,18 @@ fn a_delta_of_version_1_takes_effect() {
     volume.form = DeltaForm::Plain;
     let at = volume.head_address(1);
     let entry = data_entry(DATA, 41, &block);
-    volume.append(1, at, &[entry], &[block], &delta, true);
+    volume.append(Head(1), at, &[entry], &[block], &delta, true);
     // The program that upgrades the volume continues the log with the new form.
     volume.form = DeltaForm::Tagged;
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &encode_delta(&[Change::NextIno(NEXT_INO + 1)]), true);
+    volume.append(
+        Head::METADATA,
+        at,
+        &[],
+        &[],
+        &encode_delta(&[Change::NextIno(NEXT_INO + 1)]),
+        true,
+    );
     assert_eq!(errors(&volume), []);
     assert_eq!(report(&volume).rolled_chunks, 2);
     let mounted = open(&volume, true).expect("a mount");
@@ -279,10 +286,10 @@ fn chunks_of_one_batch_must_have_one_delta_form() {
         let mut volume = populated().build();
         let at = volume.head_address(0);
         volume.form = forms[0];
-        let count = volume.append(0, at, &[], &[], &[], false);
+        let count = volume.append(Head::METADATA, at, &[], &[], &[], false);
         volume.form = forms[1];
         let at = at + u64::from(count);
-        volume.append(0, at, &[], &[], &[], true);
+        volume.append(Head::METADATA, at, &[], &[], &[], true);
         let corruption = Corruption::in_block(Structure::Delta, at, CorruptionKind::Value);
         assert_eq!(errors(&volume), [Finding::DeltaDamaged { corruption }]);
         let refused = open(&volume, true).map(drop);

@@ -118,6 +118,20 @@ fn directories_in_a_ring_are_unreachable() {
 }
 
 #[test]
+fn a_directory_that_is_its_own_parent_is_reported_as_such() {
+    let found = forged(|forge| {
+        forge.inode(NEXT_INO, &directory(NEXT_INO, 1, 3));
+        forge.entry(NEXT_INO, b"self", NEXT_INO, FileKind::Directory);
+        forge.on_record = Box::new(|record| record.next_ino = NEXT_INO + 1);
+    });
+    assert_eq!(found, [Finding::OwnParent { ino: NEXT_INO }]);
+    assert_eq!(found[0].to_string(), "inode 21: directory whose only name is in itself");
+    let found = forged(|forge| forge.change_inode(SUB, |inode| inode.parent = SUB));
+    let text = format!("inode {SUB}: directory is its own parent, which should be {ROOT_INO}");
+    assert_eq!(found[0].to_string(), text);
+}
+
+#[test]
 fn a_directory_with_two_names_is_found() {
     let found = forged(|forge| {
         forge.entry(ROOT_INO, b"sub again", SUB, FileKind::Directory);

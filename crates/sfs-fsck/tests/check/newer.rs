@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sfs_core::format::{
-    Change, CorruptionKind, Incompatibility, ItemKind, Key, MappingRun, ROOT_INO, Tolerance,
+    Change, CorruptionKind, Head, Incompatibility, ItemKind, Key, MappingRun, ROOT_INO, Tolerance,
     run_key,
 };
 use sfs_core::request::{AttributeChanges, Caller, VolumeOptions, Work, WriteMode};
@@ -228,7 +228,14 @@ fn items_of_a_newer_program_are_rolled_forward() {
     with_newer_items(&mut forge);
     let mut volume = forge.build();
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &encode_delta(&[put.clone(), delete.clone()]), true);
+    volume.append(
+        Head::METADATA,
+        at,
+        &[],
+        &[],
+        &encode_delta(&[put.clone(), delete.clone()]),
+        true,
+    );
     assert_eq!(errors(&volume), []);
     let (device, mounted) = mount(volume.device);
     mounted.close().expect("RAM");
@@ -236,7 +243,7 @@ fn items_of_a_newer_program_are_rolled_forward() {
 
     let mut volume = populated().build();
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &encode_delta(&[put]), true);
+    volume.append(Head::METADATA, at, &[], &[], &encode_delta(&[put]), true);
     assert_eq!(errors(&volume), [Finding::DeltaKey { address: at, key }]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::{Change, SegmentState, Timestamp};
+use sfs_core::format::{Change, Head, SegmentState, Timestamp};
 use sfs_core::request::VolumeOptions;
 
 use super::fixture::{errors, populated};
@@ -31,7 +31,7 @@ fn a_release_of_a_segment_that_is_not_drained_is_found() {
         let changes: Vec<Change> =
             releases.iter().map(|&(segment, stamp)| Change::Release { segment, stamp }).collect();
         let at = volume.head_address(0);
-        volume.append(0, at, &[], &[], &encode_delta(&changes), true);
+        volume.append(Head::METADATA, at, &[], &[], &encode_delta(&changes), true);
         let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
         let time = Timestamp { secs: 1_000_000, nanos: 0 };
         let mounted = sfs_core::Volume::open(Arc::new(volume.device.snapshot()), options, time);
@@ -53,10 +53,10 @@ fn a_chunk_outside_all_segments_has_no_effect() {
     let layout = volume.superblock.layout;
     let released = Change::Release { segment: layout.segment_count, stamp: 0 };
     let at = volume.head_address(0);
-    volume.append(0, at, &[], &[], &encode_delta(&[released]), true);
+    volume.append(Head::METADATA, at, &[], &[], &encode_delta(&[released]), true);
     let at = layout.segment_address(layout.segment_count - 1) + u64::from(layout.segment_blocks);
     let next_ino = encode_delta(&[Change::NextIno(NEXT_INO + 1)]);
-    volume.append(3, at, &[], &[], &next_ino, true);
+    volume.append(Head(3), at, &[], &[], &next_ino, true);
     let report = super::fixture::check_device(&volume.device, true).expect("a volume");
     assert!(report.rolled_chunks < 2 || report.errors() > 0);
 }

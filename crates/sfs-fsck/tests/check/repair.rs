@@ -229,6 +229,15 @@ fn inodes_without_a_name_go_to_lost_and_found() {
     repaired.expect_content();
     assert!(repaired.losses.contains(&Loss::Nameless { ino: ring[0] }));
     assert_eq!(repaired.ino("lost+found/directory-21/child"), Some(ring[1]));
+
+    let repaired = repair_forged(|forge| {
+        forge.inode(NEXT_INO, &directory(NEXT_INO, 1, 3));
+        forge.entry(NEXT_INO, b"self", NEXT_INO, FileKind::Directory);
+        forge.on_record = Box::new(|record| record.next_ino = NEXT_INO + 1);
+    });
+    repaired.expect_content();
+    assert_eq!(repaired.losses, [Loss::Nameless { ino: NEXT_INO }]);
+    assert_eq!(repaired.ino("lost+found/directory-21"), Some(NEXT_INO));
 }
 
 #[test]

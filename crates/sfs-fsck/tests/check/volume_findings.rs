@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use sfs_core::format::{
-    COUNT_KEPT_MAX, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, Incompatibility,
+    COUNT_KEPT_MAX, COUNT_MAX, CheckpointRecord, Corruption, CorruptionKind, Head, Incompatibility,
     SegmentState, Structure, UsageEntry, usage_key,
 };
 use sfs_device::{BLOCK_SIZE, Block, Device, RamDevice, Stream};
@@ -119,7 +119,7 @@ fn checkpoints_are_checked() {
     assert_eq!(
         found,
         [
-            Finding::HeadInvalid { head: 1 },
+            Finding::HeadInvalid { head: Head(1) },
             Finding::UsageState { segment: 1, state: SegmentState::Open }
         ]
     );
@@ -155,7 +155,7 @@ fn checkpoints_are_checked() {
         let mut forge = populated();
         forge.on_record = Box::new(move |record| record.heads[head].next_block -= back);
         let volume = forge.build();
-        assert_eq!(errors(&volume), [Finding::HeadInvalid { head: head as u8 }]);
+        assert_eq!(errors(&volume), [Finding::HeadInvalid { head: Head(head as u8) }]);
         // More live blocks than blocks before the head: a mount finds this defect, too.
         if back == 3 {
             let corruption = Corruption::in_usage_entry(head as u32, CorruptionKind::Value);

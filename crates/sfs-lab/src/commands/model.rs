@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 use sfs_lab::flash::{BUDGET, CostModel, ModelProbe, block_us};
-use sfs_mkfs::measure::{Row, measure, sweep};
+use sfs_mkfs::measure::{ThroughputRow, measure, sweep};
 use sfs_mkfs::{Human, output, parse_size};
 use sfs_ssd::SsdProfile;
 use sfs_ssd::ftl::Layer;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 /// The output.
 #[derive(Serialize)]
 struct ModelReport {
-    rows: Vec<Row>,
+    rows: Vec<ThroughputRow>,
     logical_block: Option<u64>,
     model: Option<CostModel>,
 }
@@ -78,7 +78,7 @@ impl ModelReport {
     }
 
     /// Returns the line of one size of request.
-    fn line(&self, row: &Row) -> String {
+    fn line(&self, row: &ThroughputRow) -> String {
         let mb = |kb_per_s: u64| kb_per_s as f64 / 1000.0;
         let fitted = self.model.filter(|_| self.logical_block.is_some_and(|size| row.size <= size));
         let fitted = fitted.map_or(String::new(), |model| {

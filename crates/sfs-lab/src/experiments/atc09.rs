@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use sfs_lab::block_trace::{BlockTrace, TraceFolder};
-use sfs_lab::random::SeededRng;
+use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::output;
 use sfs_ssd::{
@@ -90,7 +90,7 @@ fn filled(config: &SsdConfig) -> Result<Ssd> {
 
 /// Returns the throughput in MB/s of requests of `len` bytes, one after the other, `total` bytes in all.
 fn bandwidth(ssd: &mut Ssd, kind: RequestKind, len: u64, total: u64, random: bool) -> f64 {
-    let mut draw = SeededRng::new(1);
+    let mut draw = WorkloadRng::new(1);
     let slots = (ssd.capacity() / len) as u32;
     let begun_ns = ssd.idle_ns();
     let mut now_ns = begun_ns;
@@ -156,7 +156,7 @@ fn swtf() -> Result<String> {
     let mut rows = Vec::new();
     for gap_ns in [400_000, 300_000, 250_000, 200_000, 150_000] {
         let requests = |pages: u32| {
-            let mut random = SeededRng::new(7);
+            let mut random = WorkloadRng::new(7);
             let mut at_ns = 0;
             (0..20_000).map(move |_| {
                 at_ns += u64::from(random.below(gap_ns));
@@ -220,7 +220,7 @@ fn alignment(document: Option<&Document>) -> Result<String> {
 
 /// Returns writes of 4 KiB, each of which continues the one before with probability `sequential`.
 fn runs(capacity: u64, sequential: f64) -> impl Iterator<Item = HostRequest> {
-    let mut random = SeededRng::new(3);
+    let mut random = WorkloadRng::new(3);
     let (mut at_ns, mut block) = (0, 0);
     (0..10_000).map(move |_| {
         at_ns += u64::from(random.below(3_500_000));
@@ -314,7 +314,7 @@ fn with_priority(writes: u32, priority_aware: bool) -> Result<[f64; 2]> {
     let mut ssd =
         filled(&SsdConfig { cleaning: Some(cleaning), ..SsdConfig::eight_packages(1, 1, 200) })?;
     let pages = ssd.geometry().pages();
-    let mut random = SeededRng::new(11);
+    let mut random = WorkloadRng::new(11);
     for _ in 0..2 * pages {
         let offset = u64::from(random.below(pages)) * PAGE;
         ssd.serve(&HostRequest::new(RequestKind::Write, offset, PAGE), 0);

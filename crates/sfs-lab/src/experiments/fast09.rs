@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use sfs_lab::flash::{BUDGET, ModelProbe};
-use sfs_lab::random::SeededRng;
+use sfs_lab::random::WorkloadRng;
 use sfs_lab::report::{Document, Series, table, with_bar};
 use sfs_mkfs::measure::{measure, sweep};
 use sfs_mkfs::{Human, output};
@@ -63,8 +63,11 @@ fn responses(len: u64, random: bool) -> Result<Vec<u64>> {
         now_ns = ssd.serve(&HostRequest::new(RequestKind::Write, no * MIB, MIB), now_ns).ended_ns;
     }
     let slots = (WRITTEN / len) as u32;
-    let order =
-        if random { SeededRng::new(1).permutation(slots) } else { (0..slots).collect::<Vec<_>>() };
+    let order = if random {
+        WorkloadRng::new(1).permutation(slots)
+    } else {
+        (0..slots).collect::<Vec<_>>()
+    };
     let serve = |slot: u32| {
         let request = HostRequest::new(RequestKind::Write, u64::from(slot) * len, len);
         let begun_ns = now_ns;

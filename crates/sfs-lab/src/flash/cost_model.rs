@@ -5,7 +5,7 @@
 //! requests count alike. Requests larger than a logical block, where f R has its maximum, are left out.
 
 use serde::Serialize;
-use sfs_mkfs::measure::Row;
+use sfs_mkfs::measure::ThroughputRow;
 
 /// S: size of a block, the paper's sector, in bytes.
 const BLOCK_SIZE: f64 = 4096.0;
@@ -24,7 +24,7 @@ pub struct CostModel {
 impl CostModel {
     /// Returns the model that fits random writes of all sizes up to `logical_block` bytes; `None` for
     /// fewer than two sizes.
-    pub fn fit(rows: &[Row], logical_block: u64) -> Option<CostModel> {
+    pub fn fit(rows: &[ThroughputRow], logical_block: u64) -> Option<CostModel> {
         let points: Vec<(f64, f64)> =
             rows.iter().filter(|row| row.size <= logical_block).map(point).collect();
         if points.len() < 2 {
@@ -53,7 +53,7 @@ impl CostModel {
 
 /// Returns 1 / (f R) and the microseconds for a block. A random request alone goes to its logical
 /// block, so f R is its size in blocks.
-fn point(row: &Row) -> (f64, f64) {
+fn point(row: &ThroughputRow) -> (f64, f64) {
     (BLOCK_SIZE / row.size as f64, block_us(row.random_kb_per_s))
 }
 
@@ -72,10 +72,10 @@ mod tests {
         let row = |size: u64| {
             let us = 20_000.0 * BLOCK_SIZE / size as f64 + 40.0;
             let random_kb_per_s = (BLOCK_SIZE * 1000.0 / us) as u64;
-            Row { size, sequential_kb_per_s: 100_000, random_kb_per_s }
+            ThroughputRow { size, sequential_kb_per_s: 100_000, random_kb_per_s }
         };
-        let mut rows: Vec<Row> = (12..=22).map(|bits| row(1 << bits)).collect();
-        let beyond = Row { size: 8 << 20, random_kb_per_s: 1, ..rows[0] };
+        let mut rows: Vec<ThroughputRow> = (12..=22).map(|bits| row(1 << bits)).collect();
+        let beyond = ThroughputRow { size: 8 << 20, random_kb_per_s: 1, ..rows[0] };
         rows.push(beyond);
         let model = CostModel::fit(&rows, 4 << 20).expect("enough rows");
         assert!((model.merge_us / 20_000.0 - 1.0).abs() < 0.02, "{model:?}");

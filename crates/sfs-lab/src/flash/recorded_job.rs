@@ -212,7 +212,7 @@ impl SfsRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::SeededRng;
+    use crate::random::WorkloadRng;
     use sfs_ssd::SsdProfile;
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
     fn flash_does_not_amplify_writes_of_sfs() {
         let profile =
             SsdProfile::by_name("fast12").expect("a profile").with_capacity(PARTITION_BYTES);
-        let mut random = SeededRng::new(1);
+        let mut random = WorkloadRng::new(1);
         // Twice as much as is free, so that segments are reused.
         let pages: Vec<u32> = (0..120_000).map(|_| random.below(2_000)).collect();
         let outcome =

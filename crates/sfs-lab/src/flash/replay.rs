@@ -62,11 +62,11 @@ impl FlashReplay {
             now_ns = self.queue.run(&mut ssd, 0, all, |_, _| {});
         }
         for _ in 0..self.warm_up {
-            now_ns = self.replay(&mut ssd, trace, now_ns, &mut Times::default());
+            now_ns = self.replay(&mut ssd, trace, now_ns, &mut ResponseTimes::default());
         }
         ssd.reset_counters();
         let began_ns = now_ns;
-        let mut times = Times::default();
+        let mut times = ResponseTimes::default();
         for _ in 0..self.rounds {
             now_ns = self.replay(&mut ssd, trace, now_ns, &mut times);
         }
@@ -74,7 +74,13 @@ impl FlashReplay {
     }
 
     /// Replays the trace once from `from_ns` on. Returns the end in nanoseconds.
-    fn replay(&self, ssd: &mut Ssd, trace: &BlockTrace, from_ns: u64, times: &mut Times) -> u64 {
+    fn replay(
+        &self,
+        ssd: &mut Ssd,
+        trace: &BlockTrace,
+        from_ns: u64,
+        times: &mut ResponseTimes,
+    ) -> u64 {
         let requests = trace.records.iter().map(|record| {
             let request = record.request();
             HostRequest { arrival_ns: request.arrival_ns + from_ns, ..request }
@@ -88,7 +94,7 @@ impl FlashReplay {
 }
 
 #[derive(Default)]
-struct Times {
+struct ResponseTimes {
     reads: Responses,
     writes: Responses,
 }
@@ -101,7 +107,7 @@ fn fill(capacity: u64) -> impl Iterator<Item = HostRequest> {
 }
 
 impl FlashOutcome {
-    fn new(ssd: &Ssd, elapsed_ns: u64, times: Times) -> FlashOutcome {
+    fn new(ssd: &Ssd, elapsed_ns: u64, times: ResponseTimes) -> FlashOutcome {
         let erases = ssd.flash().erases();
         let sum: u64 = erases.iter().map(|&count| u64::from(count)).sum();
         let (least, most) = (erases.iter().min(), erases.iter().max());
@@ -151,7 +157,7 @@ mod tests {
     #[test]
     fn only_scattered_pages_are_amplified() {
         let whole = trace((0..32).map(|no| format!("W,{},524288\n", no * 7 % 32 * 524_288)));
-        let mut random = crate::random::SeededRng::new(1);
+        let mut random = crate::random::WorkloadRng::new(1);
         let scattered = trace((0..8192).map(|_| format!("W,{},4096\n", random.below(4096) * 4096)));
         for layer in [Layer::GREEDY, Layer::Fast { log_blocks: 4 }] {
             let outcome = replay(layer).run(&whole).expect("an outcome");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::random::SeededRng;
+use crate::random::WorkloadRng;
 
 /// Number of files in a directory.
 const FILES_PER_DIRECTORY: usize = 100;
@@ -50,7 +50,7 @@ impl Ageing {
     /// Returns the endless sequence of file sizes: every octave between the smallest and the largest is as
     /// frequent.
     fn lengths(&self) -> impl Iterator<Item = u64> + use<> {
-        let mut random = SeededRng::new(self.seed);
+        let mut random = WorkloadRng::new(self.seed);
         let (smallest, largest) = (self.smallest.max(1), self.largest.max(self.smallest));
         let octaves = (largest as f64 / smallest as f64).log2();
         std::iter::repeat_with(move || {
@@ -67,7 +67,7 @@ impl Ageing {
     pub fn run(&self, dir: &Path, progress: &mut dyn FnMut(f64)) -> io::Result<Aged> {
         let mut aged = Aged::default();
         let mut written = Vec::new();
-        let mut random = SeededRng::new(!self.seed);
+        let mut random = WorkloadRng::new(!self.seed);
         for len in self.lengths() {
             let path = path(dir, written.len());
             match write(&path, len, &mut random) {
@@ -93,7 +93,7 @@ impl Ageing {
         aged.utilization_full = full.utilization();
         // The space of a deleted file may be free only later, so it is counted here.
         let mut left = full;
-        for index in SeededRng::new(self.seed).permutation(written.len() as u32) {
+        for index in WorkloadRng::new(self.seed).permutation(written.len() as u32) {
             if left.utilization() <= self.utilization {
                 break;
             }
@@ -115,7 +115,7 @@ fn path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("aged-{:04}", index / FILES_PER_DIRECTORY)).join(format!("{index:06}"))
 }
 
-fn write(path: &Path, len: u64, random: &mut SeededRng) -> io::Result<()> {
+fn write(path: &Path, len: u64, random: &mut WorkloadRng) -> io::Result<()> {
     fs::create_dir_all(path.parent().expect("it has one"))?;
     let mut file = File::create_new(path)?;
     let mut piece = vec![0; WRITE_BYTES.min(len as usize)];

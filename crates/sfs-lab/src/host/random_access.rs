@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use sfs_device::{BLOCK_SIZE, Block};
 
 use super::disk::Disk;
-use crate::random::SeededRng;
+use crate::random::WorkloadRng;
 
 /// Blocks that a job writes or reads in its turn.
 const TURN_BLOCKS: usize = 16;
@@ -40,7 +40,7 @@ impl RandomAccessJobs {
             let mut options = OpenOptions::new();
             let file =
                 options.read(true).write(true).create_new(true).custom_flags(direct).open(path)?;
-            Ok((file, SeededRng::new(u64::from(no) + 1).permutation(blocks)))
+            Ok((file, WorkloadRng::new(u64::from(no) + 1).permutation(blocks)))
         };
         let jobs: Vec<_> = (0..self.count).map(open).collect::<Result<_>>()?;
         let mut block = Block::zeroed(1);

@@ -3,6 +3,8 @@
 //!
 //! A block is in the buffer at most once.
 
+use sfs_core::format::Group;
+
 use super::log::GROUP_HEADS;
 
 /// A user wrote the block.
@@ -13,7 +15,7 @@ const COPIED_OUT: u8 = 2;
 const REMOVED: u8 = 4;
 
 /// A block in the buffer, and its group.
-pub(super) type GroupedBlock = (u8, u32);
+pub(super) type GroupedBlock = (Group, u32);
 
 /// The write buffer.
 pub(super) struct WriteBuffer {
@@ -108,7 +110,7 @@ impl WriteBuffer {
 pub(super) fn group_counts(blocks: &[GroupedBlock]) -> [usize; GROUP_HEADS] {
     let mut counts = [0; GROUP_HEADS];
     for (group, _) in blocks {
-        counts[usize::from(*group)] += 1;
+        counts[group.index()] += 1;
     }
     counts
 }

@@ -4,11 +4,13 @@
 //! After a user's write the buffer is within its capacity, except for the blocks that one cleaning
 //! adds. No segment is opened that has the only copy of a block in the buffer.
 
+use sfs_core::format::{Group, Head};
+
 use super::buffer::{GroupedBlock, WriteBuffer, group_counts};
 use super::buffering::{Buffering, SyncRemainder, WriteOutPolicy};
 use super::cleaner::{self, LiveBlocks};
 use super::log::{GROUP_HEADS, MIXED_HEAD};
-use super::writer::LogWriter;
+use super::writer::SimulatedLogWriter;
 
 /// Fraction of the buffer that is written out at once by [`WriteOutPolicy::Largest`] and
 /// [`WriteOutPolicy::Coldest`]: a volume begins when half its budget is used, and writes an eighth of
@@ -17,7 +19,7 @@ const WRITE_OUT_DIVISOR: usize = 4;
 
 /// The log and its write buffer.
 pub(super) struct BufferedLog {
-    pub(super) writer: LogWriter,
+    pub(super) writer: SimulatedLogWriter,
     buffer: WriteBuffer,
     buffering: Buffering,
     capacity_blocks: usize,
@@ -25,7 +27,7 @@ pub(super) struct BufferedLog {
 
 impl BufferedLog {
     /// Returns the log behind an empty buffer for `blocks` different blocks.
-    pub(super) fn new(mut writer: LogWriter, buffering: Buffering, blocks: u32) -> Self {
+    pub(super) fn new(mut writer: SimulatedLogWriter, buffering: Buffering, blocks: u32) -> Self {
         if buffering.writing == WriteOutPolicy::Coldest {
             writer.track_lifetimes();
         }
@@ -39,7 +41,7 @@ impl BufferedLog {
         if self.capacity_blocks == 0 {
             let group = self.writer.group(block, false);
             self.make_room();
-            self.writer.write_user(block, group, group);
+            self.writer.write_user(block, Head::of(group), group);
         } else {
             self.write_buffered(block);
         }
@@ -128,7 +130,7 @@ impl BufferedLog {
         self.writer.counters.syncs += u64::from(groups > 0);
         self.writer.counters.sync_heads += if pure { groups } else { groups.min(1) };
         for (group, block) in blocks.drain(..) {
-            self.write_from_buffer(block, if pure { group } else { MIXED_HEAD }, group);
+            self.write_from_buffer(block, if pure { Head::of(group) } else { MIXED_HEAD }, group);
         }
     }
 
@@ -137,15 +139,15 @@ impl BufferedLog {
     fn write_share(&mut self, blocks: &mut Vec<GroupedBlock>) {
         let counts = group_counts(blocks);
         if self.buffering.writing == WriteOutPolicy::Coldest {
-            let compare = |a: u8, b: u8| self.writer.compare_lifetimes(b, a).then(a.cmp(&b));
+            let compare = |a: Group, b: Group| self.writer.compare_lifetimes(b, a).then(a.cmp(&b));
             blocks.sort_by(|(a, _), (b, _)| compare(*a, *b));
         } else {
-            let key = |group: u8| std::cmp::Reverse(counts[usize::from(group)]);
+            let key = |group: Group| std::cmp::Reverse(counts[group.index()]);
             blocks.sort_unstable_by_key(|&(group, block)| (key(group), group, block));
         }
         let count = (self.capacity_blocks / WRITE_OUT_DIVISOR).max(1).min(blocks.len());
         for (group, block) in blocks.drain(..count) {
-            self.write_from_buffer(block, group, group);
+            self.write_from_buffer(block, Head::of(group), group);
         }
     }
 
@@ -157,12 +159,12 @@ impl BufferedLog {
         let largest = self.force(blocks, &mut counts);
         let mut left = counts.map(|count| count / segment_blocks * segment_blocks);
         if left.iter().all(|count| *count == 0) {
-            left[usize::from(largest)] = counts[usize::from(largest)];
+            left[largest.index()] = counts[largest.index()];
         }
         let mut room_blocks = (self.writer.log.clean_segments() as usize - 1) * segment_blocks;
         let mut batch: Vec<GroupedBlock> = Vec::new();
         blocks.retain(|&(group, block)| {
-            let left = &mut left[usize::from(group)];
+            let left = &mut left[group.index()];
             let taken = *left > 0 && room_blocks > 0;
             if taken {
                 *left -= 1;
@@ -173,24 +175,25 @@ impl BufferedLog {
         });
         batch.sort_by_key(|(group, _)| *group);
         for (group, block) in batch {
-            self.write_from_buffer(block, group, group);
+            self.write_from_buffer(block, Head::of(group), group);
         }
     }
 
     /// Applies the safety rule of SFS: a block that was copied out of a segment which may be opened now
     /// is written now, with the largest group. Returns that group.
-    fn force(&mut self, blocks: &mut [GroupedBlock], counts: &mut [usize; GROUP_HEADS]) -> u8 {
+    fn force(&mut self, blocks: &mut [GroupedBlock], counts: &mut [usize; GROUP_HEADS]) -> Group {
         let segments = blocks.len() / self.writer.log.segment_blocks() as usize + 1;
         let opened: Vec<u32> = self.writer.log.next_clean(segments).collect();
-        let largest = (0..).zip(&*counts).max_by_key(|(_, count)| **count).map_or(0, |(g, _)| g);
+        let largest = Group::first(GROUP_HEADS as u8).max_by_key(|group| counts[group.index()]);
+        let largest = largest.unwrap_or(Group(0));
         let mut forced = Vec::new();
         for (index, (group, block)) in blocks.iter_mut().enumerate() {
             let segment = self.writer.log.segment_of(*block);
             if self.buffer.origins(*block).is_copied_out
                 && segment.is_some_and(|segment| opened.contains(&segment))
             {
-                counts[usize::from(*group)] -= 1;
-                counts[usize::from(largest)] += 1;
+                counts[group.index()] -= 1;
+                counts[largest.index()] += 1;
                 *group = largest;
                 forced.push(index);
             }
@@ -203,7 +206,7 @@ impl BufferedLog {
         largest
     }
 
-    fn write_from_buffer(&mut self, block: u32, head: u8, group: u8) {
+    fn write_from_buffer(&mut self, block: u32, head: Head, group: Group) {
         if self.buffering.writing != WriteOutPolicy::Deferred {
             self.make_room();
         }

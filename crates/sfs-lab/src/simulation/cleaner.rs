@@ -2,12 +2,12 @@
 //!
 //! Live blocks of a victim go back to the log or, with [`LiveBlocks::Defer`], into the write buffer.
 
-use sfs_core::format::{History, UsageEntry};
+use sfs_core::format::{Group, Head, History, UsageEntry};
 
 use super::buffer::WriteBuffer;
 use super::counters::bin;
 use super::log::GROUP_HEADS;
-use super::writer::LogWriter;
+use super::writer::SimulatedLogWriter;
 
 /// The destination of a victim's live blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,14 +20,18 @@ pub(super) enum LiveBlocks {
 
 /// Cleans until the reserve is full. Runs before every block that a user writes, because the cleaner
 /// itself opens segments, which a user could go on to fill without any cleaning.
-pub(super) fn make_room(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
+pub(super) fn make_room(
+    writer: &mut SimulatedLogWriter,
+    buffer: &mut WriteBuffer,
+    live: LiveBlocks,
+) {
     while !writer.log.has_reserve() {
         clean(writer, buffer, live);
     }
 }
 
 /// Empties the victim with the highest score.
-pub(super) fn clean(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
+pub(super) fn clean(writer: &mut SimulatedLogWriter, buffer: &mut WriteBuffer, live: LiveBlocks) {
     let (victim, entry) = writer.take_victim();
     let segment_blocks = writer.log.segment_blocks();
     count(writer, &entry);
@@ -42,21 +46,21 @@ pub(super) fn clean(writer: &mut LogWriter, buffer: &mut WriteBuffer, live: Live
     writer.log.free(victim);
 }
 
-fn count(writer: &mut LogWriter, entry: &UsageEntry) {
+fn count(writer: &mut SimulatedLogWriter, entry: &UsageEntry) {
     let segment_blocks = writer.log.segment_blocks();
     let counters = &mut writer.counters;
     counters.victims += 1;
     counters.histogram_cleaning[bin(entry.live_blocks, segment_blocks)] += 1;
-    let group = usize::from(entry.data_group().unwrap_or(0)) % GROUP_HEADS;
+    let group = entry.data_group().map_or(0, Group::index) % GROUP_HEADS;
     counters.group_victims[group].0 += 1;
     counters.group_victims[group].1 += u64::from(entry.live_blocks);
 }
 
 fn move_out(
-    writer: &mut LogWriter,
+    writer: &mut SimulatedLogWriter,
     buffer: &mut WriteBuffer,
     live: LiveBlocks,
-    (block, history, group): (u32, History, Option<u8>),
+    (block, history, group): (u32, History, Option<Group>),
 ) {
     if live == LiveBlocks::Defer {
         writer.counters.cleaning_reads += u64::from(buffer.copy_out(block));
@@ -69,5 +73,5 @@ fn move_out(
     }
     writer.counters.cleaning_reads += 1;
     let group = writer.group_moved(block, history, group);
-    writer.write_moved(block, history, group, group);
+    writer.write_moved(block, history, Head::of(group), group);
 }

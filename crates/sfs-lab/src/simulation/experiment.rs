@@ -80,7 +80,7 @@ pub type ProgressFn<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The numbers of operations of an experiment.
 #[derive(Clone, Copy)]
-struct Schedule {
+struct OperationCounts {
     dummy_blocks: u32,
     warm_up: u64,
     total: u64,
@@ -101,10 +101,10 @@ impl Experiment<'_> {
     /// If a policy does not exist, or the sizes do not fit each other.
     pub fn run(&self, progress: ProgressFn<'_>) -> Result<SimulationOutcome> {
         let space = self.volume_size()?;
-        let schedule = self.schedule(&space)?;
-        let mut stream = OperationStream::new(self, &space, schedule);
+        let counts = self.operation_counts(&space)?;
+        let mut stream = OperationStream::new(self, &space, counts);
         // A policy that knows the future needs all operations first.
-        let known = (self.grouping == ORACLE).then(|| stream.record(schedule.total));
+        let known = (self.grouping == ORACLE).then(|| stream.record(counts.total));
         let writes = known.as_ref().map(|operations| {
             let filling = (0..space.blocks).map(BlockOperation::write);
             let all: Vec<_> = filling.chain(operations.iter().copied()).collect();
@@ -130,9 +130,9 @@ impl Experiment<'_> {
             Some(operations) => {
                 let mut operations = operations.into_iter();
                 let mut next = || operations.next().expect("all operations were recorded");
-                measure(&mut simulation, schedule, &space, &mut next, progress)
+                measure(&mut simulation, counts, &space, &mut next, progress)
             }
-            None => measure(&mut simulation, schedule, &space, &mut || stream.next(), progress),
+            None => measure(&mut simulation, counts, &space, &mut || stream.next(), progress),
         };
         Ok(self.outcome(&simulation, space, names, nanoseconds))
     }
@@ -152,7 +152,7 @@ impl Experiment<'_> {
         Ok(space)
     }
 
-    fn schedule(&self, space: &VolumeSize) -> Result<Schedule> {
+    fn operation_counts(&self, space: &VolumeSize) -> Result<OperationCounts> {
         let dummy_blocks = (f64::from(space.blocks) * self.dummy) as u32;
         if self.warm_up_source.is_some_and(|source| source.block_count().is_some()) {
             bail!("the workload of the warm-up is a generator, not a trace");
@@ -163,7 +163,7 @@ impl Experiment<'_> {
         }
         let writes = |sizes: f64| (sizes * f64::from(space.blocks)) as u64;
         let warm_up = writes(self.warm_up);
-        Ok(Schedule { dummy_blocks, warm_up, total: warm_up + writes(self.measure) })
+        Ok(OperationCounts { dummy_blocks, warm_up, total: warm_up + writes(self.measure) })
     }
 
     fn policies(&self, space: &VolumeSize, writes: Option<Arc<WriteSchedule>>) -> Result<Policies> {
@@ -241,13 +241,13 @@ struct OperationStream<'a> {
 }
 
 impl<'a> OperationStream<'a> {
-    fn new(experiment: &Experiment<'a>, space: &VolumeSize, schedule: Schedule) -> Self {
-        let blocks = space.blocks - schedule.dummy_blocks;
+    fn new(experiment: &Experiment<'a>, space: &VolumeSize, counts: OperationCounts) -> Self {
+        let blocks = space.blocks - counts.dummy_blocks;
         let stream = |source: &'a Source| source.stream(blocks, experiment.seed);
         Self {
-            warming: experiment.warm_up_source.map(|source| (stream(source), schedule.warm_up)),
+            warming: experiment.warm_up_source.map(|source| (stream(source), counts.warm_up)),
             measured: stream(experiment.source),
-            dummy_blocks: schedule.dummy_blocks,
+            dummy_blocks: counts.dummy_blocks,
         }
     }
 
@@ -270,7 +270,7 @@ impl<'a> OperationStream<'a> {
 /// Warms up and measures. Returns the processor time of a measured operation in nanoseconds.
 fn measure(
     simulation: &mut Simulation,
-    schedule: Schedule,
+    counts: OperationCounts,
     space: &VolumeSize,
     next: &mut dyn FnMut() -> BlockOperation,
     progress: ProgressFn<'_>,
@@ -279,21 +279,21 @@ fn measure(
     let step = (u64::from(space.blocks) / 4).clamp(1, 1 << 20);
     let (mut done, mut counted_from) = (0, 0);
     let mut began = processor_time();
-    while done < schedule.total {
-        let bound = if done < schedule.warm_up { schedule.warm_up } else { schedule.total };
+    while done < counts.total {
+        let bound = if done < counts.warm_up { counts.warm_up } else { counts.total };
         let count = step.min(bound - done);
         for _ in 0..count {
             simulation.operate(next());
         }
         done += count;
-        if done == schedule.warm_up {
+        if done == counts.warm_up {
             simulation.start_counting();
             began = processor_time();
             counted_from = done;
-        } else if done > schedule.warm_up {
+        } else if done > counts.warm_up {
             simulation.sample();
         }
-        progress(done, schedule.total);
+        progress(done, counts.total);
     }
     let spent = processor_time().saturating_sub(began);
     spent.as_nanos() as f64 / (done - counted_from).max(1) as f64

@@ -18,7 +18,10 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) const GROUP_HEADS: usize = 8;
 
 /// Head of mixed remainders, after those of the groups.
-pub(super) const MIXED_HEAD: u8 = GROUP_HEADS as u8;
+pub(super) const MIXED_HEAD: Head = Head(GROUP_HEADS as u8 + 1);
+
+/// Number of heads, with that of metadata, which the laboratory does not write.
+const HEADS: usize = GROUP_HEADS + 2;
 
 /// The open segment of a head.
 #[derive(Clone, Copy)]
@@ -49,7 +52,7 @@ pub(super) struct SegmentLog {
     block_of_slot: Vec<u32>,
     entries: Vec<UsageEntry>,
     clean: VecDeque<u32>,
-    heads: [Option<OpenSegment>; GROUP_HEADS + 1],
+    heads: [Option<OpenSegment>; HEADS],
 }
 
 impl SegmentLog {
@@ -62,7 +65,7 @@ impl SegmentLog {
             block_of_slot: vec![0; slots],
             entries: vec![UsageEntry::NEW; space.segments as usize],
             clean: (0..space.segments).collect(),
-            heads: [None; GROUP_HEADS + 1],
+            heads: [None; HEADS],
         }
     }
 
@@ -89,7 +92,7 @@ impl SegmentLog {
     }
 
     /// Returns the group of the segment that contains the block, or contained it last.
-    pub(super) fn group(&self, block: u32) -> Option<u8> {
+    pub(super) fn group(&self, block: u32) -> Option<Group> {
         let slot = self.blocks[block as usize].slot;
         if slot == NOWHERE {
             return None;
@@ -134,17 +137,17 @@ impl SegmentLog {
         self.blocks[block as usize].history = BlockState::NONE.history;
     }
 
-    pub(super) fn needs_segment(&self, head: u8) -> bool {
-        self.heads[usize::from(head)].is_none()
+    pub(super) fn needs_segment(&self, head: Head) -> bool {
+        self.heads[head.index()].is_none()
     }
 
     /// Opens the next clean segment for `head`, and gives it `group`.
-    pub(super) fn open(&mut self, head: u8, group: u8, now: u32) {
+    pub(super) fn open(&mut self, head: Head, group: Group, now: u32) {
         let segment = self.clean.pop_front().expect("the reserve holds a segment for every head");
         let state = SegmentState::Open;
         self.entries[segment as usize] =
-            UsageEntry { state, head: Head::of(Group(group)), opened: now, ..UsageEntry::NEW };
-        self.heads[usize::from(head)] = Some(OpenSegment { segment, used_blocks: 0 });
+            UsageEntry { state, head: Head::of(group), opened: now, ..UsageEntry::NEW };
+        self.heads[head.index()] = Some(OpenSegment { segment, used_blocks: 0 });
     }
 
     /// Returns the segments that will be opened next.
@@ -153,8 +156,8 @@ impl SegmentLog {
     }
 
     /// Writes a block to the open segment of `head`, and seals a segment that is full.
-    pub(super) fn append(&mut self, block: u32, history: History, head: u8, now: u32) {
-        let open = &mut self.heads[usize::from(head)];
+    pub(super) fn append(&mut self, block: u32, history: History, head: Head, now: u32) {
+        let open = &mut self.heads[head.index()];
         let Some(OpenSegment { segment, used_blocks }) = open else {
             unreachable!("the head was opened")
         };

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use sfs_core::format::UsageEntry;
+use sfs_core::format::{Group, UsageEntry};
 use sfs_core::policy::{Candidate, GROUPS_MAX, GroupingPolicy, SavedState, VictimPolicy};
 
 use crate::workload::BlockOperation;
@@ -99,13 +99,13 @@ impl GroupingPolicy for OracleGrouping {
         GROUPS_MAX
     }
 
-    fn group(&self, candidate: &Candidate, now: u32) -> u8 {
+    fn group(&self, candidate: &Candidate, now: u32) -> Group {
         let death = match candidate.history {
             Some(history) if candidate.cleaning => history.modified,
             _ => self.schedule.death(candidate.block, now),
         };
         let left = death.saturating_sub(now);
-        self.bounds.iter().map(|bound| u8::from(left >= *bound)).sum()
+        Group(self.bounds.iter().map(|bound| u8::from(left >= *bound)).sum())
     }
 }
 

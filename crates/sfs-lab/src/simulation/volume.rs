@@ -9,7 +9,7 @@ use super::buffering::Buffering;
 use super::counters::SimulationCounters;
 use super::oracle::WriteSchedule;
 use super::space::VolumeSize;
-use super::writer::LogWriter;
+use super::writer::SimulatedLogWriter;
 use crate::workload::BlockOperation;
 
 /// A volume without a device.
@@ -26,7 +26,7 @@ impl Simulation {
         victims: Box<dyn VictimPolicy>,
         tick_log2: u32,
     ) -> Self {
-        let writer = LogWriter::new(space, grouping, victims, tick_log2);
+        let writer = SimulatedLogWriter::new(space, grouping, victims, tick_log2);
         Self { log: BufferedLog::new(writer, buffering, space.blocks) }
     }
 

@@ -1,12 +1,12 @@
 //! The path of blocks into the log: groups, histories, and the reports to the policies.
 //!
-//! Every block that a user or the cleaner writes goes through [`LogWriter::write_user`] or
-//! [`LogWriter::write_moved`], which report it to the policies as a volume does. The writer never
+//! Every block that a user or the cleaner writes goes through [`SimulatedLogWriter::write_user`] or
+//! [`SimulatedLogWriter::write_moved`], which report it to the policies as a volume does. The writer never
 //! cleans: its caller provides the clean segments.
 
 use std::sync::Arc;
 
-use sfs_core::format::History;
+use sfs_core::format::{Group, Head, History};
 use sfs_core::policy::{Candidate, GroupingPolicy, VictimPolicy};
 
 use super::counters::SimulationCounters;
@@ -15,7 +15,7 @@ use super::oracle::WriteSchedule;
 use super::space::VolumeSize;
 
 /// The log, its policies and its clock.
-pub(super) struct LogWriter {
+pub(super) struct SimulatedLogWriter {
     grouping: Box<dyn GroupingPolicy>,
     victims: Box<dyn VictimPolicy>,
     pub(super) log: SegmentLog,
@@ -28,7 +28,7 @@ pub(super) struct LogWriter {
     lifetimes: Option<GroupLifetimes>,
 }
 
-impl LogWriter {
+impl SimulatedLogWriter {
     /// Returns the writer of an empty log.
     pub(super) fn new(
         space: &VolumeSize,
@@ -59,7 +59,7 @@ impl LogWriter {
     }
 
     /// Compares the mean lifetimes of two groups.
-    pub(super) fn compare_lifetimes(&self, a: u8, b: u8) -> std::cmp::Ordering {
+    pub(super) fn compare_lifetimes(&self, a: Group, b: Group) -> std::cmp::Ordering {
         self.lifetimes.as_ref().map_or(std::cmp::Ordering::Equal, |means| means.compare(a, b))
     }
 
@@ -80,12 +80,12 @@ impl LogWriter {
     }
 
     /// Returns the group of a block that is about to be written.
-    pub(super) fn group(&self, block: u32, cleaning: bool) -> u8 {
+    pub(super) fn group(&self, block: u32, cleaning: bool) -> Group {
         self.group_of(block, self.log.history(block), self.log.group(block), cleaning)
     }
 
     /// Returns the group for a block that the cleaner moves out of a segment of `group`.
-    pub(super) fn group_moved(&self, block: u32, history: History, group: Option<u8>) -> u8 {
+    pub(super) fn group_moved(&self, block: u32, history: History, group: Option<Group>) -> Group {
         self.group_of(block, Some(history), group, true)
     }
 
@@ -93,9 +93,9 @@ impl LogWriter {
         &self,
         block: u32,
         history: Option<History>,
-        group: Option<u8>,
+        group: Option<Group>,
         cleaning: bool,
-    ) -> u8 {
+    ) -> Group {
         let candidate = Candidate {
             ino: 1,
             block,
@@ -109,7 +109,7 @@ impl LogWriter {
     }
 
     /// Writes a user's block to `head`; `group` is the block's own.
-    pub(super) fn write_user(&mut self, block: u32, head: u8, group: u8) {
+    pub(super) fn write_user(&mut self, block: u32, head: Head, group: Group) {
         let now = self.now();
         let before = self.log.history(block);
         if let Some(lifetimes) = &mut self.lifetimes
@@ -128,7 +128,7 @@ impl LogWriter {
     }
 
     /// Writes a block that the cleaner moves.
-    pub(super) fn write_moved(&mut self, block: u32, history: History, head: u8, group: u8) {
+    pub(super) fn write_moved(&mut self, block: u32, history: History, head: Head, group: Group) {
         let now = self.now();
         self.grouping.note_move(history, now);
         self.counters.moved_blocks += 1;
@@ -144,13 +144,13 @@ impl LogWriter {
         self.grouping.note_write(Some(before), None, now);
     }
 
-    fn append(&mut self, block: u32, history: History, head: u8, group: u8) {
+    fn append(&mut self, block: u32, history: History, head: Head, group: Group) {
         let now = self.now();
         if self.log.needs_segment(head) {
             self.log.open(head, group, now);
             self.begin_writing();
         }
-        self.counters.group_blocks[usize::from(group) % GROUP_HEADS] += 1;
+        self.counters.group_blocks[group.index() % GROUP_HEADS] += 1;
         self.log.append(block, history, head, now);
     }
 
@@ -182,13 +182,13 @@ impl GroupLifetimes {
     const OVERWRITES: f64 = 1024.0;
 
     /// Counts the overwrite of a block of `group`.
-    fn note_overwrite(&mut self, group: u8, before: History, now: u32) {
+    fn note_overwrite(&mut self, group: Group, before: History, now: u32) {
         let octaves = f64::from(now.saturating_sub(before.modified).max(1)).log2();
-        let mean = &mut self.0[usize::from(group)];
+        let mean = &mut self.0[group.index()];
         *mean += (octaves - *mean) / Self::OVERWRITES;
     }
 
-    fn compare(&self, a: u8, b: u8) -> std::cmp::Ordering {
-        self.0[usize::from(a)].total_cmp(&self.0[usize::from(b)])
+    fn compare(&self, a: Group, b: Group) -> std::cmp::Ordering {
+        self.0[a.index()].total_cmp(&self.0[b.index()])
     }
 }

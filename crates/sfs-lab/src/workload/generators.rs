@@ -2,11 +2,11 @@
 //! deletes a block.
 
 use super::operation::{BlockOperation, Workload};
-use crate::random::SeededRng;
+use crate::random::WorkloadRng;
 
 /// Writes that prefer hot blocks, evenly within the hot and the cold blocks. The lowest numbers are hot.
 pub struct HotCold {
-    random: SeededRng,
+    random: WorkloadRng,
     writes: f64,
     hot: u32,
     blocks: u32,
@@ -14,7 +14,7 @@ pub struct HotCold {
 
 impl HotCold {
     /// Sends a fraction `writes` of the writes to a fraction `hot` of the `blocks`.
-    pub fn new(writes: f64, hot: f64, blocks: u32, random: SeededRng) -> Self {
+    pub fn new(writes: f64, hot: f64, blocks: u32, random: WorkloadRng) -> Self {
         let hot = (f64::from(blocks) * hot).round() as u32;
         Self { random, writes, hot: hot.clamp(1, blocks - 1), blocks }
     }
@@ -33,7 +33,7 @@ impl Workload for HotCold {
 
 /// Nine tenths of the writes go to a hot tenth of the blocks, which changes block by block.
 pub struct Shift {
-    random: SeededRng,
+    random: WorkloadRng,
     order: Vec<u32>,
     /// Index of the first hot block in `order`.
     first: u32,
@@ -47,7 +47,7 @@ impl Shift {
     const WRITES_PER_STEP: u32 = 10;
 
     /// Orders `blocks` at random; the hot set is a window that moves over this order.
-    pub fn new(blocks: u32, mut random: SeededRng) -> Self {
+    pub fn new(blocks: u32, mut random: WorkloadRng) -> Self {
         let order = random.permutation(blocks);
         Self { random, order, first: 0, writes: 0 }
     }

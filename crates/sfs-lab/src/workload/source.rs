@@ -9,7 +9,7 @@ use super::operation::Workload;
 use super::tpcc::TpccLike;
 use super::trace::{TraceFile, TraceReplay};
 use super::zipf::{self, Zipf};
-use crate::random::SeededRng;
+use crate::random::WorkloadRng;
 
 /// A workload, without its number of blocks and its seed.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ impl Source {
 
     /// Returns the stream over `blocks` blocks.
     pub fn stream(&self, blocks: u32, seed: u64) -> Box<dyn Workload + '_> {
-        let random = SeededRng::new(seed);
+        let random = WorkloadRng::new(seed);
         match self {
             Self::Zipf(theta) => Box::new(Zipf::new(*theta, blocks, random)),
             Self::Uniform => Box::new(HotCold::new(0.5, 0.5, blocks, random)),

@@ -4,7 +4,7 @@
 //! Appends are cyclic, because a table that is purged of its oldest rows reuses its pages.
 
 use super::operation::{BlockOperation, Workload};
-use crate::random::SeededRng;
+use crate::random::WorkloadRng;
 
 /// Shares of a group of tables in the blocks and in the writes, and its access pattern.
 struct TableShare {
@@ -34,7 +34,7 @@ const TABLES: [TableShare; 4] = [
 
 /// The generator of the four groups of tables.
 pub struct TpccLike {
-    random: SeededRng,
+    random: WorkloadRng,
     /// First block of each table, and the end of the last.
     starts: [u32; TABLES.len() + 1],
     /// Page of the last append.
@@ -43,7 +43,7 @@ pub struct TpccLike {
 
 impl TpccLike {
     /// Divides `blocks` blocks among the tables.
-    pub fn new(blocks: u32, random: SeededRng) -> Self {
+    pub fn new(blocks: u32, random: WorkloadRng) -> Self {
         let mut starts = [0; TABLES.len() + 1];
         let mut share = 0.0;
         for (start, table) in starts[1..].iter_mut().zip(&TABLES) {

@@ -4,11 +4,11 @@
 //! Published figures depend on its draws, so `rand_distr::Zipf` cannot take its place.
 
 use super::operation::{BlockOperation, Workload};
-use crate::random::SeededRng;
+use crate::random::WorkloadRng;
 
 /// The generator of writes by Zipf's law.
 pub struct Zipf {
-    random: SeededRng,
+    random: WorkloadRng,
     /// For each slot, the probability in 2^-32 that its own rank is taken, and the rank taken otherwise.
     table: Vec<(u32, u32)>,
     block_of_rank: Vec<u32>,
@@ -16,7 +16,7 @@ pub struct Zipf {
 
 impl Zipf {
     /// Writes rank r of `blocks` with probability proportional to r^-theta.
-    pub fn new(theta: f64, blocks: u32, mut random: SeededRng) -> Self {
+    pub fn new(theta: f64, blocks: u32, mut random: WorkloadRng) -> Self {
         let weights: Vec<f64> = (1..=blocks).map(|rank| f64::from(rank).powf(-theta)).collect();
         let block_of_rank = random.permutation(blocks);
         Self { random, table: alias_table(&weights), block_of_rank }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn frequencies_follow_the_law() {
-        let mut zipf = Zipf::new(1.0, 100, SeededRng::new(3));
+        let mut zipf = Zipf::new(1.0, 100, WorkloadRng::new(3));
         let mut counts = vec![0u32; 100];
         for _ in 0..1_000_000 {
             counts[zipf.next().block() as usize] += 1;

@@ -124,7 +124,7 @@ impl VolumeOperation {
 }
 
 /// Limits of a run, beyond which most operations free space or files.
-pub struct Limits {
+pub struct RunLimits {
     /// Maximum size of all files in bytes.
     pub bytes: u64,
     /// Maximum number of files.
@@ -134,7 +134,7 @@ pub struct Limits {
 }
 
 /// Draws an operation from `seed`.
-pub fn choose(seed: u64, reference: &Reference, limits: &Limits) -> VolumeOperation {
+pub fn choose(seed: u64, reference: &Reference, limits: &RunLimits) -> VolumeOperation {
     let mut random = SplitMix64::new(seed);
     let mut chooser = Chooser { random: &mut random, reference };
     let bytes: u64 = reference.nodes.values().map(|node| bytes_of(node)).sum();
@@ -156,7 +156,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    fn any(&mut self, limits: &Limits) -> VolumeOperation {
+    fn any(&mut self, limits: &RunLimits) -> VolumeOperation {
         match self.random.below(100) {
             0..=11 => self.make(),
             12..=13 => VolumeOperation::Symlink {

@@ -10,7 +10,7 @@ use sfs_device::{Device, FaultyDevice, RamDevice};
 use sfs_sim::image::CowImage;
 use sfs_sim::model::compare;
 use sfs_sim::model::fixture::{SEGMENT_BLOCKS, after, ram, tight};
-use sfs_sim::model::operation::{Limits, choose};
+use sfs_sim::model::operation::{RunLimits, choose};
 use sfs_sim::model::pair::VolumePair;
 use sfs_sim::model::random::{SplitMix64, number};
 use sfs_sim::model::reference::Reference;
@@ -20,7 +20,7 @@ use crate::witness::{Witness, check_image};
 /// In each iteration the reads of one block are corrupt: every answer is correct or an error.
 #[test]
 fn corrupt_reads_of_any_block_give_no_wrong_answer() {
-    let limits = Limits { bytes: 1 << 20, files: 30, reopens: false };
+    let limits = RunLimits { bytes: 1 << 20, files: 30, reopens: false };
     let mut random = SplitMix64::new(number("SFS_SEED", 5));
     let base: Arc<RamDevice> = Arc::new(ram(4_400_000, SEGMENT_BLOCKS));
     let mut pair = VolumePair::new(base.clone(), tight());

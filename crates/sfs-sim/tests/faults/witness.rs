@@ -9,7 +9,7 @@ use sfs_device::Device;
 use sfs_sim::empty_volume::empty_volume;
 use sfs_sim::image::CowImage;
 use sfs_sim::model::fixture::{after, tight};
-use sfs_sim::model::operation::{Limits, VolumeOperation, choose};
+use sfs_sim::model::operation::{RunLimits, VolumeOperation, choose};
 use sfs_sim::model::random::SplitMix64;
 use sfs_sim::model::reference::Reference;
 use sfs_sim::recorded_run::{RecordedRun, RunRecorder};
@@ -28,7 +28,7 @@ pub(crate) struct Witness {
 impl Witness {
     pub(crate) fn new(seed: u64) -> Self {
         let base = empty_volume(DataLayout::Log, 34);
-        let limits = Limits { bytes: 600 << 10, files: 20, reopens: false };
+        let limits = RunLimits { bytes: 600 << 10, files: 20, reopens: false };
         let mut recorder = RunRecorder::begin(base.clone(), tight(), Reference::new(), 0);
         let mut random = SplitMix64::new(seed);
         let mut operations = Vec::new();

@@ -23,7 +23,7 @@ const LEVELLING_FRACTION: u32 = 16;
 pub struct PageMapped {
     slots: Vec<u32>,
     /// State of each clustered block.
-    blocks: Vec<BlockState>,
+    blocks: Vec<EraseBlockState>,
     gangs: Vec<GangLog>,
     gang_count: Divisor,
     streams: u8,
@@ -32,7 +32,7 @@ pub struct PageMapped {
 }
 
 #[derive(Clone, Copy, Default)]
-struct BlockState {
+struct EraseBlockState {
     live_pages: u32,
     /// Index of the head that the block was filled as.
     head: u8,
@@ -76,7 +76,7 @@ impl PageMapped {
         };
         Some(PageMapped {
             slots: vec![NONE; geometry.pages() as usize],
-            blocks: vec![BlockState::default(); clusters as usize],
+            blocks: vec![EraseBlockState::default(); clusters as usize],
             gangs: (0..gangs).map(log_of).collect(),
             gang_count: Divisor::new(gangs),
             streams,
@@ -130,7 +130,7 @@ impl PageMapped {
         if full != NONE {
             victims.add(full, self.blocks[full as usize].live_pages);
         }
-        self.blocks[cluster as usize] = BlockState { live_pages: 0, head: head as u8 };
+        self.blocks[cluster as usize] = EraseBlockState { live_pages: 0, head: head as u8 };
         flash.slot(cluster, 0)
     }
 
@@ -211,7 +211,8 @@ impl PageMapped {
 
     fn move_block(&mut self, flash: &mut Flash, gang: usize, full: u32, free: u32, at_ns: u64) {
         self.gangs[gang].victims.remove(full);
-        self.blocks[free as usize] = BlockState { live_pages: 0, ..self.blocks[full as usize] };
+        self.blocks[free as usize] =
+            EraseBlockState { live_pages: 0, ..self.blocks[full as usize] };
         let mut end_ns = at_ns;
         for index in 0..flash.filled(full) {
             let from = flash.slot(full, index);

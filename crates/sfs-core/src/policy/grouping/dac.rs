@@ -3,6 +3,7 @@
 //! The block's current group is the only state.
 
 use super::{Candidate, GroupingPolicy};
+use crate::format::Group;
 use crate::policy::{GROUPS_MAX, SavedState};
 
 /// Dynamic data clustering (Chiang, Lee, Chang 1999). Group 0 is the coldest; new blocks begin in it.
@@ -34,12 +35,12 @@ impl GroupingPolicy for Dac {
         self.groups
     }
 
-    fn group(&self, candidate: &Candidate, _now: u32) -> u8 {
+    fn group(&self, candidate: &Candidate, _now: u32) -> Group {
         let hottest = self.groups - 1;
         match candidate.group {
-            None => 0,
-            Some(group) if candidate.cleaning => group.min(hottest).saturating_sub(1),
-            Some(group) => group.saturating_add(1).min(hottest),
+            None => Group(0),
+            Some(Group(group)) if candidate.cleaning => Group(group.min(hottest).saturating_sub(1)),
+            Some(Group(group)) => Group(group.saturating_add(1).min(hottest)),
         }
     }
 }

@@ -12,7 +12,7 @@ mod hazard;
 mod state;
 
 use super::{Candidate, GroupingPolicy};
-use crate::format::{History, UsageEntry};
+use crate::format::{Group, History, UsageEntry};
 use crate::policy::{GROUPS_MAX, SavedState, tick_blocks_log2};
 use digest::{ROWS, row};
 use groups::{Groups, NO_TRAFFIC, bin};
@@ -44,9 +44,9 @@ pub struct Lifetime {
     /// Blocks that the cleaner moved, by age and row.
     moved: Box<Table>,
     /// Group of a block that a user writes, by row.
-    group_written: [u8; ROWS],
+    group_written: [Group; ROWS],
     /// Group of a block that the cleaner moves, by age and row.
-    group_moved: Box<[[u8; ROWS]; ages::CELLS]>,
+    group_moved: Box<[[Group; ROWS]; ages::CELLS]>,
     /// Ticks between two updates.
     interval: u32,
     /// Time of the next update, in ticks.
@@ -67,8 +67,8 @@ impl Lifetime {
             groups: Groups::new(count),
             written: [0.0; ROWS],
             moved: Box::new([[0.0; ROWS]; ages::CELLS]),
-            group_written: [0; ROWS],
-            group_moved: Box::new([[0; ROWS]; ages::CELLS]),
+            group_written: [Group(0); ROWS],
+            group_moved: Box::new([[Group(0); ROWS]; ages::CELLS]),
             interval,
             next_draw: interval,
         };
@@ -125,7 +125,7 @@ impl GroupingPolicy for Lifetime {
         }
     }
 
-    fn group(&self, candidate: &Candidate, now: u32) -> u8 {
+    fn group(&self, candidate: &Candidate, now: u32) -> Group {
         match candidate.history {
             Some(history) if candidate.cleaning => {
                 self.group_moved[self.hazard.ages.cell(history.modified, now)][row(history)]

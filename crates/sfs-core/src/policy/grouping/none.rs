@@ -1,6 +1,7 @@
 //! One group for all blocks: the log of LFS, without separation.
 
 use super::{Candidate, GroupingPolicy};
+use crate::format::Group;
 use crate::policy::SavedState;
 
 /// Writes all blocks to group 0.
@@ -20,7 +21,7 @@ impl GroupingPolicy for SingleGroup {
         1
     }
 
-    fn group(&self, _candidate: &Candidate, _now: u32) -> u8 {
-        0
+    fn group(&self, _candidate: &Candidate, _now: u32) -> Group {
+        Group(0)
     }
 }

@@ -3,6 +3,7 @@
 //! [`Quantization::draw`] divides values into groups, in falling order of their centres. It does not allocate and
 //! takes at most three rounds.
 
+use crate::format::Group;
 use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
@@ -68,9 +69,9 @@ impl Quantization {
     }
 
     /// Returns the group of a value.
-    pub fn group(&self, value: f64) -> u8 {
+    pub fn group(&self, value: f64) -> Group {
         let bounds = &self.bounds[..self.count - 1];
-        bounds.iter().map(|bound| u8::from(value < *bound)).sum()
+        Group(bounds.iter().map(|bound| u8::from(value < *bound)).sum())
     }
 
     /// Computes the groups anew for `values`, which are finite; may reorder them.
@@ -106,7 +107,7 @@ impl Quantization {
             let mut counts = [0u32; GROUPS];
             let mut farthest = (0.0, 0.0);
             for &value in &*values {
-                let group = usize::from(self.group(value)) % GROUPS;
+                let group = self.group(value).index() % GROUPS;
                 sums[group] += value;
                 counts[group] += 1;
                 let distance = (value - self.centres[group]).abs();
@@ -183,7 +184,7 @@ mod tests {
         let quantization = drawn(Partition::Iterative, 3, &VALUES);
         assert_eq!(quantization.centres(), Some(&[1005.0, 101.0, 8.0 / 3.0][..]));
         assert_eq!(
-            [2000.0, 600.0, 500.0, 60.0, 50.0].map(|v| quantization.group(v)),
+            [2000.0, 600.0, 500.0, 60.0, 50.0].map(|v| quantization.group(v).0),
             [0, 0, 1, 1, 2]
         );
     }
@@ -192,9 +193,9 @@ mod tests {
     fn equal_partitions_divide_range_or_count() {
         let width = drawn(Partition::EqualWidth, 4, &[0.0, 1.0, 2.0, 3.0, 8.0]);
         assert_eq!(width.centres(), Some(&[7.0, 5.0, 3.0, 1.0][..]));
-        assert_eq!([8.0, 5.0, 3.0, 1.0].map(|v| width.group(v)), [0, 1, 2, 3]);
+        assert_eq!([8.0, 5.0, 3.0, 1.0].map(|v| width.group(v).0), [0, 1, 2, 3]);
         let count = drawn(Partition::EqualCount, 2, &VALUES);
-        assert_eq!(VALUES.map(|v| count.group(v)), [1, 1, 1, 0, 0, 0, 0, 1]);
+        assert_eq!(VALUES.map(|v| count.group(v).0), [1, 1, 1, 0, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! SepGC: separates the blocks that users write from those that the cleaner moves.
 
 use super::{Candidate, GroupingPolicy};
+use crate::format::Group;
 use crate::policy::SavedState;
 
 /// Group 0 for blocks that users write, group 1 for blocks that the cleaner moves (SepGC).
@@ -20,7 +21,7 @@ impl GroupingPolicy for SeparateCleaning {
         2
     }
 
-    fn group(&self, candidate: &Candidate, _now: u32) -> u8 {
-        u8::from(candidate.cleaning)
+    fn group(&self, candidate: &Candidate, _now: u32) -> Group {
+        Group(candidate.cleaning.into())
     }
 }

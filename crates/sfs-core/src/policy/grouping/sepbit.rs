@@ -4,7 +4,7 @@
 //! was written less than a lifespan ago; here the mapping has the time of the last write.
 
 use super::{Candidate, GroupingPolicy};
-use crate::format::{History, UsageEntry};
+use crate::format::{Group, History, UsageEntry};
 use crate::policy::SavedState;
 
 /// Cleaned segments per update of the mean lifespan.
@@ -28,24 +28,24 @@ impl Default for SepBit {
 }
 
 impl SepBit {
-    fn user_group(&self, before: Option<History>, now: u32) -> u8 {
+    fn user_group(&self, before: Option<History>, now: u32) -> Group {
         let short = before
             .is_some_and(|history| f64::from(now.saturating_sub(history.modified)) < self.lifespan);
-        u8::from(!short)
+        Group((!short).into())
     }
 
-    fn cleaned_group(&self, candidate: &Candidate, now: u32) -> u8 {
-        if candidate.group == Some(0) {
-            return 2;
+    fn cleaned_group(&self, candidate: &Candidate, now: u32) -> Group {
+        if candidate.group == Some(Group(0)) {
+            return Group(2);
         }
         let modified = candidate.history.map_or(0, |history| history.modified);
         let age = f64::from(now.saturating_sub(modified));
         if age < 4.0 * self.lifespan {
-            3
+            Group(3)
         } else if age < 16.0 * self.lifespan {
-            4
+            Group(4)
         } else {
-            5
+            Group(5)
         }
     }
 }
@@ -63,7 +63,7 @@ impl GroupingPolicy for SepBit {
         6
     }
 
-    fn group(&self, candidate: &Candidate, now: u32) -> u8 {
+    fn group(&self, candidate: &Candidate, now: u32) -> Group {
         if candidate.cleaning {
             self.cleaned_group(candidate, now)
         } else {
@@ -72,7 +72,7 @@ impl GroupingPolicy for SepBit {
     }
 
     fn note_cleaning(&mut self, segment: &UsageEntry, now: u32) {
-        if segment.data_group() != Some(0) {
+        if segment.data_group() != Some(Group(0)) {
             return;
         }
         self.sum += u64::from(now.saturating_sub(segment.opened));

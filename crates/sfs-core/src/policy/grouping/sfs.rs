@@ -6,7 +6,7 @@
 
 use super::quantization::{Partition, Quantization};
 use super::{Candidate, GroupingPolicy};
-use crate::format::UsageEntry;
+use crate::format::{Group, UsageEntry};
 use crate::policy::hotness::{holds_data, hotness, segment_hotness};
 use crate::policy::{GROUPS_MAX, SavedState};
 
@@ -81,7 +81,7 @@ impl GroupingPolicy for Sfs {
         self.values = values;
     }
 
-    fn group(&self, candidate: &Candidate, now: u32) -> u8 {
+    fn group(&self, candidate: &Candidate, now: u32) -> Group {
         let hotness = match candidate.history {
             Some(history) => hotness(history.write_count().into(), history.modified, now),
             None => hotness(candidate.file_write_count, candidate.file_modified, now),

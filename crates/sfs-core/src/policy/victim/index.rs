@@ -88,7 +88,7 @@ impl Index {
         let age = age(segment, now);
         let live = f64::from(segment.live_blocks);
         let all = f64::from(segment_blocks);
-        let group = segment.data_group().and_then(|group| self.groups.get(usize::from(group)));
+        let group = segment.data_group().and_then(|group| self.groups.get(group.index()));
         let Some(rates) = group else { return (all / live).ln() / age };
         let dead = all - live;
         let own = GROUP_WEIGHT * all;
@@ -101,7 +101,7 @@ fn group_mut<'a>(
     groups: &'a mut [DeathRates; GROUPS],
     segment: &UsageEntry,
 ) -> Option<&'a mut DeathRates> {
-    groups.get_mut(usize::from(segment.data_group()?))
+    groups.get_mut(segment.data_group()?.index())
 }
 
 impl SavedState for Index {

@@ -12,7 +12,7 @@ use crate::format::{DataLayout, Layout, SegmentState, UsageEntry};
 
 /// The state of a taken block in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Block {
+enum BlockUse {
     Live,
     /// Dead; the chunk with this number records it.
     Freed(u64),
@@ -41,7 +41,7 @@ struct Fixture {
     layout: Layout,
     entries: Vec<UsageEntry>,
     allocator: InPlaceAllocator,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, BlockUse>,
     sequence: u64,
 }
 
@@ -88,7 +88,11 @@ impl Fixture {
             self.layout.segment_of(first + u64::from(count) - 1)
         );
         for address in first..first + u64::from(count) {
-            assert_eq!(self.blocks.insert(address, Block::Live), None, "block {address} was taken");
+            assert_eq!(
+                self.blocks.insert(address, BlockUse::Live),
+                None,
+                "block {address} was taken"
+            );
         }
         let base = self.layout.segment_address(segment);
         assert!(
@@ -101,16 +105,15 @@ impl Fixture {
         match *step {
             AllocatorStep::Take { ino, most } => self.take(ino, most, 12),
             AllocatorStep::Free { nth, count } => {
-                let live = self.blocks.iter_mut().filter(|(_, block)| **block == Block::Live);
+                let live = self.blocks.iter_mut().filter(|(_, block)| **block == BlockUse::Live);
                 for (address, block) in live.skip(nth % 300).take(count) {
-                    *block = Block::Freed(self.sequence);
+                    *block = BlockUse::Freed(self.sequence);
                     self.allocator.free_later(*address, self.sequence);
                 }
                 self.sequence += 1;
             }
             AllocatorStep::Flush => {
-                let durable =
-                    |block: &mut Block| matches!(block, Block::Freed(s) if *s + 1 < self.sequence);
+                let durable = |block: &mut BlockUse| matches!(block, BlockUse::Freed(s) if *s + 1 < self.sequence);
                 self.blocks.retain(|_, block| !durable(block));
                 let flushed = self.sequence.saturating_sub(1);
                 let state = |segment: u32| self.entries[segment as usize].state;

@@ -206,18 +206,14 @@ impl UsageTable {
         }
     }
 
-    /// Returns whether the taken blocks of each InPlace segment are its live blocks and its pending frees.
-    pub(super) fn is_allocator_coherent(&self) -> bool {
-        let in_place = || {
-            let entries = (0..).zip(&self.entries);
-            entries.filter(|(_, entry)| entry.state == SegmentState::InPlace)
-        };
-        let agrees = |allocator: &InPlaceAllocator| {
-            in_place().all(|(segment, entry)| {
-                allocator.taken(segment) == entry.live_blocks + allocator.pending_blocks(segment)
-            })
-        };
-        in_place().count() == self.in_place_segments as usize
-            && self.allocator.as_ref().is_none_or(agrees)
+    /// Returns an InPlace segment whose taken blocks are not its live blocks and its pending frees.
+    pub(super) fn first_misallocated(&self) -> Option<u32> {
+        let allocator = self.allocator.as_ref()?;
+        let mut in_place =
+            (0..).zip(&self.entries).filter(|(_, entry)| entry.state == SegmentState::InPlace);
+        let wrong = in_place.find(|(segment, entry)| {
+            allocator.taken(*segment) != entry.live_blocks + allocator.pending_blocks(*segment)
+        });
+        wrong.map(|(segment, _)| segment)
     }
 }

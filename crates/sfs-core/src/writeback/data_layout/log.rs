@@ -1,8 +1,8 @@
 //! Data in the log: every block is appended to the head of its group.
 
-use super::super::staged::{StagedBlock, data_head, sort};
+use super::super::staged::{StagedBlock, sort};
 use super::behaviour::{LayoutBehaviour, SpaceView};
-use crate::format::Layout;
+use crate::format::{Group, Head, Layout};
 use crate::log::Batch;
 use crate::metadata::Metadata;
 
@@ -73,15 +73,15 @@ impl LayoutBehaviour for Appending {
             return self.certain_blocks(view.layout, view.metadata, spare_segments).max(2);
         }
         // A few more fit into the open segment with the most room.
-        Batch::head_room_blocks(view.log, view.layout, data_head(roomiest(view)))
+        Batch::head_room_blocks(view.log, view.layout, Head::of(roomiest(view)))
     }
 
     fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize {
         let opens = |group| {
             let count = blocks.iter().filter(|c| c.group == group).count();
-            Batch::opens(view.log, view.layout, data_head(group), count, 0)
+            Batch::opens(view.log, view.layout, Head::of(group), count, 0)
         };
-        (0..view.metadata.grouping.group_count()).map(opens).sum()
+        Group::first(view.metadata.grouping.group_count()).map(opens).sum()
     }
 
     fn merge_into_one_group(&self, view: SpaceView<'_>, blocks: &mut [StagedBlock]) {
@@ -98,8 +98,8 @@ pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
 }
 
 /// Returns the group whose head has the most room left.
-fn roomiest(view: SpaceView<'_>) -> u8 {
-    let groups = 0..view.metadata.grouping.group_count();
-    let room = |group: &u8| Batch::head_room_blocks(view.log, view.layout, data_head(*group));
-    groups.max_by_key(room).unwrap_or(0)
+fn roomiest(view: SpaceView<'_>) -> Group {
+    let groups = Group::first(view.metadata.grouping.group_count());
+    let room = |group: &Group| Batch::head_room_blocks(view.log, view.layout, Head::of(*group));
+    groups.max_by_key(room).unwrap_or(Group(0))
 }

@@ -3,6 +3,7 @@
 //! A centre keeps its group number while it exists, because open segments are named by group. No two centres are
 //! closer than [`CLOSE`], and each pair separates at least [`SLIGHT`] of the traffic's scatter.
 
+use crate::format::Group;
 use crate::policy::GROUPS_MAX;
 
 const GROUPS: usize = GROUPS_MAX as usize;
@@ -55,16 +56,16 @@ impl Cluster {
 pub(super) struct Groups {
     pub(super) count_max: u8,
     pub(super) centres: [Option<f64>; GROUPS],
-    of_bin: [u8; BINS],
+    of_bin: [Group; BINS],
 }
 
 impl Groups {
     pub(super) fn new(count_max: u8) -> Self {
-        Self { count_max, centres: [None; GROUPS], of_bin: [0; BINS] }
+        Self { count_max, centres: [None; GROUPS], of_bin: [Group(0); BINS] }
     }
 
     /// Returns the group of a block with this expected remaining lifetime, log2 of ticks.
-    pub(super) fn group(&self, remaining: f64) -> u8 {
+    pub(super) fn group(&self, remaining: f64) -> Group {
         self.of_bin[bin(remaining)]
     }
 
@@ -85,7 +86,7 @@ impl Groups {
     /// Assigns every bin to its nearest centre.
     pub(super) fn assign(&mut self) {
         for bin in 0..BINS {
-            self.of_bin[bin] = self.nearest(octaves(bin)) as u8;
+            self.of_bin[bin] = Group(self.nearest(octaves(bin)) as u8);
         }
     }
 
@@ -190,6 +191,6 @@ mod tests {
         groups.draw(&traffic(&[9.0, 9.25, 9.5]));
         assert_eq!(groups.centres.iter().flatten().count(), 1);
         groups.draw(&NO_TRAFFIC);
-        assert!(groups.group(40.0) < 8);
+        assert!(groups.group(40.0) < Group(8));
     }
 }

@@ -1,0 +1,123 @@
+//! The layout of a volume: its areas on the device, in blocks.
+//!
+//! The superblock is at a fixed block near the start, then come the two checkpoint slots around the segments, and the
+//! backup of the superblock in the last block.
+
+use sfs_device::BLOCK_SIZE;
+use thiserror::Error;
+
+use super::{CHECKPOINT_SLOT_BLOCKS, SUPERBLOCK_ADDRESS};
+
+/// First block of checkpoint slot 0.
+const SLOT_ADDRESS: u64 = 16;
+
+/// Fewest segments that a volume works with.
+const SEGMENTS_MIN: u64 = 32;
+
+/// Fewest blocks in a segment: 128 KiB.
+const SEGMENT_BLOCKS_MIN: u64 = 32;
+
+/// Most segments in a volume: half a gigabyte of usage table.
+const SEGMENT_COUNT_MAX: u32 = 1 << 24;
+
+/// Addresses have 40 bits: 4 PiB.
+const BLOCK_COUNT_MAX: u64 = (1 << 40) - 1;
+
+/// Most blocks in a segment: 1 GiB.
+const SEGMENT_BLOCKS_MAX: u64 = 1 << 18;
+
+/// The areas of a volume on the device, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks of the device that the volume uses.
+    pub block_count: u64,
+    /// First block of segment 0.
+    pub segment_first: u64,
+    /// Blocks in a segment.
+    pub segment_blocks: u32,
+    /// Number of segments.
+    pub segment_count: u32,
+    /// First block of each checkpoint slot.
+    pub slots: [u64; 2],
+    /// Block of the superblock's backup.
+    pub backup: u64,
+}
+
+/// The reason why no layout is possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LayoutError {
+    /// The device is too small for this segment size.
+    #[error("too small: this segment size needs at least {minimum} bytes")]
+    TooSmall {
+        /// Least device size, in bytes.
+        minimum: u64,
+    },
+    /// The segment size is not a power of two of blocks in range, 128 KiB to 1 GiB.
+    #[error("segment size must be a power of two from 128K to 1G")]
+    SegmentSize,
+}
+
+impl Layout {
+    /// Returns the layout for a device of `block_count` blocks that begins `partition_start` bytes after the start of
+    /// the medium. Segments are aligned on the medium.
+    pub fn new(
+        block_count: u64,
+        segment_blocks: u64,
+        partition_start: u64,
+    ) -> Result<Self, LayoutError> {
+        let block_count = block_count.min(BLOCK_COUNT_MAX);
+        let in_range = (SEGMENT_BLOCKS_MIN..=SEGMENT_BLOCKS_MAX).contains(&segment_blocks);
+        if !in_range || !segment_blocks.is_power_of_two() {
+            return Err(LayoutError::SegmentSize);
+        }
+        // A partition that begins within a block (old ones begin at sector 63) is rounded up to the next block.
+        let start = partition_start.div_ceil(BLOCK_SIZE as u64);
+        let head = SLOT_ADDRESS + CHECKPOINT_SLOT_BLOCKS;
+        let segment_first = (start + head).next_multiple_of(segment_blocks) - start;
+        let tail = CHECKPOINT_SLOT_BLOCKS + 1;
+        let minimum = segment_first + SEGMENTS_MIN * segment_blocks + tail;
+        if block_count < minimum {
+            return Err(LayoutError::TooSmall { minimum: minimum * BLOCK_SIZE as u64 });
+        }
+        let segment_count = ((block_count - segment_first - tail) / segment_blocks)
+            .min(u64::from(SEGMENT_COUNT_MAX));
+        let end = segment_first + segment_count * segment_blocks;
+        Ok(Self {
+            block_count,
+            segment_first,
+            segment_blocks: segment_blocks as u32,
+            segment_count: segment_count as u32,
+            slots: [SLOT_ADDRESS, end],
+            backup: block_count - 1,
+        })
+    }
+
+    /// Returns the first block of `segment`.
+    pub fn segment_address(&self, segment: u32) -> u64 {
+        self.segment_first + u64::from(segment) * u64::from(self.segment_blocks)
+    }
+
+    /// Returns the segment of block `address`; `None` outside the segments.
+    pub fn segment_of(&self, address: u64) -> Option<u32> {
+        let segment = address.checked_sub(self.segment_first)? / u64::from(self.segment_blocks);
+        (segment < u64::from(self.segment_count)).then_some(segment as u32)
+    }
+    /// Returns whether the areas are on the device and do not overlap.
+    pub(super) fn is_sound(&self) -> bool {
+        let blocks = u64::from(self.segment_blocks);
+        let end = self.segment_first.checked_add(u64::from(self.segment_count) * blocks);
+        (SEGMENT_BLOCKS_MIN..=SEGMENT_BLOCKS_MAX).contains(&blocks)
+            && blocks.is_power_of_two()
+            && self.segment_count <= SEGMENT_COUNT_MAX
+            && self.block_count <= BLOCK_COUNT_MAX
+            && u64::from(self.segment_count) >= SEGMENTS_MIN
+            && self.slots[0] == SLOT_ADDRESS
+            && SUPERBLOCK_ADDRESS < SLOT_ADDRESS
+            && self.slots[0] + CHECKPOINT_SLOT_BLOCKS <= self.segment_first
+            && end.is_some_and(|end| end <= self.slots[1])
+            && self.slots[1]
+                .checked_add(CHECKPOINT_SLOT_BLOCKS)
+                .is_some_and(|end| end <= self.backup)
+            && self.backup.checked_add(1) == Some(self.block_count)
+    }
+}

@@ -1,0 +1,95 @@
+//! Options of a mount, with their defaults.
+
+use std::time::Duration;
+
+/// The options of a mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// `true` if the volume never writes to the device.
+    pub read_only: bool,
+    /// Budget of the write buffer in bytes.
+    pub write_buffer: usize,
+    /// Budget of the caches, in bytes.
+    pub cache: usize,
+    /// Longest time that dirty data stays in memory.
+    pub commit_interval: Duration,
+    /// `true` if a pause of some tens of milliseconds in writing is followed by a commit, within limits: for a mount that
+    /// sync(2) does not reach.
+    pub commits_soon: bool,
+    /// Longest time between checkpoints.
+    pub checkpoint_interval: Duration,
+    /// `true` if segments that become Clean are discarded.
+    pub discard: bool,
+    /// Grouping policy: one of [`crate::policy::GROUPING_POLICIES`].
+    pub grouping: String,
+    /// Number of groups, for policies that let the user choose it.
+    pub groups: Option<u8>,
+    /// Victim policy: one of [`crate::policy::VICTIM_POLICIES`]; `None` for the default of the grouping policy.
+    pub victim: Option<String>,
+    /// Place of the blocks that do not fill a segment of their group when they have to be written.
+    pub remainder: Remainder,
+    /// `true` if the background does not clean during requests unless segments are short.
+    pub yield_cleaning: bool,
+    /// Time at which a Drained segment becomes Clean.
+    pub release: Release,
+    /// Reaction to damage on the device.
+    pub on_error: ErrorReaction,
+}
+
+/// Progress of opening a volume whose data is overwritten in place: a mount for writing reads every mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenProgress {
+    /// Blocks that have been found.
+    pub found_blocks: u64,
+    /// Blocks in all, by the usage table.
+    pub total_blocks: u64,
+}
+
+/// The reaction of a volume that is mounted for writing to damage. The request that met the damage fails in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorReaction {
+    /// Continue.
+    Continue,
+    /// Stop writing, as after a failed write.
+    RemountReadOnly,
+}
+
+/// The time at which a Drained segment becomes Clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// As soon as recovery does not need the segment: the deltas that drained it are durable, and it holds no part of
+    /// the last checkpoint or of the deltas since.
+    Durable,
+    /// At once. A crash then loses data; tests use this to prove the need of [`Release::Durable`].
+    AtOnce,
+}
+
+/// The place of blocks that have to be written although they do not fill a segment of their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remainder {
+    /// The open segment of their group: one write request for each group.
+    Pure,
+    /// One group for all (SFS, section 3.3): one write request.
+    Mixed,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            write_buffer: 64 << 20,
+            cache: 128 << 20,
+            commit_interval: Duration::from_secs(5),
+            commits_soon: false,
+            checkpoint_interval: Duration::from_secs(30),
+            discard: true,
+            grouping: "sfs".into(),
+            groups: None,
+            victim: None,
+            remainder: Remainder::Pure,
+            yield_cleaning: true,
+            release: Release::Durable,
+            on_error: ErrorReaction::Continue,
+        }
+    }
+}
