@@ -40,7 +40,8 @@ pub(crate) fn run(workspace: &Workspace, options: &TailOptions) -> Result<()> {
     Ok(())
 }
 
-/// Runs every part for a second, with development builds. The outcome is a failure if a filesystem failed.
+/// Runs most parts for a moment, with development builds; `arrivals` overwrites as `cleaning` does. The
+/// outcome is a failure if a filesystem failed.
 pub(crate) fn smoke(workspace: &Workspace) -> Result<StepOutcome> {
     let options = TailOptions::smoke();
     let report = measure(workspace, &options, Profile::Dev)?;

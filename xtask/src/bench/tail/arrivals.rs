@@ -37,10 +37,10 @@ pub(super) fn run(
         Unit::Milliseconds,
         format!(
             "{runs} runs of {requests} requests, a write of 4 KiB and fsync, after {} MiB of overwrites by Zipf \
-             0.99; on devices of {} MiB, SFS with segments of {}iB. \"One at a time\" sustains the rate of which \
+             0.99; each filesystem on {}, SFS with segments of {}. \"One at a time\" sustains the rate of which \
              half arrives at random times",
             scale.aged_mib,
-            scale.device_len >> 20,
+            medium.describe(scale.device_len, &scratch),
             medium.segment_size(),
         ),
     );
@@ -54,7 +54,7 @@ pub(super) fn run(
             Some(rate) => rate,
             None => *rate.insert(RATE_SHARE * sustained(&mut volumes, percent, requests, report)?),
         };
-        let title = format!("{percent}% full, {rate:.0} a second");
+        let title = format!("{percent}% full, {rate:.1} a second");
         for run in 0..runs {
             for index in Entrants::in_turn(volumes.len(), run) {
                 let volume = &mut volumes[index];

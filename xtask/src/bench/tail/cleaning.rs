@@ -28,11 +28,10 @@ pub(super) fn run(entrants: &Entrants, options: &TailOptions, report: &mut Repor
         Unit::Microseconds,
         format!(
             "{} runs of {requests} requests, a write of 4 KiB and fsync, after {} MiB of overwrites by Zipf \
-             0.99; on loop devices of {} MiB {}, SFS with segments of {}iB",
+             0.99; each filesystem on {}, SFS with segments of {}",
             options.runs(),
             scale.aged_mib,
-            scale.device_len >> 20,
-            scratch.place(),
+            Medium::Ram.describe(scale.device_len, &scratch),
             Medium::Ram.segment_size(),
         ),
     );

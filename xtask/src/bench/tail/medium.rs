@@ -38,8 +38,17 @@ impl Medium {
     /// Returns the segment size of SFS that matches the erase blocks.
     pub(super) fn segment_size(self) -> &'static str {
         match self {
-            Self::Ram | Self::SsdM | Self::Sd => "4M",
-            Self::Emmc => "8M",
+            Self::Ram | Self::SsdM | Self::Sd => "4MiB",
+            Self::Emmc => "8MiB",
+        }
+    }
+
+    /// Describes the device in the caption of a table.
+    pub(super) fn describe(self, len: u64, scratch: &Scratch) -> String {
+        let mib = len >> 20;
+        match self {
+            Self::Ram => format!("a loop device of {mib} MiB {}", scratch.place()),
+            _ => format!("a model of {mib} MiB"),
         }
     }
 

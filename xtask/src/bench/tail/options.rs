@@ -76,12 +76,12 @@ impl TailOptions {
     /// Returns the options of a test of the benchmark itself.
     pub(super) fn smoke() -> Self {
         Self {
-            parts: vec![Part::Stream, Part::Cleaning, Part::Others, Part::Arrivals],
+            parts: vec![Part::Stream, Part::Others, Part::Arrivals],
             filesystems: vec!["sfs-dev".into(), "ext4".into()],
             devices: vec![Medium::Ram],
             runs: Some(1),
             requests: None,
-            seconds: Some(1.0),
+            seconds: Some(0.3),
             full: vec![85],
             before: None,
             in_place: false,

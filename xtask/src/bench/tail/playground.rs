@@ -94,11 +94,10 @@ pub(super) fn run(
         medium,
         Unit::Milliseconds,
         format!(
-            "{} runs of {} s, on a device of {} MiB {}",
+            "{} runs of {} s, on {}",
             options.runs(),
             options.seconds(),
-            scale.device_len >> 20,
-            scratch.place()
+            medium.describe(scale.device_len, &scratch),
         ),
     );
     for run in 0..options.runs() {
