@@ -8,7 +8,7 @@ mod foreign;
 use std::time::Duration;
 
 use nix::mount::MsFlags;
-use sfs_core::policy::{GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
+use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{ErrorReaction, Remainder};
 use sfs_fuse::AsyncDio;
 use sfs_system::mountinfo::MountRecord;
@@ -161,7 +161,10 @@ impl MountOptions {
                 };
             }
             "errors" => self.volume.on_error = reaction(name, value)?,
-            "policy" => self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned(),
+            "policy" => {
+                let value = policy::current_name(value);
+                self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned();
+            }
             "victim" => {
                 self.volume.victim = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
             }

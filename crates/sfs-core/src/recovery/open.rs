@@ -13,7 +13,7 @@ use crate::format::{
     UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
-use crate::log::{FIRST_GROUP_HEAD, HeadPosition, Heads, LogState};
+use crate::log::{HeadPosition, Heads, LogState};
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
 use crate::request::{OpenProgress, VolumeOptions};
@@ -164,13 +164,11 @@ impl Recovery {
         Ok(())
     }
 
-    /// Seals the segments of groups that the grouping policy of this mount does not have.
+    /// Seals the segments of groups that the grouping policy of this mount does not use.
     fn close_heads(&self, log: &mut LogState) {
         let mut metadata = self.components.metadata.write();
-        let first = FIRST_GROUP_HEAD + metadata.grouping.group_count();
-        for head in first..HEADS_MAX as u8 {
-            log.heads.close(head, &mut metadata.usage);
-        }
+        let Metadata { grouping, usage, .. } = &mut *metadata;
+        log.heads.close_unused(usage, |group| grouping.is_in_use(group.0));
     }
 }
 
