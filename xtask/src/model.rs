@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{
     cleanup::{Guard, Undo},
-    device::Device,
+    device::TestDevice,
     machine,
     scratch::Scratch,
     workspace::Programs,
@@ -19,7 +19,7 @@ use crate::{
 
 /// A running model, ended when dropped.
 pub(crate) struct Model {
-    device: Device,
+    device: TestDevice,
     control: PathBuf,
     child: Child,
     guard: Option<Guard>,
@@ -57,12 +57,12 @@ impl Model {
         let mut line = String::new();
         output.read_line(&mut line)?;
         ensure!(!line.is_empty(), "sfs-lab ssd did not start");
-        let device = Device::of_others(Path::new(line.trim()));
+        let device = TestDevice::of_others(Path::new(line.trim()));
         Ok(Self { device, control: dir.join("control"), child, guard, _output: output })
     }
 
     /// Returns the block device.
-    pub(crate) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &TestDevice {
         &self.device
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use sfs_lab::random::SeededRng;
+use sfs_lab::random::WorkloadRng;
 
 use super::overwriting::{BLOCK_LEN, Overwriting};
 use crate::tail::{Latencies, Outcome};
@@ -33,7 +33,7 @@ pub struct Arrivals {
 impl Arrivals {
     /// Returns the times of all arrivals: a Poisson process.
     fn times(&self) -> Vec<Duration> {
-        let mut random = SeededRng::new(self.seed);
+        let mut random = WorkloadRng::new(self.seed);
         let mut secs = 0.0;
         let mut next = || {
             secs -= (1.0 - random.unit()).ln() / self.rate;

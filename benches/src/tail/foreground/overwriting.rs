@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use rustix::fs::fstatvfs;
 use sfs_lab::{
-    random::SeededRng as WorkloadRng,
+    random::WorkloadRng,
     workload::{Workload as _, Zipf},
 };
 use sfs_testkit::SeededRng;

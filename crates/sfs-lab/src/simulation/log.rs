@@ -176,6 +176,16 @@ impl SegmentLog {
         self.blocks[block as usize] = BlockState { slot, history };
     }
 
+    /// Seals the open segments of groups that are not in use.
+    pub(super) fn close_unused(&mut self, is_in_use: impl Fn(u8) -> bool, now: u32) {
+        for (group, head) in (0..).zip(&mut self.heads[..GROUP_HEADS]) {
+            if let Some(open) = head.take_if(|_| !is_in_use(group)) {
+                let entry = &mut self.entries[open.segment as usize];
+                (entry.state, entry.sealed) = (SegmentState::Sealed, now);
+            }
+        }
+    }
+
     /// Returns the Sealed segment with the highest score above zero.
     pub(super) fn best_victim(&self, victims: &dyn VictimPolicy, now: u32) -> u32 {
         let mut best = (0.0, None);

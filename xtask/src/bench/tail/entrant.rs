@@ -15,7 +15,7 @@ use super::{
     report::Report,
 };
 use crate::{
-    device::Device,
+    device::TestDevice,
     filesystem::FilesystemKind,
     machine::Rings,
     mount::Mount,
@@ -136,7 +136,7 @@ impl Entrant {
     /// Makes an empty filesystem, with segments of `segment_size` if it is SFS.
     pub(super) fn make(
         &self,
-        device: &Device,
+        device: &TestDevice,
         medium: Medium,
         segment_size: Option<&'static str>,
     ) -> Result<()> {
@@ -144,7 +144,7 @@ impl Entrant {
         self.kind.make(&programs, device, medium.blocks())
     }
 
-    pub(super) fn mount(&self, device: &Device, medium: Medium, dir: &Path) -> Result<Mount> {
+    pub(super) fn mount(&self, device: &TestDevice, medium: Medium, dir: &Path) -> Result<Mount> {
         Mount::new(self.kind, &self.programs, device, dir, medium.cache())
     }
 }

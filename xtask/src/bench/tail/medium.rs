@@ -5,7 +5,7 @@ use clap::ValueEnum;
 
 use super::entrant::Entrants;
 use crate::{
-    device::Device,
+    device::TestDevice,
     filesystem::{Blocks, Cache},
     model::{Model, ModelRequest},
     scratch::Scratch,
@@ -74,7 +74,7 @@ impl Medium {
         let (profile, erase_block) = match self {
             Self::Ram => {
                 let image = scratch.dir.join(format!("{name}.img"));
-                return Device::allocated(&image, len).map(MediumDevice::Ram);
+                return TestDevice::allocated(&image, len).map(MediumDevice::Ram);
             }
             Self::SsdM => ("ssd-m", Some("4M")),
             Self::Sd => ("sd", None),
@@ -88,13 +88,13 @@ impl Medium {
 
 /// A device of some medium, removed when dropped.
 pub(super) enum MediumDevice {
-    Ram(Device),
+    Ram(TestDevice),
     Model(Model),
 }
 
 impl MediumDevice {
     /// Returns the block device.
-    pub(super) fn device(&self) -> &Device {
+    pub(super) fn device(&self) -> &TestDevice {
         match self {
             Self::Ram(device) => device,
             Self::Model(model) => model.device(),
