@@ -4,7 +4,8 @@
 //! 1. Write it in `grouping/` or `victim/`: the trait's methods, and `SavedState` for its checkpoint state. A victim
 //!    policy that is a formula is one entry of `formulas!` in `victim/formulas.rs`.
 //! 2. Export it from `grouping.rs` or `victim.rs`, and from `policy.rs`.
-//! 3. Add its line to the table below: name, for a grouping policy its default victim policy, and constructor.
+//! 3. Import it here, and add its line to the table below: name, for a grouping policy its default victim policy, and
+//!    constructor. Mount options, tests and the laboratory read the table.
 //! 4. Run `cargo test -p sfs-core policy` and `--test policies`: both test every name of the table.
 //! 5. Compare it with the others in `docs/lab.md`.
 

@@ -1,8 +1,8 @@
 //! Thresholds at which a checkpoint is due, side by side.
 //!
 //! A checkpoint is also ordered by a mount, an unmount, `sfs-mkfs` and `sfs-fsck`, and by
-//! [`CheckpointReason::Shortage`] and [`CheckpointReason::PinnedSegments`], for which see `SpaceControl::reclaim` and
-//! `watermarks::is_checkpoint_worthwhile`.
+//! [`CheckpointReason::Shortage`] and [`CheckpointReason::PinnedSegments`]. For the former see `SpaceControl::reclaim` and
+//! `SpaceControl::commit_moves`, for the latter `SpaceControl::release_if_due`.
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //! | mark | consequence for the writer |
 //! |---|---|
 //! | dirty blocks reach half of the write buffer, or its memory 7/8 | it writes an eighth back, unless another thread does so already |
-//! | memory reaches the whole write buffer | it waits for the log, and writes back until less is used |
-//! | memory reaches twice the write buffer | it is refused if writing back fails |
+//! | memory reaches the whole write buffer | it waits for the log, and writes back until less is used, or nothing more can be written |
+//! | memory reaches twice the write buffer | it is refused if writing back fails, unless its file was truncated and waits for its data |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
