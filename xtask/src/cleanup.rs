@@ -29,7 +29,7 @@ pub(crate) enum Undo {
     Detach(PathBuf),
     /// Remove this file, or this directory with its content.
     Remove(PathBuf),
-    /// Send SIGTERM to this process.
+    /// Send SIGTERM to this process, and wait for its end.
     End(u32),
 }
 
@@ -45,6 +45,7 @@ struct UndoList {
 static PENDING: Mutex<UndoList> = Mutex::new(UndoList { id_next: 0, undos: Vec::new() });
 
 const UNMOUNT_TRIES: u32 = 20;
+const END_TRIES: u32 = 120;
 const UNMOUNT_PAUSE: Duration = Duration::from_millis(250);
 
 impl Undo {
@@ -61,7 +62,7 @@ impl Undo {
         match self {
             Self::Unmount(dir) => unmount(dir),
             Self::Detach(device) => complain(Cmd::new("losetup").arg("-d").arg(device).read()),
-            Self::End(pid) => complain(Cmd::new("kill").arg(pid.to_string()).read()),
+            Self::End(pid) => end(*pid),
             Self::Remove(path) if path.is_dir() => complain(fs::remove_dir_all(path)),
             Self::Remove(path) => complain(fs::remove_file(path)),
         }
@@ -103,6 +104,23 @@ pub(crate) fn on_signal() -> Result<()> {
 pub(crate) fn is_mounted(dir: &Path) -> bool {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounts.lines().filter_map(|line| line.split(' ').nth(4)).any(|at| Path::new(at) == dir)
+}
+
+fn end(pid: u32) {
+    complain(Cmd::new("kill").arg(pid.to_string()).read());
+    for _ in 0..END_TRIES {
+        if !is_alive(pid) {
+            return;
+        }
+        thread::sleep(UNMOUNT_PAUSE);
+    }
+    eprintln!("process {pid} runs on");
+}
+
+/// Returns whether a process runs. A zombie has ended.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 fn unmount(dir: &Path) {

@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    cleanup::{Guard, Undo, is_mounted},
+    cleanup::{Guard, Undo, is_alive, is_mounted},
     device::TestDevice,
     filesystem::{Cache, FilesystemKind},
     workspace::Programs,
@@ -137,12 +137,6 @@ impl Drop for Mount {
             let _ = child.wait();
         }
     }
-}
-
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // A zombie has ended.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 /// Returns the processes of program `name` with `device` among their arguments.
