@@ -236,7 +236,8 @@ fn inodes_without_a_name_go_to_lost_and_found() {
         forge.on_record = Box::new(|record| record.next_ino = NEXT_INO + 1);
     });
     repaired.expect_content();
-    assert_eq!(repaired.losses, [Loss::Nameless { ino: NEXT_INO }]);
+    let lost_name = Loss::Names { ino: NEXT_INO, count: 1 };
+    assert_eq!(repaired.losses, [lost_name, Loss::Nameless { ino: NEXT_INO }]);
     assert_eq!(repaired.ino("lost+found/directory-21"), Some(NEXT_INO));
 }
 
