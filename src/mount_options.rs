@@ -9,7 +9,7 @@ pub mod remount;
 use std::time::Duration;
 
 use nix::mount::MsFlags;
-use sfs_core::policy::{GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
+use sfs_core::policy::{self, GROUPING_POLICIES, GROUPS_MAX, VICTIM_POLICIES};
 use sfs_core::request::{ErrorReaction, Remainder};
 use sfs_fuse::AsyncDio;
 use sfs_system::parse_size;
@@ -120,7 +120,10 @@ impl MountOptions {
                 };
             }
             "errors" => self.volume.on_error = reaction(name, value)?,
-            "policy" => self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned(),
+            "policy" => {
+                let value = policy::current_name(value);
+                self.volume.grouping = one_of(name, value, &GROUPING_POLICIES)?.to_owned();
+            }
             "victim" => {
                 self.volume.victim = Some(one_of(name, value, &VICTIM_POLICIES)?.to_owned())
             }

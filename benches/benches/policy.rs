@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use sfs_core::format::{Group, Head, SegmentState, UsageEntry};
 use sfs_core::policy::{
-    Candidate, Distance, GROUPING_POLICIES, GroupingPolicy, Partition, Sfs, VICTIM_POLICIES,
+    Candidate, Distance, Fast12, GROUPING_POLICIES, GroupingPolicy, Partition, VICTIM_POLICIES,
     grouping_policy, victim_policy,
 };
 
@@ -38,12 +38,12 @@ fn quantization(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("quantization of 10,000 segments");
     let segments = segments();
     for partition in [Partition::Iterative, Partition::EqualWidth, Partition::EqualCount] {
-        let mut sfs = Sfs::new(Distance::Linear, partition, Sfs::GROUPS, SEGMENTS);
+        let mut sfs = Fast12::new(Distance::Linear, partition, Fast12::GROUPS, SEGMENTS);
         group.bench_function(format!("{partition:?}"), |bencher| {
             bencher.iter(|| sfs.begin(black_box(&segments), SEGMENT_BLOCKS, NOW));
         });
     }
-    let mut sfs = Sfs::new(Distance::Log, Partition::Iterative, Sfs::GROUPS, SEGMENTS);
+    let mut sfs = Fast12::new(Distance::Log, Partition::Iterative, Fast12::GROUPS, SEGMENTS);
     group.bench_function("log distance", |bencher| {
         bencher.iter(|| sfs.begin(black_box(&segments), SEGMENT_BLOCKS, NOW));
     });

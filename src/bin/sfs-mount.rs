@@ -23,8 +23,8 @@ Mount options:
   cache=SIZE            memory for metadata (128M, less where memory is short)
   commit=SECONDS        longest time that written data waits (5)
   checkpoint=SECONDS    longest time between checkpoints (30)
-  policy=NAME           which blocks are written together: sfs, lifetime, sepbit, none, ... (sfs)
-  groups=N              groups of the policy, where they can be chosen (4 for sfs)
+  policy=NAME           which blocks are written together: sfs, sfs-fast12, sepbit, none, ... (sfs)
+  groups=N              most groups of the policy, where they can be chosen (8 for sfs)
   victim=NAME           which segment is cleaned first (what goes with the policy)
   remainder=pure|mixed  what does not fill a segment goes to its own group, or all to one (pure)
   cleaning=yielding|eager  clean in the background when nothing else is asked for, or at once

@@ -16,11 +16,12 @@ mod tests;
 mod victim;
 
 pub use grouping::{
-    Candidate, Dac, Distance, GroupingPolicy, Lifetime, Partition, Quantization, SepBit,
+    Candidate, Dac, Distance, Fast12, GroupingPolicy, Partition, Quantization, SepBit,
     SeparateCleaning, Sfs, SingleGroup,
 };
 pub use names::{
-    GROUPING_POLICIES, VICTIM_POLICIES, default_victim_policy, grouping_policy, victim_policy,
+    GROUPING_POLICIES, VICTIM_POLICIES, current_name, default_victim_policy, grouping_policy,
+    victim_policy,
 };
 pub(crate) use victim::best_victim;
 pub use victim::{CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy, Index, VictimPolicy};

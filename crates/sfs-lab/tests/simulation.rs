@@ -53,7 +53,7 @@ fn a_reserve_without_a_segment_for_each_head_is_refused() {
         dummy: 0.0,
         metadata: MetadataOverhead::NONE,
         buffering: Buffering::NONE,
-        grouping: "sfs".into(),
+        grouping: "sfs-fast12".into(),
         victims: None,
         groups: None,
         warm_up: 1.0,
@@ -89,19 +89,19 @@ fn filling_is_not_counted() {
 fn a_warm_up_may_be_another_workload() {
     static HOT: Source = Source::Zipf(1.2);
     let run = |warm_up| {
-        outcome("uniform", "sfs", None, |experiment| {
+        outcome("uniform", "sfs-fast12", None, |experiment| {
             (experiment.warm_up_source, experiment.warm_up) = (Some(&HOT), warm_up);
         })
     };
     assert_eq!(run(0.0).counters, {
-        outcome("uniform", "sfs", None, |experiment| experiment.warm_up = 0.0).counters
+        outcome("uniform", "sfs-fast12", None, |experiment| experiment.warm_up = 0.0).counters
     });
-    assert_ne!(run(3.0).counters, outcome("uniform", "sfs", None, |_| ()).counters);
+    assert_ne!(run(3.0).counters, outcome("uniform", "sfs-fast12", None, |_| ()).counters);
 }
 
 #[test]
 fn the_same_experiment_has_the_same_outcome() {
-    let run = |seed| outcome("zipf:0.99", "sfs", None, |experiment| experiment.seed = seed);
+    let run = |seed| outcome("zipf:0.99", "sfs-fast12", None, |experiment| experiment.seed = seed);
     assert_eq!(run(7).counters, run(7).counters);
     assert_ne!(run(7).counters, run(8).counters);
 }
@@ -120,7 +120,7 @@ fn a_policy_that_knows_the_future_moves_the_fewest_blocks() {
             let run =
                 |grouping| outcome(workload, grouping, None, |e| e.buffering.segments = segments);
             let oracle = run(ORACLE).amplification_log;
-            for grouping in ["lifetime", "sepbit"] {
+            for grouping in ["sfs", "sepbit"] {
                 let other = run(grouping).amplification_log;
                 assert!(oracle < other, "{workload}, {segments}: {oracle}, {grouping} {other}");
             }
@@ -131,7 +131,7 @@ fn a_policy_that_knows_the_future_moves_the_fewest_blocks() {
 /// Log write amplification at 85%, without a buffer, against the figures of docs/lab.md with some room for the
 /// seed.
 #[test]
-fn lifetime_keeps_its_published_amplification() {
+fn sfs_keeps_its_published_amplification() {
     let of = |workload, grouping, victims| {
         outcome(workload, grouping, victims, |experiment| {
             let space = VolumeSizeRequest {
@@ -151,7 +151,7 @@ fn lifetime_keeps_its_published_amplification() {
         ("shift", 2.74),
         ("tpcc", 1.82),
     ] {
-        let found = of(workload, "lifetime", None);
+        let found = of(workload, "sfs", None);
         assert!(found <= limit, "{workload}: {found}");
         let sepbit = of(workload, "sepbit", Some("cost-benefit-sqrt"));
         assert!(workload == "uniform" || found < sepbit, "{workload}: {found}, {sepbit}");
@@ -160,7 +160,7 @@ fn lifetime_keeps_its_published_amplification() {
 
 /// Blocks that are written once in a round of the volume die in the order of their writes, others sooner.
 #[test]
-fn lifetime_recognizes_blocks_that_are_written_once_a_round() {
+fn sfs_recognizes_blocks_that_are_written_once_a_round() {
     let Some(folder) = std::env::var_os("SFS_TRACES") else {
         return eprintln!("skipped: SFS_TRACES names no folder of traces");
     };
@@ -175,8 +175,8 @@ fn lifetime_recognizes_blocks_that_are_written_once_a_round() {
         })
         .amplification_log
     };
-    let (lifetime, sepbit) = (of("lifetime", "index"), of("sepbit", "greedy"));
-    assert!(lifetime < 1.06 && lifetime < sepbit, "{lifetime}, {sepbit}");
+    let (sfs, sepbit) = (of("sfs", "index"), of("sepbit", "greedy"));
+    assert!(sfs < 1.06 && sfs < sepbit, "{sfs}, {sepbit}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn blocks_that_stay_longer_in_the_buffer_are_overwritten_there() {
         let change = |experiment: &mut Experiment<'_>| {
             experiment.buffering = Buffering { segments: 4, writing, ..Buffering::NONE };
         };
-        outcome("zipf:0.99", "lifetime", None, change)
+        outcome("zipf:0.99", "sfs", None, change)
     };
     let (heads, coldest) = (of(WriteOutPolicy::Heads), of(WriteOutPolicy::Coldest));
     assert!(

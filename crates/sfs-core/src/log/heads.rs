@@ -1,6 +1,6 @@
 //! Heads: one open segment for each group, and one for metadata.
 
-use crate::format::{HEADS_MAX, Head, HeadRecord, Layout};
+use crate::format::{Group, HEADS_MAX, Head, HeadRecord, Layout};
 use crate::segments::UsageTable;
 
 /// Fewest blocks of a segment in which a chunk is begun: a summary, and data or more delta.
@@ -70,10 +70,18 @@ impl Heads {
         self.set(head, HeadPosition { segment, next_block: 0 });
     }
 
-    /// Seals the segment that `head` was writing to, if there is one.
-    pub(crate) fn close(&mut self, head: Head, usage: &mut UsageTable) {
-        if let Some(old) = self.0[head.index()].take() {
-            usage.seal(old.segment);
+    /// Seals the open segments of groups that are not in use. The rest of such a segment is lost until it is cleaned.
+    pub(crate) fn close_unused(
+        &mut self,
+        usage: &mut UsageTable,
+        is_in_use: impl Fn(Group) -> bool,
+    ) {
+        for (head, position) in Head::first(HEADS_MAX as u8).zip(&mut self.0) {
+            if head.group().is_some_and(|group| !is_in_use(group))
+                && let Some(old) = position.take()
+            {
+                usage.seal(old.segment);
+            }
         }
     }
 
@@ -82,5 +90,25 @@ impl Heads {
         let at = self.0[head.index()].as_mut().expect("an appending head is open");
         at.next_block += blocks;
         assert!(at.next_block <= layout.segment_blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::SegmentState;
+
+    #[test]
+    fn heads_of_unused_groups_are_closed() {
+        let layout = Layout::new(2100, 32, 0).expect("it fits");
+        let mut usage = UsageTable::new(layout, 0);
+        let mut heads = Heads::default();
+        for head in Head::first(4) {
+            heads.ready(head, &layout, &mut usage, 1).expect("a Clean segment");
+        }
+        let second = heads.get(Head(2)).expect("it is open").segment;
+        heads.close_unused(&mut usage, |group| group != Group(1));
+        assert_eq!(heads.iter().map(|(no, _)| no).collect::<Vec<_>>(), [Head(0), Head(1), Head(3)]);
+        assert_eq!(usage.entry(second).state, SegmentState::Sealed);
     }
 }

@@ -334,7 +334,7 @@ impl Metadata {
     /// Restores the state of the policies from a checkpoint.
     pub(crate) fn restore_policies(&mut self, records: &[PolicyRecord]) {
         for PolicyRecord { name, state } in records {
-            if name == self.grouping.name() {
+            if policy::current_name(name) == self.grouping.name() {
                 self.grouping.restore(state);
             } else if name == self.victim_policy.name() {
                 self.victim_policy.restore(state);

@@ -5,7 +5,7 @@
 //! one group go to the same open segment. The policies of the literature and our own are one file each.
 
 mod dac;
-mod lifetime;
+mod fast12;
 mod none;
 mod quantization;
 mod separate;
@@ -13,12 +13,12 @@ mod sepbit;
 mod sfs;
 
 pub use dac::Dac;
-pub use lifetime::Lifetime;
+pub use fast12::{Distance, Fast12};
 pub use none::SingleGroup;
 pub use quantization::{Partition, Quantization};
 pub use separate::SeparateCleaning;
 pub use sepbit::SepBit;
-pub use sfs::{Distance, Sfs};
+pub use sfs::Sfs;
 
 use super::StateBound;
 use crate::format::{Group, History, UsageEntry};
@@ -55,6 +55,17 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
 
     /// Returns the group of a block, `0..group_count`.
     fn group(&self, candidate: &Candidate, now: u32) -> Group;
+
+    /// Returns whether blocks may still go to a group. The open segment of another group is closed.
+    fn is_in_use(&self, group: Group) -> bool {
+        group.0 < self.group_count()
+    }
+
+    /// Returns the expected log2 of the time, in ticks, until a block that a user is about to write is overwritten or
+    /// deleted. `None` for a policy that does not predict it.
+    fn lifetime(&self, _candidate: &Candidate, _now: u32) -> Option<f64> {
+        None
+    }
 
     /// Returns the centres of the groups by group number, in the unit of the policy (SFS: writes per tick).
     /// Empty for a policy without centres, and before the first groups are computed.

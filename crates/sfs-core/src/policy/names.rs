@@ -10,8 +10,8 @@
 //! 5. Compare it with the others in `docs/lab.md`.
 
 use super::{
-    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Greedy, GroupingPolicy,
-    Index, Lifetime, Partition, SepBit, SeparateCleaning, Sfs, SingleGroup, VictimPolicy,
+    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Dac, Distance, Fast12, Greedy,
+    GroupingPolicy, Index, Partition, SepBit, SeparateCleaning, Sfs, SingleGroup, VictimPolicy,
 };
 
 /// The arguments of a policy's constructor.
@@ -26,8 +26,8 @@ struct Parameters {
     blocks: u64,
 }
 
-fn sfs(volume: &Parameters, distance: Distance, partition: Partition) -> Sfs {
-    Sfs::new(distance, partition, volume.groups.unwrap_or(Sfs::GROUPS), volume.segments)
+fn fast12(volume: &Parameters, distance: Distance, partition: Partition) -> Fast12 {
+    Fast12::new(distance, partition, volume.groups.unwrap_or(Fast12::GROUPS), volume.segments)
 }
 
 /// Makes the list, the constructor and the default victim policies from a table of grouping policies. The
@@ -51,7 +51,7 @@ macro_rules! grouping_policies {
         /// Returns the name of the victim policy that goes with a grouping policy unless the user chooses
         /// another one.
         pub fn default_victim_policy(grouping: &str) -> &'static str {
-            match grouping {
+            match current_name(grouping) {
                 $($name => $victim,)*
                 $($other => $other_victim,)*
                 _ => "greedy",
@@ -76,18 +76,30 @@ macro_rules! victim_policies {
 }
 
 grouping_policies! {
-    "sfs", "cost-hotness": |volume| sfs(volume, Distance::Linear, Partition::Iterative);
-    "sfs-log", "cost-benefit": |volume| sfs(volume, Distance::Log, Partition::Iterative);
+    "sfs", "index": |volume| {
+        Sfs::new(volume.groups, volume.segments, volume.segment_blocks, volume.blocks)
+    };
+    "sfs-fast12", "cost-hotness": |volume| fast12(volume, Distance::Linear, Partition::Iterative);
+    "sfs-log", "cost-benefit": |volume| fast12(volume, Distance::Log, Partition::Iterative);
     "none", "greedy": |_| SingleGroup;
     "sep-gc", "cost-benefit": |_| SeparateCleaning;
     "dac", "cost-benefit-sqrt": |volume| Dac::new(volume.groups.unwrap_or(Dac::GROUPS));
     "sepbit", "cost-benefit-sqrt": |_| SepBit::default();
-    "lifetime", "index": |volume| {
-        Lifetime::new(volume.groups, volume.segments, volume.segment_blocks, volume.blocks)
-    };
     unlisted:
-    "sfs-equal-width", "cost-hotness": |volume| sfs(volume, Distance::Linear, Partition::EqualWidth);
-    "sfs-equal-count", "cost-hotness": |volume| sfs(volume, Distance::Linear, Partition::EqualCount);
+    "sfs-equal-width", "cost-hotness": |volume| {
+        fast12(volume, Distance::Linear, Partition::EqualWidth)
+    };
+    "sfs-equal-count", "cost-hotness": |volume| {
+        fast12(volume, Distance::Linear, Partition::EqualCount)
+    };
+}
+
+/// Earlier names of policies, in mount options and checkpoints, with the present ones.
+const OLD_NAMES: [(&str, &str); 1] = [("lifetime", "sfs")];
+
+/// Returns the present name of a policy.
+pub fn current_name(name: &str) -> &str {
+    OLD_NAMES.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| *new)
 }
 
 victim_policies! {
@@ -122,7 +134,7 @@ pub fn grouping_policy(
     segment_blocks: u32,
     blocks: u64,
 ) -> Option<Box<dyn GroupingPolicy>> {
-    make_grouping(name, &Parameters { groups, segments, segment_blocks, blocks })
+    make_grouping(current_name(name), &Parameters { groups, segments, segment_blocks, blocks })
 }
 
 /// Returns the victim policy `name` for a volume of `blocks` in `segments` of `segment_blocks`.

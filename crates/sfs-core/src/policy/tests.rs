@@ -121,6 +121,8 @@ fn every_name_makes_the_policy_of_that_name() {
         }
         assert!(VICTIM_POLICIES.contains(&default_victim_policy(name)));
     }
+    assert_eq!(grouping_policy("lifetime", None, 1, 1, 1).expect("an old name").name(), "sfs");
+    assert_eq!(default_victim_policy("lifetime"), "index");
     for name in VICTIM_POLICIES {
         assert_eq!(victim_policy(name, 1, 1, 1).expect("a name of the list").name(), name);
     }

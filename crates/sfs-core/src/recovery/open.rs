@@ -9,14 +9,13 @@ use super::components::{Components, policies};
 use super::roll_forward::{LogCursor, chain_of_mount};
 use crate::format::{
     CHECKPOINT_SLOT_BLOCKS, CheckpointRecord, Corruption, CorruptionKind, ErrorKind, FileCount,
-    Group, HEADS_MAX, Head, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp,
-    USAGE_PER_ITEM, UsageEntry, usage_key,
+    HEADS_MAX, Layout, LogEra, SegmentState, Structure, Superblock, Timestamp, USAGE_PER_ITEM,
+    UsageEntry, usage_key,
 };
 use crate::health::SuperblockCopies;
 use crate::log::{HeadPosition, Heads, LogState};
 use crate::metadata::Metadata;
 use crate::mutant::{Mutant, mutated};
-use crate::policy::GROUPS_MAX;
 use crate::request::{OpenProgress, VolumeOptions};
 use crate::segments::UsageTable;
 use crate::tree::Tree;
@@ -165,13 +164,11 @@ impl Recovery {
         Ok(())
     }
 
-    /// Seals the segments of groups that the grouping policy of this mount does not have.
+    /// Seals the segments of groups that the grouping policy of this mount does not use.
     fn close_heads(&self, log: &mut LogState) {
         let mut metadata = self.components.metadata.write();
-        let count = metadata.grouping.group_count();
-        for group in Group::first(GROUPS_MAX).skip(count.into()) {
-            log.heads.close(Head::of(group), &mut metadata.usage);
-        }
+        let Metadata { grouping, usage, .. } = &mut *metadata;
+        log.heads.close_unused(usage, |group| grouping.is_in_use(group));
     }
 }
 

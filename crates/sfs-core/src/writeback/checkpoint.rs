@@ -56,6 +56,13 @@ pub(crate) enum CheckpointReason {
 }
 
 impl CheckpointReason {
+    /// Returns whether segments are lacking.
+    fn is_shortage(self) -> bool {
+        self == Self::Shortage
+    }
+}
+
+impl CheckpointReason {
     /// Returns whether the volume is unmounted after this checkpoint.
     fn unmounts(self) -> bool {
         matches!(self, Self::Format | Self::Rebuild | Self::Unmount)
@@ -225,6 +232,11 @@ impl Checkpointer {
         metadata: &mut Metadata,
         reason: CheckpointReason,
     ) -> std::result::Result<Snapshot, BuildError> {
+        // A shortage needs the room in every open segment.
+        if !reason.is_shortage() {
+            let Metadata { grouping, usage, .. } = metadata;
+            log.heads.close_unused(usage, |group| grouping.is_in_use(group));
+        }
         self.prepare_usage(log, metadata)?;
         let layout = &self.superblock.layout;
         let count = metadata.tree.dirty_count();

@@ -178,7 +178,7 @@ fn an_idle_full_volume_stops_cleaning_under_every_policy() {
 /// The last block of a file and the blocks appended to it belong to different groups.
 #[test]
 fn appending_keeps_the_write_buffer_within_its_budget() {
-    for grouping in ["dac", "sfs", "sepbit"] {
+    for grouping in ["dac", "sfs", "sfs-fast12", "sepbit"] {
         let options = VolumeOptions {
             grouping: grouping.into(),
             write_buffer: 4 << 20,

@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// Write buffer, in blocks.
     #[arg(long, conflicts_with = "buffer")]
     buffer_blocks: Option<u32>,
-    /// Blocks that are written when the buffer is full; by default deferred for sfs, heads for others.
+    /// Blocks that are written when the buffer is full; by default deferred for sfs-fast12, heads for sfs.
     #[arg(long)]
     writing: Option<WriteOutPolicy>,
     /// Heads to which a sync writes blocks that fill no segment.

@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
           value_parser = clap::value_parser!(u8).range(0..=95))]
     utilizations: Vec<u8>,
     /// Grouping policy of SFS's log.
-    #[arg(long, default_value = "lifetime")]
+    #[arg(long, default_value = "sfs")]
     policy: String,
     /// Run only the figures whose names contain this text.
     #[arg(long, default_value = "")]

@@ -34,20 +34,20 @@ const UNBUFFERED: [PolicySet; 11] = [
     ("none", "cost-benefit", WriteOutPolicy::Heads),
     ("sep-gc", "cost-benefit", WriteOutPolicy::Heads),
     ("dac", "cost-benefit-sqrt", WriteOutPolicy::Heads),
-    ("sfs", "cost-hotness", WriteOutPolicy::Deferred),
+    ("sfs-fast12", "cost-hotness", WriteOutPolicy::Deferred),
     ("sfs-log", "cost-benefit", WriteOutPolicy::Deferred),
     ("sfs-log", "index", WriteOutPolicy::Deferred),
     ("sepbit", "greedy", WriteOutPolicy::Heads),
     ("sepbit", "cost-benefit-sqrt", WriteOutPolicy::Heads),
-    ("lifetime", "index", WriteOutPolicy::Heads),
+    ("sfs", "index", WriteOutPolicy::Heads),
     (ORACLE, ORACLE_VICTIMS, WriteOutPolicy::Heads),
 ];
 
 /// Policies that are tried with a buffer, beside [`UNBUFFERED`].
 const BUFFERED: [PolicySet; 3] = [
     ("sepbit", "cost-benefit-sqrt", WriteOutPolicy::Coldest),
-    ("lifetime", "index", WriteOutPolicy::Largest),
-    ("lifetime", "index", WriteOutPolicy::Coldest),
+    ("sfs", "index", WriteOutPolicy::Largest),
+    ("sfs", "index", WriteOutPolicy::Coldest),
 ];
 
 #[derive(clap::Args)]

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1M")]
     segment_size: u64,
     /// Grouping policy of SFS.
-    #[arg(long, default_value = "lifetime")]
+    #[arg(long, default_value = "sfs")]
     policy: String,
     /// Folder of lab/flash.md, whose section is replaced.
     #[arg(long)]

@@ -18,8 +18,11 @@ const GROUPS: [[f64; 6]; 2] =
 
 /// Write cost by partitioning. The paper's text exchanges the names of equal width and of equal count, which
 /// has as many segments in every group; here each value is beside the partitioning that the paper means.
-const PARTITIONS: [(&str, [f64; 2]); 3] =
-    [("sfs-equal-count", [6.03, 5.07]), ("sfs-equal-width", [4.83, 3.57]), ("sfs", [4.21, 2.64])];
+const PARTITIONS: [(&str, [f64; 2]); 3] = [
+    ("sfs-equal-count", [6.03, 5.07]),
+    ("sfs-equal-width", [4.83, 3.57]),
+    ("sfs-fast12", [4.21, 2.64]),
+];
 
 /// Write cost by victim policy, with 4 groups.
 const VICTIMS: [(&str, [f64; 2]); 2] =
@@ -28,9 +31,9 @@ const VICTIMS: [(&str, [f64; 2]); 2] =
 /// Grouping policies and victim policies that are compared by utilization; the first is LFS.
 const POLICIES: [(&str, &str); 4] = [
     ("none", "cost-benefit"),
-    ("sfs", "cost-hotness"),
+    ("sfs-fast12", "cost-hotness"),
     ("sfs-log", "cost-benefit"),
-    ("lifetime", "index"),
+    ("sfs", "index"),
 ];
 
 const UTILIZATIONS: [f64; 6] = [0.4, 0.6, 0.7, 0.8, 0.85, 0.9];
@@ -156,7 +159,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     let by_groups = (0..6).map(|no: usize| {
         let paper = [GROUPS[0][no], GROUPS[1][no]];
-        ((no + 1).to_string(), ("sfs", "cost-hotness"), Some(no as u8 + 1), paper)
+        ((no + 1).to_string(), ("sfs-fast12", "cost-hotness"), Some(no as u8 + 1), paper)
     });
     ablation("groups", &by_groups.collect::<Vec<_>>())?;
     ablation(
@@ -165,7 +168,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     )?;
     ablation(
         "victim policy",
-        &VICTIMS.map(|(name, paper)| (name.to_owned(), ("sfs", name), None, paper)),
+        &VICTIMS.map(|(name, paper)| (name.to_owned(), ("sfs-fast12", name), None, paper)),
     )?;
     let document = arguments.docs.as_deref().map(Document::new);
     text += &by_utilization(arguments, document.as_ref())?;
@@ -184,14 +187,14 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
         "LFS-CB, paper",
         "LFS-CB, ours",
         "SFS, paper",
-        "SFS, ours",
+        "sfs-fast12, ours",
         "sfs-log cost-benefit",
-        "lifetime index",
+        "sfs index",
     ]);
     let mut rows = Vec::new();
     for (workload, [lfs, sfs]) in COSTS {
         let mut series =
-            ["LFS-CB", "SFS", "sfs-log", "lifetime"].map(|name| Series::new(name, Vec::new()));
+            ["LFS-CB", "sfs-fast12", "sfs-log", "sfs"].map(|name| Series::new(name, Vec::new()));
         let cases: Vec<SimulationCase<'_>> = UTILIZATIONS
             .into_iter()
             .flat_map(|utilization| {
@@ -228,7 +231,7 @@ fn by_utilization(arguments: &Arguments, document: Option<&Document>) -> Result<
 fn histogram(arguments: &Arguments, document: Option<&Document>) -> Result<String> {
     let mut series = Vec::new();
     let mut rows = Vec::new();
-    let policies = [("none", "cost-benefit"), ("sfs", "cost-hotness"), ("lifetime", "index")];
+    let policies = [("none", "cost-benefit"), ("sfs-fast12", "cost-hotness"), ("sfs", "index")];
     let case =
         |workload, policies| SimulationCase { workload, policies, utilization: 0.7, groups: None };
     let cases: Vec<SimulationCase<'_>> = ["zipf:0.99", "tpcc", "uniform"]

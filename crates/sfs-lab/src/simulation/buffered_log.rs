@@ -139,8 +139,7 @@ impl BufferedLog {
     fn write_share(&mut self, blocks: &mut Vec<GroupedBlock>) {
         let counts = group_counts(blocks);
         if self.buffering.writing == WriteOutPolicy::Coldest {
-            let compare = |a: Group, b: Group| self.writer.compare_lifetimes(b, a).then(a.cmp(&b));
-            blocks.sort_by(|(a, _), (b, _)| compare(*a, *b));
+            self.sort_coldest_first(blocks);
         } else {
             let key = |group: Group| std::cmp::Reverse(counts[group.index()]);
             blocks.sort_unstable_by_key(|&(group, block)| (key(group), group, block));
@@ -148,6 +147,21 @@ impl BufferedLog {
         let count = (self.capacity_blocks / WRITE_OUT_DIVISOR).max(1).min(blocks.len());
         for (group, block) in blocks.drain(..count) {
             self.write_from_buffer(block, Head::of(group), group);
+        }
+    }
+
+    /// Sorts blocks by expected lifetime, the longest first: that of the block, if the policy predicts it, otherwise the
+    /// mean of the group.
+    fn sort_coldest_first(&self, blocks: &mut [GroupedBlock]) {
+        blocks.sort_by_cached_key(|(_, block)| {
+            // Numbers that are not negative are in the order of their bits.
+            std::cmp::Reverse(
+                self.writer.lifetime(*block).map_or(0, |octaves| octaves.max(0.0).to_bits()),
+            )
+        });
+        let compare = |a: Group, b: Group| self.writer.compare_lifetimes(b, a).then(a.cmp(&b));
+        if self.writer.lifetime(0).is_none() {
+            blocks.sort_by(|(a, _), (b, _)| compare(*a, *b));
         }
     }
 

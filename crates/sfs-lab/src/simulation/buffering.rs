@@ -30,7 +30,7 @@ impl WriteOutPolicy {
     /// Returns the policy for which the grouping policy of this name was designed.
     pub fn of(grouping: &str) -> Self {
         match grouping {
-            "sfs" | "sfs-log" | "sfs-equal-width" | "sfs-equal-count" => Self::Deferred,
+            "sfs-fast12" | "sfs-log" | "sfs-equal-width" | "sfs-equal-count" => Self::Deferred,
             _ => Self::Heads,
         }
     }

@@ -176,6 +176,16 @@ impl SegmentLog {
         self.blocks[block as usize] = BlockState { slot, history };
     }
 
+    /// Seals the open segments of groups that are not in use.
+    pub(super) fn close_unused(&mut self, is_in_use: impl Fn(Group) -> bool, now: u32) {
+        for group in Group::first(GROUP_HEADS as u8).filter(|group| !is_in_use(*group)) {
+            if let Some(open) = self.heads[Head::of(group).index()].take() {
+                let entry = &mut self.entries[open.segment as usize];
+                (entry.state, entry.sealed) = (SegmentState::Sealed, now);
+            }
+        }
+    }
+
     /// Returns the Sealed segment with the highest score above zero.
     pub(super) fn best_victim(&self, victims: &dyn VictimPolicy, now: u32) -> u32 {
         let mut best = (0.0, None);
@@ -212,5 +222,24 @@ impl SegmentLog {
         for entry in self.entries.iter().filter(|entry| entry.state == SegmentState::Sealed) {
             counters.histogram_volume[bin(entry.live_blocks, self.segment_blocks)] += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Heads were numbered by group here, without the head of metadata: the segment of the group before was closed,
+    /// which was in use, and a simulation came to no end.
+    #[test]
+    fn only_segments_of_unused_groups_are_closed() {
+        let space = VolumeSize { blocks: 64, segments: 16, segment_blocks: 8, reserve_segments: 2 };
+        let mut log = SegmentLog::new(&space);
+        for group in Group::first(3) {
+            log.open(Head::of(group), group, 1);
+        }
+        log.close_unused(|group| group != Group(1), 2);
+        let needs = Group::first(3).map(|group| log.needs_segment(Head::of(group)));
+        assert_eq!(needs.collect::<Vec<_>>(), [false, true, false]);
     }
 }

@@ -89,6 +89,12 @@ impl SimulatedLogWriter {
         self.group_of(block, Some(history), group, true)
     }
 
+    /// Returns the expected lifetime of a block that is about to be written, as the policy predicts it.
+    pub(super) fn lifetime(&self, block: u32) -> Option<f64> {
+        let (history, group) = (self.log.history(block), self.log.group(block));
+        self.grouping.lifetime(&self.candidate(block, history, group, false), self.now())
+    }
+
     fn group_of(
         &self,
         block: u32,
@@ -96,7 +102,17 @@ impl SimulatedLogWriter {
         group: Option<Group>,
         cleaning: bool,
     ) -> Group {
-        let candidate = Candidate {
+        self.grouping.group(&self.candidate(block, history, group, cleaning), self.now())
+    }
+
+    fn candidate(
+        &self,
+        block: u32,
+        history: Option<History>,
+        group: Option<Group>,
+        cleaning: bool,
+    ) -> Candidate {
+        Candidate {
             ino: 1,
             block,
             history,
@@ -104,8 +120,7 @@ impl SimulatedLogWriter {
             cleaning,
             file_write_count: self.clock_blocks,
             file_modified: self.now().saturating_sub(1),
-        };
-        self.grouping.group(&candidate, self.now())
+        }
     }
 
     /// Writes a user's block to `head`; `group` is the block's own.
@@ -147,8 +162,8 @@ impl SimulatedLogWriter {
     fn append(&mut self, block: u32, history: History, head: Head, group: Group) {
         let now = self.now();
         if self.log.needs_segment(head) {
-            self.log.open(head, group, now);
             self.begin_writing();
+            self.log.open(head, group, now);
         }
         self.counters.group_blocks[group.index() % GROUP_HEADS] += 1;
         self.log.append(block, history, head, now);
@@ -160,6 +175,7 @@ impl SimulatedLogWriter {
         let (entries, segment_blocks) = (self.log.entries(), self.log.segment_blocks());
         self.grouping.begin(entries, segment_blocks, now);
         self.victims.begin(entries, segment_blocks, now);
+        self.log.close_unused(|group| self.grouping.is_in_use(group), now);
     }
 
     /// Takes the victim with the highest score out of the Sealed segments. Returns its number and its

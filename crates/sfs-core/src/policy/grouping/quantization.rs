@@ -91,39 +91,58 @@ impl Quantization {
             return;
         }
         match self.partition {
-            Partition::Iterative => self.iterate(values),
+            Partition::Iterative => {
+                if !self.warm {
+                    self.equal_count(values);
+                    self.order();
+                }
+                self.iterate(values.iter().map(|value| (*value, 1.0)));
+            }
             Partition::EqualWidth => self.equal_width(values),
             Partition::EqualCount => self.equal_count(values),
         }
     }
 
-    fn iterate(&mut self, values: &mut [f64]) {
+    /// Computes the groups anew for values with weights above zero, by [`Partition::Iterative`]; without values
+    /// nothing changes.
+    pub fn draw_weighted(&mut self, values: impl Iterator<Item = (f64, f64)> + Clone) {
+        let range =
+            |(low, high): (f64, f64), (value, _): (f64, f64)| (low.min(value), high.max(value));
+        let (low, high) = values.clone().fold((f64::INFINITY, f64::NEG_INFINITY), range);
+        if low > high {
+            return;
+        }
         if !self.warm {
-            self.equal_count(values);
+            let width = (high - low) / self.count as f64;
+            self.centres = std::array::from_fn(|group| high - width * (group as f64 + 0.5));
             self.order();
         }
+        self.iterate(values);
+    }
+
+    fn iterate(&mut self, values: impl Iterator<Item = (f64, f64)> + Clone) {
         for _ in 0..ROUNDS {
             let mut sums = [0.0; GROUPS];
-            let mut counts = [0u32; GROUPS];
+            let mut weights = [0.0; GROUPS];
             let mut farthest = (0.0, 0.0);
-            for &value in &*values {
+            for (value, weight) in values.clone() {
                 let group = self.group(value).index() % GROUPS;
-                sums[group] += value;
-                counts[group] += 1;
+                sums[group] += value * weight;
+                weights[group] += weight;
                 let distance = (value - self.centres[group]).abs();
                 if distance > farthest.0 {
                     farthest = (distance, value);
                 }
             }
             let before = self.centres;
-            if let Some(empty) = counts[..self.count].iter().position(|count| *count == 0)
+            if let Some(empty) = weights[..self.count].iter().position(|weight| *weight == 0.0)
                 && farthest.0 > 0.0
             {
-                (sums[empty], counts[empty]) = (farthest.1, 1);
+                (sums[empty], weights[empty]) = (farthest.1, 1.0);
             }
             for group in 0..self.count {
-                if counts[group] > 0 {
-                    self.centres[group] = sums[group] / f64::from(counts[group]);
+                if weights[group] > 0.0 {
+                    self.centres[group] = sums[group] / weights[group];
                 }
             }
             self.order();

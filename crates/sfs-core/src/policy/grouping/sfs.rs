@@ -1,112 +1,201 @@
-//! SFS (FAST 2012): blocks of similar hotness go to the same group.
+//! SFS grown up: blocks that are expected to die at about the same time go to the same group.
 //!
-//! A segment writing draws the groups anew from the hotness of the Sealed segments, by [`Quantization`]. The
-//! hotness of a block is taken before its write: write count over the time since the write before. The paper
-//! leaves this open; taken after the write, every new block would be hot.
+//! As in the paper, hotness is that of a block, and comes from the number and times of its writes; groups are drawn
+//! by iterative quantization. Hotness is a learned lifetime here: a block's history holds a digest of the intervals
+//! between its writes (`digest`), and from writes, deletions and the passing of time the policy learns how long blocks of
+//! each digest and age still live (`hazard`). Groups quantize the logarithm of the expected remaining lifetime
+//! (`groups`); their number is the one with the least predicted write amplification (`amplification`). The policy never
+//! scans the volume's blocks, and accepts histories that another policy wrote.
 
-use super::quantization::{Partition, Quantization};
+mod ages;
+mod amplification;
+mod digest;
+mod groups;
+mod hazard;
+mod histogram;
+mod state;
+
 use super::{Candidate, GroupingPolicy};
-use crate::format::{Group, UsageEntry};
-use crate::policy::hotness::{holds_data, hotness, segment_hotness};
-use crate::policy::{GROUPS_MAX, SavedState};
+use crate::format::{Group, History, SegmentState, UsageEntry};
+use crate::policy::{GROUPS_MAX, SavedState, tick_blocks_log2};
+use amplification::Room;
+use digest::{ROWS, row};
+use groups::Groups;
+use hazard::{Hazard, Table};
+use histogram::{EMPTY, Histogram, bin};
 
-/// The scale on which hotness is compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Distance {
-    /// The difference, as in the paper.
-    #[default]
-    Linear,
-    /// The difference of the logarithms.
-    Log,
-}
+/// Updates of rates and groups per write of the volume's size.
+const DRAWS_PER_SIZE: f64 = 16.0;
 
-/// Least hotness on the logarithmic scale: less than one write in the whole range of the clock.
-const HOTNESS_MIN: f64 = 1e-10;
+/// Factor by which deaths and times at risk decay at each update.
+const DEATHS_DECAY: f64 = 0.9;
 
-/// The SFS policy: groups by hotness.
-#[derive(Clone, Debug)]
+/// Factor by which traffic decays at each update.
+const TRAFFIC_DECAY: f64 = 0.7;
+
+/// Segments written in the shortest lifetime that is told apart: shorter-lived blocks are all dead before
+/// their segment is cleaned.
+const SHORT: f64 = 4.0;
+
+/// Fewest segments of the volume for each group beyond the second, so that open segments leave room for others.
+const SEGMENTS_PER_GROUP: u32 = 16;
+
+/// Part of the segments that the cleaner keeps Clean.
+const CLEAN_PART: f64 = 0.03;
+
+/// Least utilization for which groups are drawn: an emptier volume may fill up before its blocks are rewritten.
+const UTILIZATION_MIN: f64 = 0.7;
+
+/// The SFS policy: groups by expected remaining lifetime.
 pub struct Sfs {
-    distance: Distance,
-    quantization: Quantization,
-    /// Hotness of each Sealed segment; scratch memory of `begin`.
-    values: Vec<f64>,
+    hazard: Hazard,
+    groups: Groups,
+    /// Blocks that users wrote, by row of the digest.
+    written: [f64; ROWS],
+    /// Blocks that the cleaner moved, by age and row.
+    moved: Box<Table>,
+    /// Group of a block that a user writes, by row.
+    group_written: [u8; ROWS],
+    /// Group of a block that the cleaner moves, by age and row.
+    group_moved: Box<[[u8; ROWS]; ages::CELLS]>,
+    /// Ticks between two updates.
+    interval: u32,
+    /// Time of the next update, in ticks.
+    next_draw: u32,
 }
 
 impl Sfs {
-    /// Number of groups in the paper: hot, warm, cold, read-only.
-    pub const GROUPS: u8 = 4;
-
-    /// Returns the policy for a volume of `segments`; `begin` ignores any beyond that number.
-    pub fn new(distance: Distance, partition: Partition, groups: u8, segments: u32) -> Self {
-        Self {
-            distance,
-            quantization: Quantization::new(partition, groups),
-            values: Vec::with_capacity(segments as usize),
-        }
+    /// Returns the policy for a volume of `blocks` in `segments` of `segment_blocks`, with at most `groups` groups
+    /// and at least 16 segments for each beyond the second.
+    pub fn new(groups: Option<u8>, segments: u32, segment_blocks: u32, blocks: u64) -> Self {
+        let tick = f64::from(tick_blocks_log2(blocks)).exp2();
+        let size = (blocks.max(1) >> tick_blocks_log2(blocks)) as f64;
+        let bearable = (segments / SEGMENTS_PER_GROUP).clamp(2, GROUPS_MAX.into()) as u8;
+        let interval = (size / DRAWS_PER_SIZE).max(1.0) as u32;
+        let count = groups.unwrap_or(GROUPS_MAX).clamp(1, bearable);
+        let mut sfs = Self {
+            hazard: Hazard::new(size, f64::from(segment_blocks) / tick * SHORT),
+            groups: Groups::new(count),
+            written: [0.0; ROWS],
+            moved: Box::new([[0.0; ROWS]; ages::CELLS]),
+            group_written: [0; ROWS],
+            group_moved: Box::new([[0; ROWS]; ages::CELLS]),
+            interval,
+            next_draw: interval,
+        };
+        sfs.number();
+        sfs
     }
 
-    fn scale(&self, hotness: f64) -> f64 {
-        match self.distance {
-            Distance::Linear => hotness,
-            Distance::Log => hotness.max(HOTNESS_MIN).log2(),
+    /// Updates the expected lifetimes and the groups from the counts, and lets the counts decay.
+    fn draw(&mut self, segments: &[UsageEntry], segment_blocks: u32) {
+        self.hazard.predict();
+        let segment_blocks = f64::from(segment_blocks);
+        let usable = segments.iter().filter(|segment| may_hold_data(segment)).count() as f64;
+        let blocks = usable * segment_blocks * (1.0 - CLEAN_PART);
+        let data = segments.iter().filter(|segment| segment.data_group().is_some());
+        let live_blocks: f64 = data.map(|segment| f64::from(segment.live_blocks)).sum();
+        let live = self.hazard.live(live_blocks, blocks * UTILIZATION_MIN);
+        self.groups.draw(&self.traffic(), &live, Room { blocks, segment_blocks });
+        self.number();
+        self.hazard.fade(DEATHS_DECAY);
+        self.written.iter_mut().for_each(|weight| *weight *= TRAFFIC_DECAY);
+        self.moved.as_flattened_mut().iter_mut().for_each(|weight| *weight *= TRAFFIC_DECAY);
+    }
+
+    /// Returns the blocks that were written and moved, by expected remaining lifetime.
+    fn traffic(&self) -> Histogram {
+        let mut traffic = EMPTY;
+        for (weight, remaining) in self.written.iter().zip(&self.hazard.fresh) {
+            traffic[bin(*remaining)] += weight;
+        }
+        let moved = self.moved.as_flattened().iter();
+        for (weight, remaining) in moved.zip(self.hazard.remaining.as_flattened()) {
+            traffic[bin(*remaining)] += weight;
+        }
+        traffic
+    }
+
+    /// Stores the group of every row at every age.
+    fn number(&mut self) {
+        self.group_written = self.hazard.fresh.map(|remaining| self.groups.group(remaining));
+        let groups = self.group_moved.as_flattened_mut().iter_mut();
+        for (group, remaining) in groups.zip(self.hazard.remaining.as_flattened()) {
+            *group = self.groups.group(*remaining);
         }
     }
 }
 
+/// Returns whether the segment holds data, or may hold some once it is Clean.
+fn may_hold_data(segment: &UsageEntry) -> bool {
+    matches!(segment.state, SegmentState::Clean | SegmentState::Drained)
+        || segment.data_group().is_some()
+}
+
 impl SavedState for Sfs {
-    const STATE_LEN_MAX: usize = GROUPS_MAX as usize * size_of::<f64>();
+    const STATE_LEN_MAX: usize = state::LEN;
 }
 
 impl GroupingPolicy for Sfs {
     fn name(&self) -> &'static str {
-        match (self.distance, self.quantization.partition()) {
-            (Distance::Linear, Partition::Iterative) => "sfs",
-            (Distance::Log, _) => "sfs-log",
-            (Distance::Linear, Partition::EqualWidth) => "sfs-equal-width",
-            (Distance::Linear, Partition::EqualCount) => "sfs-equal-count",
-        }
+        "sfs"
     }
 
     fn group_count(&self) -> u8 {
-        self.quantization.group_count()
+        self.groups.count_max
     }
 
-    fn begin(&mut self, segments: &[UsageEntry], _segment_blocks: u32, now: u32) {
-        let mut values = std::mem::take(&mut self.values);
-        values.clear();
-        let hotnesses = segments.iter().filter(|segment| holds_data(segment));
-        let hotnesses = hotnesses.map(|segment| self.scale(segment_hotness(segment, now)));
-        values.extend(hotnesses.take(values.capacity()));
-        self.quantization.draw(&mut values);
-        self.values = values;
+    fn is_in_use(&self, group: Group) -> bool {
+        self.groups.is_in_use(group)
+    }
+
+    fn begin(&mut self, segments: &[UsageEntry], segment_blocks: u32, now: u32) {
+        if now >= self.next_draw {
+            self.hazard.advance(now);
+            self.draw(segments, segment_blocks);
+            self.next_draw = now.saturating_add(self.interval);
+        }
     }
 
     fn group(&self, candidate: &Candidate, now: u32) -> Group {
-        let hotness = match candidate.history {
-            Some(history) => hotness(history.write_count().into(), history.modified, now),
-            None => hotness(candidate.file_write_count, candidate.file_modified, now),
-        };
-        self.quantization.group(self.scale(hotness))
+        match candidate.history {
+            Some(history) if candidate.cleaning => {
+                Group(self.group_moved[self.hazard.ages.cell(history.modified, now)][row(history)])
+            }
+            before => Group(self.group_written[row(digest::written(before, now))]),
+        }
     }
 
-    fn centres(&self) -> &[f64] {
-        self.quantization.centres().unwrap_or(&[])
+    fn lifetime(&self, candidate: &Candidate, now: u32) -> Option<f64> {
+        Some(self.hazard.fresh[row(digest::written(candidate.history, now))])
+    }
+
+    fn history(&self, before: Option<History>, now: u32) -> History {
+        digest::written(before, now)
+    }
+
+    fn note_write(&mut self, before: Option<History>, after: Option<History>, now: u32) {
+        self.hazard.note(before, after, now);
+        if let Some(after) = after {
+            self.written[row(after)] += 1.0;
+        }
+    }
+
+    fn note_move(&mut self, history: History, now: u32) {
+        self.moved[self.hazard.ages.cell(history.modified, now)][row(history)] += 1.0;
     }
 
     fn save(&self, state: &mut Vec<u8>) {
-        for centre in self.quantization.centres().unwrap_or_default() {
-            state.extend_from_slice(&centre.to_le_bytes());
-        }
+        state::save(&self.hazard, &self.groups, self.next_draw, state);
     }
 
     fn restore(&mut self, state: &[u8]) {
-        let (centres, []) = state.as_chunks() else { return };
-        if centres.len() <= usize::from(GROUPS_MAX) {
-            let mut numbers = [0.0; GROUPS_MAX as usize];
-            for (number, bytes) in numbers.iter_mut().zip(centres) {
-                *number = f64::from_le_bytes(*bytes);
-            }
-            self.quantization.warm_start(&numbers[..centres.len()]);
-        }
+        let restored = state::restore(&mut self.hazard, &mut self.groups, state);
+        let Some(next_draw) = restored else { return };
+        let begin = self.hazard.ages.time(self.hazard.epoch);
+        let soon = begin.saturating_add(self.interval.saturating_mul(2));
+        self.next_draw = next_draw.min(soon);
+        self.hazard.predict();
+        self.number();
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2M")]
     pub(super) segment_size: u64,
     /// Grouping policies of SFS; throughput by utilization is measured with the last.
-    #[arg(long, value_delimiter = ',', default_value = "sfs,lifetime")]
+    #[arg(long, value_delimiter = ',', default_value = "sfs,sfs-fast12")]
     policies: Vec<String>,
     /// Part of the device that is overwritten; the rest of the data is written once.
     #[arg(long, default_value_t = 0.21)]

@@ -5,11 +5,15 @@
 //! live blocks does not, but restarts after a gap of 2^14 epochs.
 
 use super::ages::{Ages, CELLS};
-use super::digest::{ROWS, interval, row};
+use super::digest::{ONCE, ROWS, interval, row};
+use super::histogram::{EMPTY, Histogram, bin};
 use crate::format::History;
 
 /// A value for every row at every age.
 pub(super) type Table = [[f64; ROWS]; CELLS];
+
+/// Octaves by which the mean logarithm of an exponential lifetime is below the logarithm of its mean.
+const BELOW_MEAN_OCTAVES: f64 = 0.833;
 
 pub(super) struct Hazard {
     pub(super) ages: Ages,
@@ -115,6 +119,23 @@ impl Hazard {
         }
     }
 
+    /// Returns the live blocks by expected lifetime, for a volume of `all` live blocks, scaled to at least `least`. Blocks
+    /// that were never counted are as old as can be told.
+    pub(super) fn live(&self, all: f64, least: f64) -> Histogram {
+        let mut live = EMPTY;
+        let mut counted = 0.0;
+        let population = self.population.as_flattened().iter();
+        for (count, remaining) in population.zip(self.remaining.as_flattened()) {
+            live[bin(remaining + BELOW_MEAN_OCTAVES)] += count;
+            counted += count;
+        }
+        let oldest = self.remaining[CELLS - 1][ONCE];
+        live[bin(oldest + BELOW_MEAN_OCTAVES)] += (all - counted).max(0.0);
+        let factor = all.max(least) / counted.max(all).max(1.0);
+        live.iter_mut().for_each(|count| *count *= factor);
+        live
+    }
+
     /// Returns the deaths per block and tick of a row at an age. The prior is one death in the row's interval plus
     /// the age: old blocks are expected to live long.
     fn hazard(&self, cell: usize, row: usize) -> f64 {
@@ -176,7 +197,8 @@ impl Survival {
     fn below_mean(&self, cell: usize, left: f64) -> f64 {
         let hazard = self.hazard[cell];
         let mean = mean(hazard, left);
-        (0.833 - 0.39 * (-hazard * left / 2.0).min(0.0).exp()) * mean / (mean + self.short)
+        (BELOW_MEAN_OCTAVES - 0.39 * (-hazard * left / 2.0).min(0.0).exp()) * mean
+            / (mean + self.short)
     }
 }
 
@@ -194,7 +216,6 @@ fn mean(hazard: f64, width: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::digest::ONCE;
     use super::*;
 
     /// The first deaths at an age without earlier blocks once gave too high a rate: the time at risk came later.

@@ -1,4 +1,4 @@
-//! The state of the lifetime policy in a checkpoint.
+//! The state of the SFS policy in a checkpoint.
 //!
 //! The encoding has a fixed length: epoch, next update, centres, then counts as logarithms, 16 bits a population
 //! and 8 bits a count of deaths or a time at risk. Bytes of another length are ignored. Any other bytes decode to
@@ -61,10 +61,12 @@ pub(super) fn restore(hazard: &mut Hazard, groups: &mut Groups, state: &[u8]) ->
         times.as_chunks().0.get(no).map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes))
     });
     hazard.epoch = epoch;
-    for (centre, bytes) in groups.centres.iter_mut().zip(centres.as_chunks().0) {
+    let mut restored = groups.centres;
+    for (centre, bytes) in restored.iter_mut().zip(centres.as_chunks().0) {
         let value = f64::from(f32::from_le_bytes(*bytes));
         *centre = (0.0..64.0).contains(&value).then_some(value);
     }
+    groups.restore(restored);
     let into = hazard.population.as_flattened_mut().iter_mut();
     for (count, bytes) in into.zip(population.as_chunks().0) {
         *count = decode(f64::from(u16::from_le_bytes(*bytes)), FINE).min(1e12);

@@ -1,4 +1,4 @@
-//! The digest that the lifetime policy keeps in a block's history: 12 bits and a count of writes.
+//! The digest that the SFS policy keeps in a block's history: 12 bits and a count of writes.
 //!
 //! The digest holds the mean interval between writes and how the last interval compared with the mean. A *row* is
 //! a class of blocks with similar digests. Histories of other policies have rows, too.
