@@ -17,7 +17,7 @@ use super::progress::{CleanProgress, GarbageBlocks};
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry, Superblock};
+use crate::format::{ErrorKind, Layout, NodeHeader, NodePointer, SummaryEntry, Superblock};
 use crate::health::Health;
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
@@ -43,6 +43,10 @@ const CACHES_PER_DIRTY: usize = 2;
 
 /// Fraction of the dirty nodes that cleaning may cause up to which any victim is taken.
 const NODES_PER_FIRST_VICTIM: usize = 4;
+
+/// Part of a data segment that must be garbage while a better victim waits for a checkpoint: moving a fuller one would gain
+/// less than that one does afterwards.
+const SEGMENTS_PER_GARBAGE: usize = 8;
 
 /// Dirty nodes that cleaning may cause with the smallest cache.
 const DIRTY_NODES_MIN: usize = 512;
@@ -189,11 +193,8 @@ impl Cleaner {
         self.waits_for_checkpoint.load(Ordering::Relaxed)
     }
 
-    /// Records that cleaning has gained nothing, unless it only waits for the checkpoint of many dirty nodes.
+    /// Records that cleaning has gained nothing.
     pub(crate) fn note_futile(&self, garbage: GarbageBlocks) {
-        if self.waits_for_checkpoint() {
-            return;
-        }
         *self.gained_nothing.lock() = Some((self.metadata.changes(), garbage.blocks));
     }
 
@@ -303,6 +304,10 @@ impl Cleaner {
         let victim = metadata.victim_by_policy(policy, layout.segment_blocks, is_fit);
         self.waits_for_checkpoint.store(has_waiting.get(), Ordering::Relaxed);
         let victim = victim?;
+        if choice == Choice::Policy && has_waiting.get() && is_nearly_full(layout, metadata, victim)
+        {
+            return None;
+        }
         drop(excluded);
         self.fits(round, metadata, victim).then(|| {
             metadata.note_cleaning(victim);
@@ -420,4 +425,10 @@ impl Cleaner {
             .update(|metadata| Ok(metadata.tree.relocate_node(&node, pointer.address)?))?;
         Ok(true)
     }
+}
+
+/// Returns whether moving the live blocks of `segment` would gain little.
+fn is_nearly_full(layout: &Layout, metadata: &Metadata, segment: u32) -> bool {
+    let garbage_blocks = layout.segment_blocks - metadata.usage.entry(segment).live_blocks;
+    garbage_blocks as usize * SEGMENTS_PER_GARBAGE < layout.segment_blocks as usize
 }

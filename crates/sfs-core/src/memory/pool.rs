@@ -20,8 +20,8 @@ pub(super) const CACHED_BLOCKS_MIN: usize = 2048;
 /// Part of the budget that may be cached, however much is dirty.
 const BUDGETS_PER_CACHED: usize = 4;
 
-/// Blocks that may be cached with the smallest budget: one region of the largest class.
-const LARGEST_REGION_BLOCKS: usize = 1 << (CLASSES - 1);
+/// Blocks that may be cached with the smallest budget: a region of the largest class beside parts of another.
+const CACHED_BLOCKS_LEAST: usize = 2 << (CLASSES - 1);
 
 /// The cached regions of one size.
 #[derive(Debug, Default)]
@@ -158,7 +158,7 @@ impl Pool {
         let budget_bytes = self.0.budget_bytes;
         let free = budget_bytes.saturating_sub(self.dirty_bytes()) / BLOCK_SIZE;
         let least = (budget_bytes / BUDGETS_PER_CACHED / BLOCK_SIZE)
-            .clamp(LARGEST_REGION_BLOCKS, CACHED_BLOCKS_MIN);
+            .clamp(CACHED_BLOCKS_LEAST, CACHED_BLOCKS_MIN);
         self.shrink_to(least.max(free), 2 * count);
     }
 
@@ -275,11 +275,23 @@ mod tests {
     /// Regression: with a small write buffer the cache took as much as with a large one, beside a full buffer.
     #[test]
     fn a_small_budget_leaves_little_cached_beside_dirty_blocks() {
-        let budget = 1024;
+        let budget = 4096;
         let pool = Pool::new(budget * BLOCK_SIZE);
         pool.note_dirty(budget);
         drop((0..2 * budget).map(|_| BlockBuf::new(1, &pool).expect("memory")).collect::<Vec<_>>());
         let least = budget / BUDGETS_PER_CACHED;
         assert!((1..=least).contains(&pool.cached_blocks()), "{}", pool.cached_blocks());
+    }
+
+    /// Regression: with the smallest budget a large region went back to the system whenever a small one was cached, and
+    /// every large write mapped it anew.
+    #[test]
+    fn a_large_region_is_cached_beside_small_ones_with_the_smallest_budget() {
+        let pool = Pool::new(1 << 20);
+        pool.note_dirty(256);
+        let (small, large) = (BlockBuf::new(1, &pool), BlockBuf::new(256, &pool));
+        drop(small);
+        drop(large);
+        assert!(pool.take_cached(CLASSES - 1).is_some(), "the next large buffer needs no mapping");
     }
 }

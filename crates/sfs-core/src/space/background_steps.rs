@@ -88,15 +88,18 @@ impl SpaceControl {
         if self.cleaner.is_futile(garbage_before) {
             return Ok(None);
         }
-        let goes_on = match self.cleaner.read_step(&mut round) {
-            ReadStep::Read => true,
-            ReadStep::RoundComplete => self.finish_round(&mut round)?,
-            ReadStep::NoVictim => false,
+        let (goes_on, may_wait) = match self.cleaner.read_step(&mut round) {
+            ReadStep::Read => (true, true),
+            ReadStep::RoundComplete => (self.finish_round(&mut round)?, false),
+            ReadStep::NoVictim => (false, true),
         };
         if goes_on {
             return Ok(Some(Work::More));
         }
-        self.cleaner.note_futile(garbage(layout, &self.metadata.read()));
+        // Rounds that gain nothing are futile even while other victims wait.
+        if !(may_wait && self.cleaner.waits_for_checkpoint()) {
+            self.cleaner.note_futile(garbage(layout, &self.metadata.read()));
+        }
         Ok(None)
     }
 

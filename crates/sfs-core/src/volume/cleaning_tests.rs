@@ -8,9 +8,9 @@ use crate::Volume;
 use crate::clean::watermarks::garbage;
 use crate::clean::{Cleaner, CleanerParts, CleaningRound, ReadStep};
 use crate::fixture::{CALLER, NOW, create, new_volume_of, put, write};
-use crate::format::{Layout, ROOT_INO, Superblock};
+use crate::format::{Layout, ROOT_INO, Superblock, Timestamp};
 use crate::log::ChunkReader;
-use crate::request::VolumeOptions;
+use crate::request::{VolumeOptions, Work};
 use crate::writeback::CheckpointReason;
 
 /// Returns a cleaner of `volume` beside that of its space control.
@@ -149,4 +149,47 @@ fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
         assert!(before + 100 < after && after <= DIRTY_NODES_MAX, "{before}, then {after}");
     }
     assert_eq!(volume.audit().expect("an audit"), []);
+}
+
+/// Seconds that a volume gets to come to rest, and for which it is watched then.
+const REST_SECS: std::ops::Range<i64> = 120..720;
+
+/// Regression: while victims waited for a checkpoint, cleaning that gains nothing was not recorded as futile. A volume at
+/// rest moved full segments for ever: 5,400 in ten minutes, 10 GiB.
+#[test]
+fn cleaning_ends_on_a_volume_at_rest() {
+    let options = VolumeOptions { cache: 8 << 20, ..VolumeOptions::default() };
+    let volume = new_with_large_segments(options);
+    for no in 0..FILES / 2 {
+        let ino = create(&volume, &no.to_string());
+        write(&volume, ino, &[7; 1000]);
+        volume.forget(ino, 1);
+        if no % 400 == 0 {
+            volume.sync_all().expect("RAM");
+        }
+    }
+    let file = create(&volume, "f");
+    for block in (0..6000).step_by(256) {
+        put(&volume, file, block, 256, 1).expect("there is room");
+        volume.sync_all().expect("RAM");
+    }
+    for no in (0..FILES / 2).step_by(4) {
+        volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("it is removed");
+    }
+    volume.sync_all().expect("RAM");
+    let rest = |secs: std::ops::Range<i64>| {
+        for secs in secs {
+            let now = Timestamp { secs: NOW.secs + secs, ..NOW };
+            while volume.work(now).expect("it works") == Work::More {}
+        }
+        volume.counters()
+    };
+    let filled = volume.counters().device_bytes_written;
+    let before = rest(0..REST_SECS.start);
+    let settling_mib = (before.device_bytes_written - filled) >> 20;
+    assert!(settling_mib < 50, "{settling_mib} MiB to come to rest");
+    let after = rest(REST_SECS);
+    let cleaned = after.segments_cleaned - before.segments_cleaned;
+    let bytes = after.device_bytes_written - before.device_bytes_written;
+    assert!(cleaned < 8, "{cleaned} segments cleaned, {} MiB written", bytes >> 20);
 }

@@ -197,7 +197,8 @@ fn remove_target(
     uncount_link(txn, to.ino, caller)
 }
 
-/// Returns whether `ino` is `ancestor` or below it. `Corrupt` if the parents form a cycle without `ancestor`.
+/// Returns whether `ino` is `ancestor` or below it. `Corrupt` if the parents form a cycle without `ancestor`, or
+/// one of them does not exist.
 fn is_within(
     txn: &Txn<'_>,
     mut ino: u64,
@@ -206,14 +207,22 @@ fn is_within(
     // Brent's algorithm: a cycle meets the mark again. A fixed limit of depth would report a sound image as
     // corrupt, as the kernel limits the length of a path and not the depth of a tree.
     let (mut mark, mut steps_to_mark, mut distance) = (ino, 1_u64, 1_u64);
+    let mut child = ino;
     while ino != ancestor {
         if ino == ROOT_INO {
             return Ok(false);
         }
-        ino = txn.inode(ino)?.parent;
-        if ino == mark {
-            return Err(Corruption::in_item(ino, CorruptionKind::Value).into());
+        let damage = |ino| Corruption::in_item(ino, CorruptionKind::Value).into();
+        let parent = match txn.inode(ino) {
+            Err(MetadataError::Error(Error::NotFound)) if ino != child => {
+                return Err(damage(child));
+            }
+            inode => inode?.parent,
+        };
+        if parent == mark {
+            return Err(damage(parent));
         }
+        (child, ino) = (ino, parent);
         steps_to_mark -= 1;
         if steps_to_mark == 0 {
             distance *= 2;

@@ -144,9 +144,9 @@ impl Checkpointer {
                 return Err(error);
             }
         };
-        let written = self.write(log, &snapshot, &ordered);
+        // After an error the copies stay in memory for readers until the unmount, and go on counting.
+        self.write(log, &snapshot, &ordered)?;
         self.metadata.note_copied_nodes(0);
-        written?;
         log.checkpoint = snapshot.record.number;
         log.blocks_since_checkpoint = 0;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);

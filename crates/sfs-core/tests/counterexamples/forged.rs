@@ -94,7 +94,7 @@ fn an_attribute_search_skips_stray_parts() {
 
 /// Asserts that a rename into directory `first`, whose parent is `parent_of_first`, finds damage in item `wrong`.
 /// Directory `first + 1` has `first` as its parent.
-fn assert_rename_reports_cycle(parent_of_first: u64, wrong: u64) {
+fn assert_rename_reports_damage(parent_of_first: u64, wrong: u64) {
     let [first, second, moved] = [FIRST_INO, FIRST_INO + 1, FIRST_INO + 2];
     let volume = forged(FIRST_INO + 3, |rebuild, superblock| {
         let root = Inode { size: 1, links: 3, ..root_directory(0, 0, NOW) };
@@ -120,11 +120,18 @@ fn assert_rename_reports_cycle(parent_of_first: u64, wrong: u64) {
 /// other's parent would keep it walking for ever.
 #[test]
 fn a_rename_into_a_cycle_of_directories_reports_corruption() {
-    assert_rename_reports_cycle(FIRST_INO + 1, FIRST_INO + 1);
+    assert_rename_reports_damage(FIRST_INO + 1, FIRST_INO + 1);
 }
 
 /// The root alone is its own parent. Another such directory passed for the root.
 #[test]
 fn a_rename_into_a_directory_that_is_its_own_parent_reports_corruption() {
-    assert_rename_reports_cycle(FIRST_INO, FIRST_INO);
+    assert_rename_reports_damage(FIRST_INO, FIRST_INO);
+}
+
+/// A parent that is no inode was taken for a name that does not exist, and was not counted as damage.
+#[test]
+fn a_rename_into_a_directory_without_a_parent_reports_corruption() {
+    assert_rename_reports_damage(0, FIRST_INO);
+    assert_rename_reports_damage(FIRST_INO + 1000, FIRST_INO);
 }
