@@ -89,6 +89,10 @@ pub(crate) struct CleaningRound {
     victims: Vec<SegmentGeneration>,
     /// Live blocks that wait for their commit.
     moves: Vec<MovedBlock>,
+    /// Room in open segments that the round may use, whatever the groups of its blocks.
+    head_room_blocks: usize,
+    /// `true` if the live blocks go where open segments have room.
+    pub(crate) merges_groups: bool,
     progress: CleanProgress,
 }
 
@@ -203,9 +207,10 @@ impl Cleaner {
         ReadStep::Read
     }
 
-    /// Reads a whole round of the emptiest segments, for a thread that lacks segments.
-    pub(crate) fn read_round(&self) -> CleaningRound {
-        let mut round = CleaningRound::default();
+    /// Reads a whole round of the emptiest segments, for a thread that lacks segments. The open segments of data have
+    /// `head_room_blocks` of room.
+    pub(crate) fn read_round(&self, head_room_blocks: usize) -> CleaningRound {
+        let mut round = CleaningRound { head_room_blocks, ..CleaningRound::default() };
         while self.take_victim(&mut round, Choice::Emptiest) {
             while !round.unread.is_empty() {
                 self.read_part(&mut round);
@@ -323,7 +328,9 @@ impl Cleaner {
         let entry = metadata.usage.entry(victim);
         let live = entry.live_blocks as usize;
         let data = round.moves.len() + if entry.data_group().is_some() { live } else { 0 };
-        let segments = data.div_ceil(Batch::segment_data_blocks(layout))
+        let segments = data
+            .saturating_sub(round.head_room_blocks)
+            .div_ceil(Batch::segment_data_blocks(layout))
             + DELTA_SEGMENTS
             + checkpoint_segments(layout, metadata, round.moves.len() + live);
         (round.is_empty() || data <= self.moved_blocks_max)

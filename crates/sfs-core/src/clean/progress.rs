@@ -20,6 +20,11 @@ impl StallDetector {
         self.most = self.most.max(room);
         self.rounds < ROUNDS_WITHOUT_GAIN_MAX
     }
+
+    /// Returns whether the last round has brought no more room.
+    pub(crate) fn is_stalling(self) -> bool {
+        self.rounds > 0
+    }
 }
 
 /// Blocks without live content in segments that are in use: the most that cleaning can gain.

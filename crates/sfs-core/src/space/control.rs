@@ -11,7 +11,7 @@ use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage};
 use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
-use crate::format::Superblock;
+use crate::format::{Head, Superblock};
 use crate::health::Health;
 use crate::log::{Batch, LogState, LogWriter};
 use crate::metadata::MetadataStore;
@@ -247,7 +247,8 @@ impl SpaceControl {
         }
         let mut stall = StallDetector::default();
         loop {
-            let has_cleaned = self.clean_until_reclaimable(log, before + WORTHWHILE_SEGMENTS)?;
+            let enough = before + WORTHWHILE_SEGMENTS;
+            let has_cleaned = self.clean_until_reclaimable(log, enough, stall.is_stalling())?;
             let can_clean = has_cleaned || self.cleaner.waits_for_checkpoint();
             if !self.release_drained_segments(log)? || clean() <= before {
                 self.checkpoint(log, CheckpointReason::Shortage)?;
@@ -262,16 +263,23 @@ impl SpaceControl {
     }
 
     /// Cleans the emptiest segments until `enough` segments are reclaimable, while there is space to clean into.
-    /// Returns whether any segment was cleaned.
-    fn clean_until_reclaimable(&self, log: &mut LogState, enough: usize) -> StepResult<bool> {
+    /// Returns whether any segment was cleaned. Once a round brings no more room, or from the first on with
+    /// `is_stalling`, a round goes where open segments have room.
+    fn clean_until_reclaimable(
+        &self,
+        log: &mut LogState,
+        enough: usize,
+        is_stalling: bool,
+    ) -> StepResult<bool> {
         let mut has_cleaned = false;
         let mut stall = StallDetector::default();
         let reclaimable = || reclaimable_segments(&self.superblock.layout, &self.metadata.read());
         while reclaimable() < enough && stall.note(self.reclaimable_blocks(log)) {
-            let mut round = self.cleaner.read_round();
+            let mut round = self.cleaner.read_round(self.head_room_blocks(log));
             if round.is_empty() {
                 break;
             }
+            round.merges_groups = is_stalling || stall.is_stalling();
             match self.commit_round(log, &mut round) {
                 Ok(_) => has_cleaned = true,
                 Err(StepError::Shortage(Shortage)) => break,
@@ -299,7 +307,11 @@ impl SpaceControl {
     fn commit_moves(&self, log: &mut LogState, round: &CleaningRound) -> StepResult<()> {
         let commit = |log: &mut LogState| match round.moves() {
             [] => Ok(()),
-            moves => self.commit_batch(log, &CommitRequest::moving(moves)).map(drop),
+            moves => {
+                let merges_groups = round.merges_groups;
+                let request = CommitRequest { merges_groups, ..CommitRequest::moving(moves) };
+                self.commit_batch(log, &request).map(drop)
+            }
         };
         match commit(log) {
             Err(StepError::Shortage(Shortage)) => {
@@ -327,11 +339,17 @@ impl SpaceControl {
     /// Returns the number of blocks that can be written after a checkpoint, including those in open segments.
     fn reclaimable_blocks(&self, log: &LogState) -> usize {
         let layout = &self.superblock.layout;
-        let room = |(head, _)| Batch::head_room_blocks(log, layout, head);
-        let heads: usize = log.heads.iter().map(room).sum();
+        let heads =
+            self.head_room_blocks(log) + Batch::head_room_blocks(log, layout, Head::METADATA);
         let metadata = self.metadata.read();
         let all = free_segments(&metadata) * Batch::segment_data_blocks(layout) + heads;
         all.saturating_sub(metadata.tree.dirty_count())
+    }
+
+    /// Returns the room in the open segments of data, in blocks.
+    fn head_room_blocks(&self, log: &LogState) -> usize {
+        let heads = log.heads.iter().filter(|(head, _)| *head != Head::METADATA);
+        heads.map(|(head, _)| Batch::head_room_blocks(log, &self.superblock.layout, head)).sum()
     }
 }
 

@@ -115,7 +115,7 @@ fn a_victim_with_many_nodes_waits_for_a_checkpoint() {
         let reason = CheckpointReason::Interval;
         volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
         for _ in 0..10 {
-            let mut round = cleaner.read_round();
+            let mut round = cleaner.read_round(0);
             let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
             cleaner.finish(&mut round, garbage, 0);
             let tree = &volume.metadata.read().tree;
@@ -141,7 +141,7 @@ fn cleaning_makes_no_more_nodes_dirty_than_the_cache_holds() {
         volume.space.checkpoint(&mut volume.log.lock(), reason).expect("RAM");
         let before = dirty_nodes();
         for _ in 0..40 {
-            let mut round = cleaner.read_round();
+            let mut round = cleaner.read_round(0);
             let garbage = garbage(&volume.superblock.layout, &volume.metadata.read());
             cleaner.finish(&mut round, garbage, 0);
         }

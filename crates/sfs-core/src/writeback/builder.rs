@@ -162,6 +162,9 @@ impl BatchBuilder {
         let view = self.view(log, metadata);
         loop {
             let mut plan = self.plan(metadata, request, selected, limit)?;
+            if request.merges_groups {
+                self.behaviour.merge_groups(view, &mut plan.staged);
+            }
             let share = |plan: &Plan<'_>| {
                 let contents = (&*plan.files, &*plan.staged);
                 share_segments(&*self.behaviour, view, contents, request.reserve, released)
@@ -169,7 +172,7 @@ impl BatchBuilder {
             if let Some(share) = share(&plan) {
                 return Ok((plan, share));
             }
-            self.behaviour.merge_into_one_group(view, &mut plan.staged);
+            self.behaviour.merge_groups(view, &mut plan.staged);
             if let Some(share) = share(&plan) {
                 return Ok((plan, share));
             }

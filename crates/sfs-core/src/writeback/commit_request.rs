@@ -47,6 +47,9 @@ pub(crate) struct CommitRequest<'a> {
     pub(crate) releases: Releases,
     /// `true` if the delta goes even when the data ordered with it does not fit.
     pub(crate) delta_first: bool,
+    /// `true` if data goes where open segments have room, whatever its group. A batch takes a block of summaries for each group, so on a full volume with
+    /// small segments a round of cleaning may otherwise take as much as it gains.
+    pub(crate) merges_groups: bool,
 }
 
 /// Drained segments that a batch releases.
@@ -64,7 +67,7 @@ impl<'a> CommitRequest<'a> {
     /// Requests a commit of the dirty data in `selection`.
     pub(crate) fn of(selection: &'a Selection) -> Self {
         let (reserve, releases) = (Reserve::Cleaning, Releases::Piggyback);
-        Self { selection, moves: &[], reserve, releases, delta_first: false }
+        Self { moves: &[], reserve, releases, selection, delta_first: false, merges_groups: false }
     }
 
     /// Requests a commit of blocks that the cleaner moves.
@@ -85,7 +88,7 @@ impl<'a> CommitRequest<'a> {
 
     fn delta_only(releases: Releases) -> Self {
         let (selection, reserve) = (&NO_FILES, Reserve::Checkpoint);
-        Self { selection, moves: &[], reserve, releases, delta_first: true }
+        Self { moves: &[], reserve, releases, selection, delta_first: true, merges_groups: false }
     }
 }
 

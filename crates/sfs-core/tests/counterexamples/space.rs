@@ -61,8 +61,21 @@ fn many_small_changes_on_a_tiny_volume_can_be_synced() {
 /// One sync makes more nodes dirty than the free segments can hold.
 #[test]
 fn a_commit_leaves_space_for_the_checkpoint_of_its_changes() {
+    changes_of_a_full_volume_can_be_synced(VolumeOptions::default());
+}
+
+/// Eight open segments had most of the space that was left, and a commit used one of them only.
+#[test]
+fn a_commit_uses_the_space_in_all_open_segments() {
+    changes_of_a_full_volume_can_be_synced(VolumeOptions {
+        groups: Some(8),
+        ..VolumeOptions::default()
+    });
+}
+
+fn changes_of_a_full_volume_can_be_synced(options: VolumeOptions) {
     let device = ram(2000);
-    let volume = open(&device);
+    let volume = Volume::open(device.clone(), options, NOW).unwrap();
     let file = create(&volume, "f");
     let mut count = 0;
     while write(&volume, file, count, &[1; 16 * 4096]).is_ok() {

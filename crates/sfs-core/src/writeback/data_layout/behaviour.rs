@@ -53,8 +53,8 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
     /// Returns the number of segments that `blocks` have to open.
     fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize;
 
-    /// Moves all `blocks` to one group, so that they open fewer segments.
-    fn merge_into_one_group(&self, _view: SpaceView<'_>, _blocks: &mut [StagedBlock]) {}
+    /// Moves `blocks` to the groups whose open segments have most room, so that they open fewer segments.
+    fn merge_groups(&self, _view: SpaceView<'_>, _blocks: &mut [StagedBlock]) {}
 
     /// Takes the blocks out of `blocks` that are overwritten at their present address, and sets their mappings.
     fn split_in_place(&self, _blocks: &mut Vec<StagedBlock>) -> Vec<StagedBlock> {

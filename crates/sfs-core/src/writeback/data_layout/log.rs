@@ -72,8 +72,8 @@ impl LayoutBehaviour for Appending {
         if spare_segments > 0 {
             return self.certain_blocks(view.layout, view.metadata, spare_segments).max(2);
         }
-        // A few more fit into the open segment with the most room.
-        Batch::head_room_blocks(view.log, view.layout, Head::of(roomiest(view)))
+        // A few more fit into the open segments.
+        by_room(view).iter().map(|(_, room)| room).sum()
     }
 
     fn opened_segments(&self, view: SpaceView<'_>, blocks: &[StagedBlock]) -> usize {
@@ -84,9 +84,11 @@ impl LayoutBehaviour for Appending {
         Group::first(view.metadata.grouping.group_count()).map(opens).sum()
     }
 
-    fn merge_into_one_group(&self, view: SpaceView<'_>, blocks: &mut [StagedBlock]) {
-        let group = roomiest(view);
-        blocks.iter_mut().for_each(|c| c.group = group);
+    fn merge_groups(&self, view: SpaceView<'_>, blocks: &mut [StagedBlock]) {
+        let order = by_room(view);
+        let mut places = order.iter().flat_map(|(group, room)| std::iter::repeat_n(*group, *room));
+        let further = order.first().map_or(Group(0), |(group, _)| *group);
+        blocks.iter_mut().for_each(|block| block.group = places.next().unwrap_or(further));
         sort(blocks);
     }
 }
@@ -97,9 +99,11 @@ pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
     u64::from(segments) * u64::from(layout.segment_blocks - summaries)
 }
 
-/// Returns the group whose head has the most room left.
-fn roomiest(view: SpaceView<'_>) -> Group {
+/// Returns the groups with the room of their heads in blocks, the most first.
+fn by_room(view: SpaceView<'_>) -> Vec<(Group, usize)> {
     let groups = Group::first(view.metadata.grouping.group_count());
-    let room = |group: &Group| Batch::head_room_blocks(view.log, view.layout, Head::of(*group));
-    groups.max_by_key(room).unwrap_or(Group(0))
+    let room = |group: Group| Batch::head_room_blocks(view.log, view.layout, Head::of(group));
+    let mut order: Vec<(Group, usize)> = groups.map(|group| (group, room(group))).collect();
+    order.sort_by_key(|(_, room)| std::cmp::Reverse(*room));
+    order
 }
