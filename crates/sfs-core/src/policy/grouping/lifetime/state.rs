@@ -61,7 +61,9 @@ pub(super) fn restore(hazard: &mut Hazard, groups: &mut Groups, state: &[u8]) ->
         times.as_chunks().0.get(no).map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes))
     });
     hazard.epoch = epoch;
-    for (centre, bytes) in groups.centres.iter_mut().zip(centres.as_chunks().0) {
+    // The state may be of a mount with more groups.
+    let allowed = groups.centres.iter_mut().take(groups.count_max.into());
+    for (centre, bytes) in allowed.zip(centres.as_chunks().0) {
         let value = f64::from(f32::from_le_bytes(*bytes));
         *centre = (0.0..64.0).contains(&value).then_some(value);
     }
