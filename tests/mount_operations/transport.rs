@@ -8,6 +8,7 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::process::Pid;
+use sfs_testkit::wait_until;
 
 use super::harness::{
     TestVolume, can_mount, daemon_of, sfs_ctl_stat, stderr, transport, transport_used,
@@ -69,6 +70,12 @@ fn mounted_files_are_not_opened_when_the_daemon_has_died() {
     fs::write(&path, "content").expect("writing");
     assert_eq!(fs::read(&path).expect("reading"), b"content");
     mount.kill();
+    // The kernel cancels what meets the ring of a dead daemon, until it has removed the rings.
+    let is_canceled = || {
+        let opened = File::open(&path);
+        opened.is_err_and(|error| error.raw_os_error() == Some(libc::ECANCELED))
+    };
+    wait_until("the rings are gone", || !is_canceled());
     for options in [File::options().read(true), File::options().append(true)] {
         let refused = options.open(&path).expect_err("nobody answers").raw_os_error();
         assert!([Some(libc::ENOTCONN), Some(libc::ECONNABORTED)].contains(&refused), "{refused:?}");

@@ -129,6 +129,34 @@ fn every_name_makes_the_policy_of_that_name() {
     assert!(grouping_policy("", None, 1, 1, 1).is_none() && victim_policy("", 1, 1, 1).is_none());
 }
 
+/// A state of a mount with more groups, or of a hostile image, led to groups that the policy does not have: their
+/// segments were not counted, and accepted writes could not be synced.
+#[test]
+fn a_state_with_more_groups_is_restored_within_fewer() {
+    for name in GROUPING_POLICIES {
+        let made = |groups| {
+            grouping_policy(name, Some(groups), SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name")
+        };
+        let mut state = Vec::new();
+        made(GROUPS_MAX).save(&mut state);
+        // Read as numbers of four bytes, these are between 8 and 32 and all different.
+        for (at, byte) in state.iter_mut().enumerate() {
+            *byte = if at % 4 == 3 { 0x41 } else { (at * 37) as u8 };
+        }
+        for groups in 1..=3 {
+            let mut policy = made(groups);
+            policy.restore(&state);
+            for writes in 0..4096u16 {
+                let history = Some(History { writes: 16 * writes, modified: u32::from(writes) });
+                for cleaning in [false, true] {
+                    let group = policy.group(&candidate(history, cleaning, 1 << 20), 1 << 20);
+                    assert!(group.0 < policy.group_count(), "{name}, {groups}: {group:?}");
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -62,7 +62,9 @@ pub(super) fn restore(hazard: &mut Hazard, groups: &mut Groups, state: &[u8]) ->
     });
     hazard.epoch = epoch;
     let mut restored = groups.centres;
-    for (centre, bytes) in restored.iter_mut().zip(centres.as_chunks().0) {
+    // The state may be of a mount with more groups.
+    let allowed = restored.iter_mut().take(groups.count_max.into());
+    for (centre, bytes) in allowed.zip(centres.as_chunks().0) {
         let value = f64::from(f32::from_le_bytes(*bytes));
         *centre = (0.0..64.0).contains(&value).then_some(value);
     }
