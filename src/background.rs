@@ -66,7 +66,7 @@ impl Default for Waker {
 }
 
 impl Waker {
-    /// Announces a change. This is cheap while an earlier change is not yet worked off.
+    /// Announces a change. An announcement is cheap while an earlier change is not yet worked off.
     pub(crate) fn note(&self) {
         if !self.has_changed.load(Ordering::Relaxed)
             && !self.has_changed.swap(true, Ordering::Relaxed)
@@ -177,9 +177,7 @@ fn run(volume: &Volume, waker: &Waker, bdi: &BackingDevice, device: &str, stoppe
                 if last_reported.is_news(&error) {
                     let consequence = match volume.has_failed() {
                         true => "the volume is read-only from now on",
-                        false => {
-                            "what is still to be written is tried again; after damage, run sfs-fsck"
-                        }
+                        false => "the data that is left is tried again; after damage, run sfs-fsck",
                     };
                     tracing::error!("{device}: {error}; {consequence}");
                 }

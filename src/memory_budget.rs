@@ -91,7 +91,7 @@ mod tests {
             ..VolumeOptions::default()
         };
         let limit = MemoryLimit { bytes: limit * MIB, kind: LimitKind::ControlGroup };
-        let line = fit(&mut options, limit).expect("it is enough");
+        let line = fit(&mut options, limit).expect("the memory is enough");
         (options.write_buffer as u64 / MIB, options.cache as u64 / MIB, line)
     }
 
@@ -110,14 +110,14 @@ mod tests {
         assert_eq!(fitted(64, 256, 512), (64, 256, None));
         let (write_buffer, cache, line) = fitted(256, 256, 64);
         assert_eq!((write_buffer, cache), (16, 16));
-        let line = line.expect("it is said");
+        let line = line.expect("a line tells the budget");
         assert!(line.contains("64") && line.contains("control group"), "{line}");
     }
 
     #[test]
     fn a_mount_that_cannot_work_is_refused() {
         let limit = MemoryLimit { bytes: 20 * MIB, kind: LimitKind::AddressSpace };
-        let refused = fit(&mut VolumeOptions::default(), limit).expect_err("it is too low");
+        let refused = fit(&mut VolumeOptions::default(), limit).expect_err("the limit is too low");
         assert!(refused.to_string().contains("ulimit -v"), "{refused}");
     }
 }

@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn later_options_override_earlier_ones() {
         let options = MountOptions::parse(["ro,cache=8M,nosuid", "rw,suid,commit=2"], false);
-        let options = options.expect("all are known");
+        let options = options.expect("the options are known");
         assert!(!options.volume.read_only);
         assert_eq!(options.volume.cache, 8 << 20);
         assert!(!options.flags.contains(MsFlags::MS_NOSUID));
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn options_that_mount_adds_are_dropped() {
         let list = "rw,nofail,_netdev,user,x-systemd.automount,comment=hi,X-mount.mkdir,relatime";
-        MountOptions::parse([list], false).expect("all are known");
+        MountOptions::parse([list], false).expect("the options are known");
     }
 
     #[test]
@@ -273,7 +273,8 @@ mod tests {
         assert_eq!(reaction("rw"), ErrorReaction::Continue);
         assert_eq!(reaction("errors=remount-ro"), ErrorReaction::RemountReadOnly);
         assert_eq!(reaction("errors=remount-ro,errors=continue"), ErrorReaction::Continue);
-        let refused = MountOptions::parse(["errors=panic"], false).expect_err("it is refused");
+        let refused =
+            MountOptions::parse(["errors=panic"], false).expect_err("the value is refused");
         assert!(refused.to_string().starts_with("errors=panic: a filesystem in user space"));
     }
 
@@ -287,7 +288,8 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_named() {
-        let failure = MountOptions::parse(["rw,frobnicate"], false).expect_err("it is unknown");
+        let failure =
+            MountOptions::parse(["rw,frobnicate"], false).expect_err("the option is unknown");
         assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
         assert_eq!(failure.status, 1);
         MountOptions::parse(["rw,frobnicate"], true).expect("sloppy passes over it");

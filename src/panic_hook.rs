@@ -32,20 +32,20 @@ mod tests {
         if std::env::var_os(CHILD).is_some() {
             crate::logging::to_terminal(false);
             super::end_the_process("/dev/sdX".into());
-            let thread = std::thread::spawn(|| panic!("they were\nfree"));
+            let thread = std::thread::spawn(|| panic!("the blocks were\nfree"));
             let _ = thread.join();
             std::thread::sleep(Duration::from_secs(60));
             return;
         }
-        let mut child = Command::new(std::env::current_exe().expect("this is one"));
+        let mut child = Command::new(std::env::current_exe().expect("the test has a path"));
         let test = "panic_hook::tests::a_panic_in_any_thread_ends_the_process";
         let output = child.args(["--exact", test, "--nocapture"]).env(CHILD, "1").output();
-        let output = output.expect("it runs");
+        let output = output.expect("the program runs");
         assert_eq!(output.status.signal(), Some(nix::libc::SIGABRT), "{output:?}");
         let log = String::from_utf8_lossy(&output.stderr);
         let says = |line: &str| {
             line.contains("/dev/sdX: a defect in sfs: panicked at src/panic_hook.rs")
-                && line.contains("they were free; the mount has ended")
+                && line.contains("the blocks were free; the mount has ended")
         };
         assert!(log.lines().any(says), "{log}");
     }

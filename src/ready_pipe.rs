@@ -203,7 +203,7 @@ mod tests {
             pipe.report_ready(&[]);
         });
         assert_eq!(ready, (Ok(()), true));
-        let failure = ExitError::mount("it is no volume");
+        let failure = ExitError::mount("the device has no volume");
         let failed = sent(|pipe| {
             pipe.report_progress("a: 3%");
             assert_eq!(pipe.report_failure(failure.clone()), None);

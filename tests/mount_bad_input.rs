@@ -204,7 +204,7 @@ fn invalid_command_lines_are_refused() {
         (unmount, &["--frobnicate", "a"], "--frobnicate"),
         (unmount, &["a", "b"], "'b'"),
     ] {
-        let output = Command::new(program).args(arguments).output().expect("it runs");
+        let output = Command::new(program).args(arguments).output().expect("the program runs");
         assert_eq!(output.status.code(), Some(USAGE), "{arguments:?}");
         let line = stderr(&output);
         assert!(line.contains(named), "{arguments:?}: {line}");
@@ -235,7 +235,7 @@ fn mounted_write_protected_devices_become_read_only() {
         );
         assert_eq!(stderr(&output), if options == "ro" { "" } else { &warning }, "{options}");
         assert_eq!(fs::read(volume.dir.join("file")).expect("reading"), b"content");
-        let refused = File::create(volume.dir.join("new")).expect_err("it is read-only");
+        let refused = File::create(volume.dir.join("new")).expect_err("the volume is read-only");
         assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
         assert!(sfs_umount_unused(&volume.dir).status.success());
     }
@@ -262,7 +262,7 @@ fn mounted_volumes_are_not_mounted_twice() {
         let second = TestVolume::new(SIZE);
         let above = sfs_mount(&second.device, &volume.dir, "rw");
         expect_failure(&above, MOUNT, &volume.dir, "is mounted there already");
-        assert_eq!(fs::read(mount.dir.join("file")).expect("it goes on"), b"content");
+        assert_eq!(fs::read(mount.dir.join("file")).expect("the mount goes on"), b"content");
         mount.unmount();
         volume.check();
     }
@@ -318,8 +318,8 @@ fn mounted_volumes_need_enough_descriptors() {
         let output = command.output().expect("prlimit runs");
         if output.status.success() {
             mounts += 1;
-            fs::read_dir(&volume.dir).expect("it answers");
-            unmount(&volume.dir, UnmountFlags::DETACH).expect("it is mounted");
+            fs::read_dir(&volume.dir).expect("the mount answers");
+            unmount(&volume.dir, UnmountFlags::DETACH).expect("the volume is mounted");
             wait_until("the daemon ends", || harness::daemon_of(&volume.device).is_none());
         } else {
             assert!(!is_mounted(&volume.dir), "{}", stderr(&output));
@@ -370,7 +370,8 @@ fn mounted_images_are_not_mounted_through_a_loop_device() {
     let failure = sfs_mount(&late.device, &late.dir, "rw");
     expect_failure(&failure, MOUNT, &late.device, "is mounted at");
     // The same question as sfs-mkfs and sfs-fsck ask.
-    let refusal = sfs_mkfs::refuse_in_use(&late.device).expect_err("it is mounted").to_string();
+    let refusal =
+        sfs_mkfs::refuse_in_use(&late.device).expect_err("the volume is mounted").to_string();
     assert!(refusal.contains("is mounted at"), "{refusal}");
     drop(late);
     mount.unmount();

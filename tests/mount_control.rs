@@ -54,7 +54,7 @@ fn expect_failure(output: &Output, status: i32, reason: &str) {
 
 /// Returns the path of the control socket of `mount`.
 fn socket_of(mount: &Mount) -> PathBuf {
-    let number = fs::metadata(&mount.dir).expect("it answers").dev();
+    let number = fs::metadata(&mount.dir).expect("the mount answers").dev();
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     Path::new("/run/sfs").join(format!("{major}-{minor}.sock"))
 }
@@ -71,7 +71,7 @@ fn mounted_numbers_agree_with_the_kernels() {
     for round in 0..4_u64 {
         fs::write(mount.dir.join(format!("{}", round % 2)), random.bytes(6 << 20))
             .expect("writing");
-        let file = fs::File::open(mount.dir.join("0")).expect("it was written");
+        let file = fs::File::open(mount.dir.join("0")).expect("the file was written");
         file.sync_all().expect("a sync");
         // The numbers are compared only if the kernel's number was the same before and after.
         wait_until("nothing is written for a moment", || {
@@ -177,7 +177,7 @@ fn mounted_numbers_are_hidden_from_other_users() {
     fs::set_permissions(&volume.device, Permissions::from_mode(0o644)).expect("its mode");
     let ask = |path: &Path| {
         let mut command = Command::new(&program);
-        command.arg("stat").arg(path).uid(NOBODY).gid(NOBODY).output().expect("it runs")
+        command.arg("stat").arg(path).uid(NOBODY).gid(NOBODY).output().expect("the program runs")
     };
     for path in [&volume.dir, &volume.device] {
         expect_failure(&ask(path), 32, "only root and who mounted it may ask");
@@ -192,7 +192,7 @@ fn mounted_numbers_are_hidden_from_other_users() {
 
 /// Sends `bytes` to the daemon and returns everything that the daemon answers.
 fn say(socket: &Path, bytes: &[u8]) -> String {
-    let mut stream = UnixStream::connect(socket).expect("it listens");
+    let mut stream = UnixStream::connect(socket).expect("the socket listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     // The daemon may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
@@ -222,7 +222,7 @@ fn mounted_volumes_survive_bad_control_clients() {
     assert!(say(&socket, b"{\"allow\":\"cache=1G\"}\n").contains("cannot be changed"));
     // One client asks often and never reads, and many clients never send. They occupy the few slots
     // for a while; the volume stays usable.
-    let deaf = UnixStream::connect(&socket).expect("it listens");
+    let deaf = UnixStream::connect(&socket).expect("the socket listens");
     let _ = (&deaf).write_all(&b"\"status\"\n".repeat(1000));
     let silent: Vec<_> = (0..30).filter_map(|_| UnixStream::connect(&socket).ok()).collect();
     let begun = Instant::now();

@@ -74,7 +74,8 @@ fn mounted_volumes_whose_device_is_full_are_named_at_unmount() {
     let small = Small::new(volume.scratch.path());
     small.take(&mut volume);
     let mount = volume.mount("");
-    fs::write(mount.dir.join("file"), SeededRng::new(5).bytes(1 << 20)).expect("it is in memory");
+    fs::write(mount.dir.join("file"), SeededRng::new(5).bytes(1 << 20))
+        .expect("the data is in memory");
     // The device is full before the data is written out.
     small.fill();
     let said = format!("unmounted, but {}: the last checkpoint failed", volume.device.display());
@@ -106,7 +107,7 @@ fn mounted_files_whose_data_is_lost_sync_with_eio() {
         });
         synced.sync_all().expect("there is room");
         let more = SeededRng::new(5).bytes(1 << 20);
-        waiting.write_all_at(&more, 0).expect("it is in memory");
+        waiting.write_all_at(&more, 0).expect("the data is in memory");
         small.fill();
         let dir = File::open(&mount.dir).expect("opening");
         for file in [&waiting, &synced, &dir, &waiting] {
@@ -169,7 +170,7 @@ fn mounted_volumes_report_that_the_unmount_waits() {
     assert!(line.contains("waiting until everything is on"), "{line}");
     assert!(!is_mounted(&volume.dir));
     mount.signal(Signal::CONT);
-    let output = waiting.wait_with_output().expect("it ends");
+    let output = waiting.wait_with_output().expect("the program ends");
     assert!(output.status.success());
     let steps = String::from_utf8(output.stdout).expect("UTF-8");
     let expected = [": unmounted", "waiting for", "does not answer", ": its daemon has released"];
@@ -231,7 +232,7 @@ fn mounted_volumes_do_not_unmount_a_later_mount_on_sigterm() {
     let volume = TestVolume::new(SIZE);
     let mount = volume.mount("");
     let file = File::create(mount.dir.join("held")).expect("a file");
-    unmount(&mount.dir, UnmountFlags::DETACH).expect("it is mounted");
+    unmount(&mount.dir, UnmountFlags::DETACH).expect("the volume is mounted");
     let mut command = Command::new("mount");
     command.args(["-t", "tmpfs", "tmpfs"]).arg(&mount.dir);
     assert!(command.status().expect("mount runs").success());
@@ -239,7 +240,7 @@ fn mounted_volumes_do_not_unmount_a_later_mount_on_sigterm() {
     mount.signal(Signal::TERM);
     // The open file keeps the daemon alive; the daemon has had time to handle the signal.
     for _ in 0..20 {
-        assert_eq!(fs::read(mount.dir.join("other")).expect("it stays"), b"content");
+        assert_eq!(fs::read(mount.dir.join("other")).expect("the file stays"), b"content");
         thread::sleep(Duration::from_millis(5));
     }
     drop(file);
@@ -264,9 +265,9 @@ fn mounted_volumes_with_an_aborted_connection_are_unmounted() {
     }
     let mount = volume.mount("");
     fs::write(mount.dir.join("file"), "content").expect("writing");
-    let number = minor(fs::metadata(&mount.dir).expect("it answers").dev());
+    let number = minor(fs::metadata(&mount.dir).expect("the mount answers").dev());
     let abort = fs::write(connections.join(number.to_string()).join("abort"), "1");
-    unmount(&connections, UnmountFlags::DETACH).expect("it is mounted");
+    unmount(&connections, UnmountFlags::DETACH).expect("the volume is mounted");
     abort.expect("root may");
     mount.wait_for_end();
     volume.check();
@@ -365,7 +366,7 @@ fn mounted_volumes_are_mounted_again_once_the_daemon_has_ended() {
             thread::sleep(Duration::from_millis(200));
             assert!(!again.is_finished());
             mount.signal(Signal::CONT);
-            let again = again.join().expect("it is mounted");
+            let again = again.join().expect("the volume is mounted again");
             assert_eq!(fs::read(again.dir.join("file")).expect("the file"), b"content");
             again.unmount();
         });
@@ -412,7 +413,7 @@ fn mounted_volumes_of_a_dead_daemon_are_named_by_a_mount_and_removed() {
     let volume = TestVolume::new(SIZE);
     for is_cached in [false, true] {
         let mount = volume.mount("");
-        let _ = fs::metadata(&mount.dir).expect("it answers");
+        let _ = fs::metadata(&mount.dir).expect("the mount answers");
         mount.kill();
         if !is_cached {
             let _ = fs::read_dir(&mount.dir).expect_err("nobody answers");

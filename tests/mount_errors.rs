@@ -58,7 +58,7 @@ fn device(volume: &TestVolume) -> Arc<FileDevice> {
         device = FileDevice::open(&volume.device, Access::ReadWrite).ok();
         device.is_some()
     });
-    Arc::new(device.expect("it was opened"))
+    Arc::new(device.expect("the device was opened"))
 }
 
 fn preen(device: Arc<dyn Device>) -> RepairOutcome {
@@ -84,7 +84,7 @@ fn damage_that_a_mount_met_is_shown_and_makes_fsck_check() {
     let secs = seen["errors"][0]["last"]["secs"].as_u64().expect("a time");
     assert!((now - 60..=now).contains(&secs), "{secs}, and it is {now}");
     assert!(text(&volume.dir).contains("wrong checksum of data"));
-    fs::write(mount.dir.join("new"), b"it goes on").expect("writing");
+    fs::write(mount.dir.join("new"), b"the mount goes on").expect("writing");
     mount.unmount();
 
     let remembered = numbers(&volume.device);
@@ -124,9 +124,13 @@ fn errors_remount_ro_stops_all_writes_after_damage() {
     assert!(!output.status.success(), "there is no last checkpoint: {}", stderr(&output));
     mount.wait_for_end();
 
-    assert_eq!(numbers(&volume.device)["failure"], seen["failure"], "it is in the superblock");
+    assert_eq!(
+        numbers(&volume.device)["failure"],
+        seen["failure"],
+        "the failure is in the superblock"
+    );
     let mount = volume.mount("");
-    assert_eq!(fs::read(mount.dir.join("before")).expect("it was synced"), b"written");
+    assert_eq!(fs::read(mount.dir.join("before")).expect("the file was synced"), b"written");
     mount.unmount();
 }
 

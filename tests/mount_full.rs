@@ -220,7 +220,7 @@ fn mounted_full_volumes_accept_overwrites_but_no_new_blocks() {
     let volume = TestVolume::new(SIZE);
     let mount = volume.mount("writeback=on");
     let path = mount.dir.join("overwritten");
-    write(&path, &[b'o'; MIB / 2]).expect("it is empty yet");
+    write(&path, &[b'o'; MIB / 2]).expect("the volume is empty yet");
     let count = fill(&mount.dir, 0, MIB);
     fill(&mount.dir, count + 1, 8 << 10);
     let file = File::options().write(true).open(&path).expect("opening");

@@ -76,7 +76,7 @@ fn owners(path: &Path) -> (u32, u32) {
 fn run_as(id: u32, program: &str, dir: &Path, argument: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(dir.join(argument)).uid(id).gid(id);
-    command.output().expect("it runs").status.success()
+    command.output().expect("the program runs").status.success()
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn mounted_volumes_map_owners() {
         let second = volume.scratch.path().join("second");
         fs::create_dir(&second).expect("a directory");
         let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        move_mount(&tree, "", CWD, &second, whole).expect("it has a place");
+        move_mount(&tree, "", CWD, &second, whole).expect("the tree has a place");
 
         let seen = second.join("dir");
         assert_eq!(owners(&seen.join("file")), (SEEN, SEEN));

@@ -162,7 +162,8 @@ fn creating_and_deleting_files_leaves_memory_within_the_budgets() {
         fs::write(path, [7; 1000]).expect("a new file");
     }
     for directory in 0..CYCLE_FILES.div_ceil(FILES_PER_DIRECTORY) {
-        fs::remove_dir_all(mount.dir.join(directory.to_string())).expect("it is removed");
+        fs::remove_dir_all(mount.dir.join(directory.to_string()))
+            .expect("the directory is removed");
     }
     let (most, rings) =
         (peak(&mount), if harness::transport_used() == "uring" { RINGS } else { 0 });
@@ -303,12 +304,13 @@ fn the_kernel_forgets_files_beyond_a_number_but_none_in_use() {
         next += 1;
         references(&mount) <= REFERENCES_MAX
     });
-    let shown = fs::read_link(format!("/proc/self/fd/{}", used.as_raw_fd())).expect("it is open");
+    let shown =
+        fs::read_link(format!("/proc/self/fd/{}", used.as_raw_fd())).expect("the file is open");
     assert_eq!(shown, path(0), "the name of an open file stays");
     let mut text = String::new();
     used.read_to_string(&mut text).expect("reading");
     assert_eq!(text, "in use");
-    assert_eq!(fs::read_dir(&mount.dir).expect("it is read").count() as u64, next);
+    assert_eq!(fs::read_dir(&mount.dir).expect("the directory is read").count() as u64, next);
     drop(used);
     mount.unmount();
     volume.check();

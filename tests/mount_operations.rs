@@ -58,7 +58,7 @@ fn run(volume: &TestVolume, options: &str, scenario: fn(&Path)) {
 /// Asserts that `outcome` is the error `code`.
 #[track_caller]
 fn expect_errno<T: std::fmt::Debug>(outcome: Result<T, impl Into<io::Error>>, code: i32) {
-    let error: io::Error = outcome.expect_err("it has to fail").into();
+    let error: io::Error = outcome.expect_err("the operation fails").into();
     assert_eq!(error.raw_os_error(), Some(code), "{error}");
 }
 

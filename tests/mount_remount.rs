@@ -33,11 +33,11 @@ fn expect_failure(output: &Output, status: i32, reason: &str) {
 
 /// Returns the kernel's options of `mount`: those of the mount itself, and those of its filesystem.
 fn options_of(mount: &Mount) -> (String, String) {
-    mount_table::options_of(&mount.dir).expect("it is mounted")
+    mount_table::options_of(&mount.dir).expect("the volume is mounted")
 }
 
 fn expect_read_only(mount: &Mount) {
-    let refused = File::create(mount.dir.join("new")).expect_err("it is read-only");
+    let refused = File::create(mount.dir.join("new")).expect_err("the volume is read-only");
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     let (of_mount, filesystem) = options_of(mount);
     assert!(
@@ -60,11 +60,14 @@ fn mounted_volumes_are_synced_before_they_become_read_only() {
         remount(&volume, "ro");
         let bytes = fs::read(&volume.device).expect("the device");
         expect_read_only(&mount);
-        assert!(options_of(&mount).0.contains("nosuid"), "what was not named stays");
+        assert!(options_of(&mount).0.contains("nosuid"), "an option that is not named stays");
         assert!(fs::read(mount.dir.join("file")).expect("reading") == content);
         // Longer than any commit or checkpoint interval.
         thread::sleep(Duration::from_millis(1500));
-        assert!(fs::read(&volume.device).expect("the device") == bytes, "it was written to");
+        assert!(
+            fs::read(&volume.device).expect("the device") == bytes,
+            "the device was written to"
+        );
         // The remount has to write everything: the image is copied right after it.
         mount.kill();
         mount.detach();
@@ -130,7 +133,7 @@ fn mounted_volumes_refuse_remounts_with_fixed_options() {
         MOUNT,
         "not an SFS",
     );
-    fs::write(mount.dir.join("file"), b"it is writable still").expect("writing");
+    fs::write(mount.dir.join("file"), b"the mount is writable still").expect("writing");
     mount.kill();
     expect_failure(&try_to("ro"), MOUNT, "its daemon has died");
     mount.detach();
@@ -152,16 +155,17 @@ fn mounted_volumes_are_remounted_by_their_directory() {
     fs::write(mount.dir.join("file"), b"content").expect("writing");
     let by_directory = |options: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mount"));
-        let output = command.args(["-o", options]).arg(&mount.dir).output().expect("it runs");
+        let output =
+            command.args(["-o", options]).arg(&mount.dir).output().expect("the program runs");
         assert!(output.status.success(), "{options}: {}", stderr(&output));
     };
     let followed = || fs::read(mount.dir.join("link")).map_err(|error| error.raw_os_error());
     assert_eq!(followed(), Err(Some(libc::ELOOP)));
     by_directory("remount,ro");
     expect_read_only(&mount);
-    assert_eq!(followed(), Err(Some(libc::ELOOP)), "what is not named stays");
+    assert_eq!(followed(), Err(Some(libc::ELOOP)), "an option that is not named stays");
     by_directory("remount,rw,symfollow");
-    assert_eq!(followed().expect("it is followed"), b"content");
+    assert_eq!(followed().expect("the link is followed"), b"content");
     fs::write(mount.dir.join("file"), b"more").expect("writing");
     mount.unmount();
 }

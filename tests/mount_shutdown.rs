@@ -73,12 +73,12 @@ fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
     fs::write(&second, &content).expect("writing");
     // Through a directory, as other tools do it, and through a file.
     let through = if flags == 0 { &mount.dir } else { &first };
-    ask(through, &raw const flags).expect("it is shut down");
+    ask(through, &raw const flags).expect("the volume is shut down");
     let is_quick = writing.elapsed() < NO_PAUSE;
 
-    let refused = fs::write(mount.dir.join("third"), b"late").expect_err("it is shut down");
+    let refused = fs::write(mount.dir.join("third"), b"late").expect_err("the volume is shut down");
     assert_eq!(refused.raw_os_error(), Some(libc::EIO));
-    assert!(fs::read(&first).expect("what is there can be read") == content);
+    assert!(fs::read(&first).expect("synced data can be read") == content);
     assert!(sfs_ctl_stat(&volume.dir, &[]).status.success());
     let output = sfs_umount_unused(&volume.dir);
     assert!(stderr(&output).contains("the last checkpoint failed"), "{}", stderr(&output));
@@ -86,7 +86,7 @@ fn shuts_down_in_time(flags: u32, is_flushed: bool) -> bool {
 
     volume.check();
     let mount = volume.mount("");
-    assert!(fs::read(&first).expect("it was synced") == content);
+    assert!(fs::read(&first).expect("the file was synced") == content);
     let found = fs::read(&second);
     if is_flushed || is_quick {
         assert_eq!(found.is_ok_and(|found| found == content), is_flushed, "flags {flags}");
@@ -112,8 +112,8 @@ fn mounted_files_lost_by_a_shutdown_sync_with_eio() {
             file.write_all_at(&[1; 100_000], 0).expect("writing");
             file
         });
-        synced.sync_all().expect("it is not yet shut down");
-        ask(&mount.dir, &2u32).expect("it is shut down");
+        synced.sync_all().expect("the volume is not yet shut down");
+        ask(&mount.dir, &2u32).expect("the volume is shut down");
         let dir = File::open(&mount.dir).expect("opening");
         let code = |outcome: io::Result<()>| outcome.err().and_then(|error| error.raw_os_error());
         for file in [&waiting, &synced, &dir, &waiting] {
@@ -151,18 +151,18 @@ fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
     assert_eq!(code(ask(&file, ptr::null()).expect_err("no address")), Some(libc::EFAULT));
     // Neither an ordinary user nor root of another user namespace may shut down.
     let test = ["--exact", "mounted_volumes_go_on_when_a_shutdown_is_refused"];
-    let own = env::current_exe().expect("this is one");
+    let own = env::current_exe().expect("the test has a path");
     let nobody = scratch_copy(&volume, &own);
     let mut plain = Command::new(&nobody);
     plain.uid(65534).gid(65534);
     let mut namespaced = Command::new("unshare");
     namespaced.args(["--user", "--map-root-user"]).arg(&own);
     for mut command in [plain, namespaced] {
-        let output = command.args(test).env(CHILD, &file).output().expect("it runs");
+        let output = command.args(test).env(CHILD, &file).output().expect("the program runs");
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
-    fs::write(&file, b"other content").expect("it goes on");
+    fs::write(&file, b"other content").expect("the other volume goes on");
     mount.unmount();
     volume.check();
 }
@@ -171,7 +171,7 @@ fn mounted_volumes_go_on_when_a_shutdown_is_refused() {
 fn scratch_copy(volume: &TestVolume, own: &Path) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let dir = volume.scratch.path();
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("the directory is ours");
     let copy = dir.join("test");
     copy_program(own, &copy);
     copy

@@ -118,8 +118,8 @@ fn kill_a_reader(dir: &Path, random: &mut SeededRng) {
     command.args(["-c", script]).arg(dir).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.process_group(0).spawn().expect("sh runs");
     thread::sleep(Duration::from_micros(random.below(100_000)));
-    kill_process_group(Pid::from_child(&child), Signal::KILL).expect("it runs");
-    child.wait().expect("it was killed");
+    kill_process_group(Pid::from_child(&child), Signal::KILL).expect("the process runs");
+    child.wait().expect("the process was killed");
 }
 
 /// A thread with its files.

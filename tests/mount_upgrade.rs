@@ -59,12 +59,12 @@ fn log_of_mount(volume: &TestVolume, options: &str) -> String {
     command.args(["--foreground", "--transport", &transport(), "-o", options]);
     command.arg(&volume.device).arg(&volume.dir).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut daemon = command.spawn().expect("sfs-mount runs");
-    wait_until("it is mounted", || is_mounted(&volume.dir));
+    wait_until("the volume is mounted", || is_mounted(&volume.dir));
     let content = fs::read(volume.dir.join("file")).expect("the file");
     assert_eq!(content, b"content");
     let output = sfs_umount_unused(&volume.dir);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(daemon.wait().expect("it ends").success());
+    assert!(daemon.wait().expect("the daemon ends").success());
     let mut said = String::new();
     daemon.stdout.take().expect("its output").read_to_string(&mut said).expect("UTF-8");
     daemon.stderr.take().expect("its errors").read_to_string(&mut said).expect("UTF-8");

@@ -18,7 +18,7 @@ fn key(no: u64) -> Key {
 fn filled() -> Tree {
     let mut tree = Tree::new();
     for no in 0..ITEMS {
-        tree.put(&key(no), &VALUE).expect("nothing is missing: it was never written out");
+        tree.put(&key(no), &VALUE).expect("no node is missing: the tree was never written out");
     }
     tree
 }

@@ -9,7 +9,7 @@ use crate::kernel_release;
 /// Smallest bound, in bytes. With less the kernel writes back in requests that are too short.
 pub(super) const BOUND_MIN: u64 = 4 << 20;
 
-/// Largest bound, in bytes. It absorbs a burst, and close(2) still returns within a second or two on a slow card.
+/// Largest bound, in bytes. This size absorbs a burst, and close(2) still returns within a second or two on a slow card.
 pub(super) const BOUND_MAX: u64 = 256 << 20;
 
 /// Divisor of the free space: the bound is one part of this many.

@@ -85,18 +85,21 @@ mod tests {
             fs::write(dir.join("min_bytes"), "0").expect("a file");
         };
         make();
-        let files = BdiFiles::open(&dir).expect("it is there");
+        let files = BdiFiles::open(&dir).expect("the directory is there");
         assert_eq!(files.dirty_max(), Some(123_456_789));
-        files.set_dirty_max(987_654_321, false).expect("it is there");
+        files.set_dirty_max(987_654_321, false).expect("the file is there");
         assert_eq!(files.dirty_max(), Some(987_654_321));
-        let least = || fs::read_to_string(dir.join("min_bytes")).expect("it is there");
+        let least = || fs::read_to_string(dir.join("min_bytes")).expect("the file is there");
         assert_eq!(least(), "0");
-        files.set_dirty_max(987_654_321, true).expect("it is there");
+        files.set_dirty_max(987_654_321, true).expect("the file is there");
         assert_eq!(least(), dirty_bound::BOUND_MIN.to_string());
         fs::remove_dir_all(&dir).expect("removing");
         make();
-        files.set_dirty_max(5, true).expect_err("it is gone");
+        files.set_dirty_max(5, true).expect_err("the file is gone");
         assert_eq!(files.dirty_max(), None);
-        assert_eq!(fs::read_to_string(dir.join("max_bytes")).expect("it is there"), "123456789\n");
+        assert_eq!(
+            fs::read_to_string(dir.join("max_bytes")).expect("the file is there"),
+            "123456789\n"
+        );
     }
 }

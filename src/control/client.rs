@@ -41,7 +41,7 @@ pub(crate) enum ControlError {
     /// The daemon does not answer, or ends while it does.
     #[error("its daemon does not answer: {0}")]
     Silent(io::Error),
-    /// The daemon's reply cannot be decoded: it is of another version.
+    /// The daemon's reply cannot be decoded: the daemon is of another version.
     #[error("its daemon is of another version of sfs")]
     OtherVersion,
 }

@@ -98,7 +98,7 @@ mod tests {
         let error = receive::<String>(&there, 100, soon()).expect_err("no line");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         // The reader stops, and the socket is soon full.
-        let error = send(&here, &"x".repeat(8 << 20), soon()).expect_err("not read");
+        let error = send(&here, &"x".repeat(8 << 20), soon()).expect_err("the peer does not read");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         drop(here);
         let (here, there) = UnixStream::pair().expect("sockets");

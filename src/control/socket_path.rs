@@ -75,7 +75,7 @@ pub(super) fn listen(
     outcome
 }
 
-/// Makes `directory` if it does not exist. It must belong to this user alone, and no other user may be able to
+/// Makes `directory` if it does not exist. The directory must belong to this user alone, and no other user may be able to
 /// replace it.
 fn prepare(directory: &Path) -> io::Result<()> {
     let parent = fs::metadata(directory.parent().unwrap_or(Path::new("/")))?;
@@ -166,7 +166,10 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let refused = |directory: PathBuf| {
             let outcome = listen(&[directory], NUMBER).map(drop);
-            assert_eq!(outcome.expect_err("not safe").kind(), ErrorKind::PermissionDenied);
+            assert_eq!(
+                outcome.expect_err("the directory is not safe").kind(),
+                ErrorKind::PermissionDenied
+            );
         };
         let target = scratch.path().join("target");
         DirBuilder::new().mode(0o700).create(&target).expect("a directory");

@@ -1,4 +1,4 @@
-//! The table from errors of the volume to error numbers. It is exhaustive: a new error does not compile without its
+//! The table from errors of the volume to error numbers. The table is exhaustive: a new error does not compile without its
 //! line here.
 
 use sfs_core::Error;

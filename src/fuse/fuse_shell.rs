@@ -283,15 +283,15 @@ mod tests {
         let superblock = Superblock {
             uuid: [7; 16],
             label: Label::NONE,
-            layout: Layout::new(1 << 14, 256, 0).expect("it fits"),
+            layout: Layout::new(1 << 14, 256, 0).expect("the layout fits"),
             hash_key: [1, 2],
             data_layout: Default::default(),
             created: NOW,
-            ..Superblock::new(Layout::new(1 << 14, 256, 0).expect("it fits"))
+            ..Superblock::new(Layout::new(1 << 14, 256, 0).expect("the layout fits"))
         };
         let root = sfs_core::root_directory(0, 0, NOW);
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
-        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
+        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens");
         let waker = Arc::new(Waker::default());
         FuseShell::new(Arc::new(volume), waker, Arc::default(), options, "device".into())
     }
@@ -358,7 +358,7 @@ mod tests {
         let caller = Caller { uid: 0, gid: 0, now: NOW };
         let file = shell.volume.make_node(ROOT_INO, b"f", 0o100_600, 0, &caller).expect("a file");
         shell.record_loss(file.ino, 0..1 << 20, &Error::NoSpace);
-        shell.volume.unlink(ROOT_INO, b"f", &caller).expect("it is removed");
+        shell.volume.unlink(ROOT_INO, b"f", &caller).expect("the file is removed");
         assert!(shell.lost_writeback.is_any(), "a process may have it open");
         shell.forget([(file.ino, 1)]);
         assert!(!shell.lost_writeback.is_any());

@@ -66,7 +66,7 @@ pub(crate) fn of(ino: u64, inode: &Inode) -> NodeAttributes {
     }
 }
 
-/// Returns `st_blocks`. It is never zero for a regular file, as tar takes a file without blocks for one hole and
+/// Returns `st_blocks`. The count is never zero for a regular file, as tar takes a file without blocks for one hole and
 /// would archive zeros. The data of a file may be in its tree item, in the write buffer or only in the kernel's
 /// cache.
 fn sectors(inode: &Inode) -> u64 {

@@ -86,14 +86,14 @@ mod tests {
     const CALLER: Caller = Caller { uid: 0, gid: 0, now: NOW };
 
     fn new_volume() -> Volume {
-        let layout = Layout::new(1 << 14, 256, 0).expect("it fits");
+        let layout = Layout::new(1 << 14, 256, 0).expect("the layout fits");
         let (label, hash_key) = (Label::NONE, [1, 2]);
         let superblock =
             Superblock { uuid: [7; 16], label, hash_key, created: NOW, ..Superblock::new(layout) };
         let device = Arc::new(RamDevice::new(1 << 14));
         let root = sfs_core::root_directory(0, 0, NOW);
         sfs_core::make(device.clone(), &superblock, &root).expect("a volume");
-        Volume::open(device, VolumeOptions::default(), NOW).expect("it opens")
+        Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens")
     }
 
     fn make(volume: &Volume, parent: u64, name: &[u8], mode: u32) -> u64 {

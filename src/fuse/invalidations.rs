@@ -56,7 +56,7 @@ impl AttributeInvalidations {
         }
     }
 
-    /// Ends [`AttributeInvalidations::serve`]. What was not sent by then is dropped.
+    /// Ends [`AttributeInvalidations::serve`]. Inode numbers that were not sent by then are dropped.
     pub(crate) fn end(&self) {
         self.send(Post::End);
     }
@@ -142,11 +142,12 @@ mod tests {
         let (send, sent) = channel::unbounded();
         thread::scope(|scope| {
             scope.spawn(|| {
-                invalidations.serve(move |ino| send.send(ino).expect("it is received"), || ())
+                invalidations
+                    .serve(move |ino| send.send(ino).expect("the number is received"), || ())
             });
             for ino in [7, 9] {
                 invalidations.post(ino);
-                let next = || sent.recv_timeout(Duration::from_secs(10)).expect("it is sent");
+                let next = || sent.recv_timeout(Duration::from_secs(10)).expect("a number is sent");
                 assert_eq!([next(), next()], [ino, ino]);
             }
             invalidations.end();
@@ -161,7 +162,8 @@ mod tests {
         let (send, sent) = channel::unbounded();
         thread::scope(|scope| {
             scope.spawn(|| {
-                invalidations.serve(move |ino| send.send(ino).expect("it is received"), || ())
+                invalidations
+                    .serve(move |ino| send.send(ino).expect("the number is received"), || ())
             });
             invalidations.post(7);
             for _ in 0..400 {

@@ -1,4 +1,4 @@
-//! Data that the kernel wrote back and the volume did not take: it was full, or the write failed.
+//! Data that the kernel wrote back and the volume did not take: the volume was full, or the write failed.
 //!
 //! Lost blocks are recorded for each file. A block that is written, truncated or deleted later does not count as
 //! lost any more. While nothing is lost, a write costs one load of a flag.

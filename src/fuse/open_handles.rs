@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(handles.check_write(7, one, false), WriteVerdict::StillFull);
         assert_eq!(handles.check_write(7, one, true), WriteVerdict::Allowed);
         assert_eq!(handles.check_write(7, two, true), FULL, "though there is space");
-        assert!(!handles.has_unreported_loss(7), "all have learned of it");
+        assert!(!handles.has_unreported_loss(7), "every handle has learned of the loss");
         assert_eq!(handles.check_write(7, two, false), WriteVerdict::Allowed);
         assert!(!handles.record_loss(7, NO_SPACE));
         assert_eq!(handles.check_write(7, later, true), FULL);
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(handles.check_write(7, one, false), WriteVerdict::Allowed, "though it is full");
         assert!(handles.reported_by_fsync(7, two));
         assert_eq!(handles.check_write(7, two, false), WriteVerdict::Allowed);
-        assert!(!handles.has_unreported_loss(7), "all have learned of it");
+        assert!(!handles.has_unreported_loss(7), "every handle has learned of the loss");
         // A writer that knows of the full volume does not know of this loss.
         handles.record_loss(7, NO_SPACE);
         assert_eq!(handles.check_write(7, one, false), FULL);

@@ -106,7 +106,8 @@ mod tests {
     fn a_comma_in_a_path_is_escaped() {
         let (device, dir) = (Path::new("/a,b\\c"), Path::new("/mnt"));
         let target = MountTarget { device, is_block_device: false, dir };
-        let options = MountOptions::parse(["ro,allow_other"], false).expect("all are known");
+        let options =
+            MountOptions::parse(["ro,allow_other"], false).expect("the options are known");
         let expected = "fsname=/a\\,b\\\\c,subtype=sfs,default_permissions,ro,noatime,allow_other";
         assert_eq!(list(&target, &options), expected);
     }

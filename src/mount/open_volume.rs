@@ -54,7 +54,7 @@ pub(crate) fn open_device(
     Ok(OpenedDevice { device: Arc::new(device), options, is_write_protected })
 }
 
-/// Opens the volume on `device`. What takes long is reported through `pipe`.
+/// Opens the volume on `device`. Steps that take long are reported through `pipe`.
 pub(crate) fn open_volume(
     device: Arc<FileDevice>,
     path: &Path,

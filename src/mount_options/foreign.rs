@@ -190,7 +190,7 @@ mod tests {
             "rw,nosuid,relatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096";
         let fstab = "defaults,user_xattr,noacl,barrier=1,data=ordered,uhelper=sfs,loop=/dev/loop0";
         for list in [shown, fstab, "users,noowner,nogroup,inode64,seclabel"] {
-            MountOptions::parse([list], false).expect("all are dropped or known");
+            MountOptions::parse([list], false).expect("the options are dropped or known");
         }
         assert_eq!(
             refused("acl"),

@@ -90,7 +90,7 @@ mod tests {
         let options = MountOptions::parse(["cache=8M,nowriteback"], false).expect("known");
         let merged =
             "ro,nosuid,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
-        let changed = options.changed_by(merged).expect("all are the kernel's");
+        let changed = options.changed_by(merged).expect("the options are the kernel's");
         assert!(changed.volume.read_only && changed.flags.contains(MsFlags::MS_RDONLY));
         // /etc/fstab repeats options of the mount.
         options.changed_by("remount,cache=8M,writeback=off,rw").expect("nothing is changed");

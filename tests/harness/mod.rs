@@ -127,7 +127,7 @@ impl TestVolume {
             device = FileDevice::open(&self.device, Access::ReadOnly).ok();
             device.is_some()
         });
-        let device = device.expect("it was opened");
+        let device = device.expect("the device was opened");
         let options = sfs_fsck::CheckOptions { data: true };
         let report = sfs_fsck::check(&device, &options, &mut |_| ControlFlow::Continue(()))
             .expect("a volume");
@@ -179,7 +179,7 @@ impl Mount {
 
     /// Detaches a mount whose daemon is dead.
     pub(crate) fn detach(mut self) {
-        unmount(&self.dir, UnmountFlags::DETACH).expect("it was mounted");
+        unmount(&self.dir, UnmountFlags::DETACH).expect("the volume was mounted");
         self.is_over = true;
     }
 
@@ -271,7 +271,7 @@ pub(crate) fn sfs_umount_unused(dir: &Path) -> Output {
 pub(crate) fn unmount_unused(dir: &Path) {
     wait_until("the mount is not in use", || match unmount(dir, UnmountFlags::empty()) {
         Err(Errno::BUSY) => false,
-        unmounted => unmounted.map(|()| true).expect("it is mounted"),
+        unmounted => unmounted.map(|()| true).expect("the volume is mounted"),
     });
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn sfs_ctl_stat(path: &Path, arguments: &[&str]) -> Output {
 /// process has open for writing is open, too, in every process that another test forks, and busy
 /// until that process executes.
 pub(crate) fn copy_program(program: &Path, copy: &Path) {
-    let copied = Command::new("cp").args([program, copy]).status().expect("it runs");
+    let copied = Command::new("cp").args([program, copy]).status().expect("the program runs");
     assert!(copied.success());
 }
 

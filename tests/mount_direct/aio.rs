@@ -53,7 +53,7 @@ impl Context {
     pub(crate) fn write_all_at(&self, file: &File, bytes: &[u8], offset: i64) -> io::Result<()> {
         let request = Iocb {
             command: WRITE,
-            file: u32::try_from(file.as_raw_fd()).expect("it is open"),
+            file: u32::try_from(file.as_raw_fd()).expect("the file is open"),
             buffer: bytes.as_ptr() as u64,
             len: bytes.len() as u64,
             offset,

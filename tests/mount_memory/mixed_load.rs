@@ -55,7 +55,7 @@ impl MixedLoad {
             }
         }
         for index in (0..self.files).step_by(FILES_PER_DIRECTORY as usize) {
-            fs::remove_dir_all(directory(index)).expect("it is removed");
+            fs::remove_dir_all(directory(index)).expect("the directory is removed");
         }
         true
     }
@@ -96,7 +96,10 @@ impl MixedLoad {
                 let path = dir.join(random.below(self.others).to_string());
                 assert_eq!(fs::read(path).expect("reading").len(), 500);
             }
-            assert_eq!(fs::read_dir(&dir).expect("it is read").count() as u64, self.others);
+            assert_eq!(
+                fs::read_dir(&dir).expect("the directory is read").count() as u64,
+                self.others
+            );
         }
     }
 }

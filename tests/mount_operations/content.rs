@@ -177,7 +177,7 @@ fn mappings(dir: &Path) {
     drop(file);
     options().open(&path).and_then(|file| file.set_len(len as u64)).expect("extending");
     model.resize(len, 0);
-    assert!(read(&path) == model, "what was written past the end has come back");
+    assert!(read(&path) == model, "data that was written past the end has come back");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn mapped_data_is_no_hole(dir: &Path) {
     assert!(rustix::fs::seek(&reader, Sought::Hole(data)).expect("there is a hole") > at as u64);
     expect_errno(rustix::fs::seek(&reader, Sought::Data(len as u64)), libc::ENXIO);
     // SAFETY: the mapping belongs to this test, and is not used any more.
-    unsafe { munmap(mapped, len).expect("it was there") };
+    unsafe { munmap(mapped, len).expect("the mapping was there") };
 }
 
 /// The kernel's cache cannot be asked for holes; without write-back, SFS answers and holes are

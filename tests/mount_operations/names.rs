@@ -272,7 +272,7 @@ fn times(dir: &Path) {
             assert_eq!((seen.atime(), seen.atime_nsec()), (secs, nanos), "accessed");
         };
         expect();
-        drop(file); // What was written before must not change the time now.
+        drop(file); // Data that was written before must not change the time now.
         fs::read(&path).expect("reading");
         expect();
     }
@@ -337,7 +337,7 @@ fn directories(dir: &Path) {
     expect_errno(File::create(path.join("file/below")), libc::ENOTDIR);
     fs::remove_file(path.join("file")).expect("deleting");
     assert_eq!(links_of(dir), 3);
-    fs::remove_dir(&path).expect("it is empty");
+    fs::remove_dir(&path).expect("the directory is empty");
     assert_eq!(links_of(dir), 2);
     let mut deep = dir.to_owned();
     for index in 0..60 {
@@ -379,7 +379,7 @@ fn deleting_while_listing(dir: &Path) {
     for entry in fs::read_dir(&path).expect("a directory") {
         fs::remove_file(entry.expect("an entry").path()).expect("deleting");
     }
-    fs::remove_dir(&path).expect("it is empty");
+    fs::remove_dir(&path).expect("the directory is empty");
     let kept = dir.join("kept");
     fs::create_dir(&kept).expect("a directory");
     for index in 0..2000 {

@@ -53,7 +53,7 @@ fn unlinked_files_stay_while_open(dir: &Path) {
     file.write_all_at(&bytes, 0).expect("writing");
     fs::remove_file(&path).expect("deleting");
     fs::write(&path, "another with its name").expect("writing");
-    file.write_all_at(b"changed", 5).expect("it can still be written");
+    file.write_all_at(b"changed", 5).expect("the file can still be written");
     file.sync_all().expect("and synced");
     let mut seen = vec![0; LEN];
     file.read_exact_at(&mut seen, 0).expect("reading");

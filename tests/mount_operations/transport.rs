@@ -50,7 +50,7 @@ fn mounted_directories_are_listed_by_the_kernel() {
     fs::write(mount.dir.join("file"), "content").expect("writing");
     let list = || assert_eq!(fs::read_dir(&mount.dir).expect("a directory").count(), 1);
     list();
-    let daemon = daemon_of(&volume.device).expect("it runs");
+    let daemon = daemon_of(&volume.device).expect("the daemon runs");
     let before = waits(daemon);
     (0..TIMES).for_each(|_| list());
     let meanwhile = waits(daemon) - before;
@@ -110,10 +110,10 @@ fn files_without_names(dir: &Path) {
     let name = |file: &File, name: &str| linkat(file, "", CWD, dir.join(name), AtFlags::EMPTY_PATH);
     let file = File::from(new(flags).expect("a file"));
     file.write_all_at(&[7; 10_000], 0).expect("writing");
-    assert_eq!(file.metadata().expect("it is open").nlink(), 0);
+    assert_eq!(file.metadata().expect("the file is open").nlink(), 0);
     name(&file, "named").expect("its first name");
     name(&file, "twice").expect("its second name");
-    assert_eq!(file.metadata().expect("it is open").nlink(), 2);
+    assert_eq!(file.metadata().expect("the file is open").nlink(), 2);
     assert!(fs::read(dir.join("named")).expect("reading") == [7; 10_000]);
 
     let nameless = File::from(new(flags).expect("a file"));
@@ -145,7 +145,7 @@ fn births(dir: &Path) {
     file.write_all_at(b"other", 0).expect("writing");
     let now = fs::metadata(&path).expect("the entry exists");
     assert_eq!(now.created().expect("a time of birth"), born);
-    assert!(born.elapsed().expect("it is over").as_secs() < 600);
+    assert!(born.elapsed().expect("the birth is over").as_secs() < 600);
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Recorded {
         let scratch = scratch_directory();
         let server = OneFile(device.clone());
         let session = fuser::spawn_mount(server, scratch.path(), &fuser::Config::default());
-        let session = session.expect("it mounts");
+        let session = session.expect("the volume mounts");
         let path = scratch.path().join(NAME);
         Self { path, device, durable, since: Vec::new(), _session: session, scratch }
     }
@@ -162,7 +162,7 @@ fn write_out(image: &RamDevice, to: &Path) {
         image.read(address, piece).expect("RAM");
         let bytes = Block::bytes_of(piece);
         if bytes.iter().any(|byte| *byte != 0) {
-            file.write_all_at(bytes, address * BLOCK_SIZE as u64).expect("it writes");
+            file.write_all_at(bytes, address * BLOCK_SIZE as u64).expect("the image is written");
         }
     }
 }

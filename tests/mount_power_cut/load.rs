@@ -170,11 +170,11 @@ impl Loads {
             self.note(|ledger| ledger.replaced[index].begun = version);
             let mut file = File::create(&aside).expect("a file");
             let bytes = content("replaced", version, replaced_len(version));
-            file.write_all(&bytes).and_then(|()| file.sync_all()).expect("it is written");
-            fs::rename(&aside, &path).expect("it is renamed");
+            file.write_all(&bytes).and_then(|()| file.sync_all()).expect("the file is written");
+            fs::rename(&aside, &path).expect("the file is renamed");
             if random.below(2) == 0 {
                 let directory = File::open(root.join("replaced")).expect("a directory");
-                directory.sync_all().expect("it is synced");
+                directory.sync_all().expect("the directory is synced");
                 self.synced(|ledger| ledger.replaced[index].synced = version);
             }
             if self.is_over() {
@@ -195,9 +195,9 @@ impl Loads {
             for block in blocks.clone() {
                 self.note(|ledger| ledger.overwritten[index][block as usize].begun = version);
                 let bytes = content("overwritten", version, BLOCK);
-                file.write_all_at(&bytes, block * BLOCK as u64).expect("it is written");
+                file.write_all_at(&bytes, block * BLOCK as u64).expect("the file is written");
             }
-            file.sync_data().expect("it is synced");
+            file.sync_data().expect("the file is synced");
             self.synced(|ledger| {
                 blocks.for_each(|b| ledger.overwritten[index][b as usize].synced = version);
             });
@@ -221,7 +221,7 @@ impl Loads {
             "PRAGMA journal_mode={journal}; PRAGMA synchronous={synchronous};\n\
              CREATE TABLE rows (number INTEGER PRIMARY KEY, content TEXT); SELECT 'ready';\n"
         );
-        input.write_all(setup.as_bytes()).expect("it reads");
+        input.write_all(setup.as_bytes()).expect("sqlite reads the setup");
         while said() != "ready" {}
         for number in 1..ROWS_MAX {
             self.note(|ledger| ledger.rows[mode].begun = number);
@@ -229,7 +229,7 @@ impl Loads {
                 "INSERT INTO rows VALUES ({number}, hex(randomblob({}))); SELECT {number};\n",
                 number * 37 % 300
             );
-            input.write_all(insert.as_bytes()).expect("it reads");
+            input.write_all(insert.as_bytes()).expect("sqlite reads the statement");
             assert_eq!(said(), number.to_string(), "sqlite, {journal}");
             self.synced(|ledger| ledger.rows[mode].synced = number);
             if self.is_over() {
@@ -237,7 +237,7 @@ impl Loads {
             }
         }
         drop(input);
-        assert!(child.wait().expect("it ends").success(), "sqlite, {journal}");
+        assert!(child.wait().expect("the program ends").success(), "sqlite, {journal}");
     }
 
     fn run_fio(&self, root: &Path, seed: u64) {
@@ -279,7 +279,7 @@ impl Loads {
             let mut child =
                 command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("runs");
             let sent = child.stdin.take().expect("a pipe").write_all(said.as_bytes());
-            sent.expect("it reads");
+            sent.expect("the program reads its input");
             assert!(self.wait(child).is_none_or(|status| status), "postmark");
         }
     }
@@ -287,7 +287,7 @@ impl Loads {
     /// Runs `command` and returns whether it succeeded; `None` if it was stopped.
     fn until_over(&self, command: &mut Command) -> Option<bool> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        self.wait(child.expect("it runs"))
+        self.wait(child.expect("the program runs"))
     }
 
     fn wait(&self, mut child: Child) -> Option<bool> {
@@ -380,8 +380,13 @@ fn verify_rows(database: &Path, range: Range) {
     }
     let mut child = sqlite(database).stdout(Stdio::piped()).spawn().expect("sqlite3 runs");
     let asked = "PRAGMA integrity_check; SELECT count(*), min(number), max(number) FROM rows;\n";
-    child.stdin.take().expect("a pipe").write_all(asked.as_bytes()).expect("it reads");
-    let output = child.wait_with_output().expect("it ends");
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(asked.as_bytes())
+        .expect("sqlite reads the question");
+    let output = child.wait_with_output().expect("the program ends");
     let (said, shown) = (String::from_utf8_lossy(&output.stdout).into_owned(), database.display());
     let (integrity, counts) = said.split_once('\n').unwrap_or((&said, ""));
     assert_eq!(integrity, "ok", "{shown}: {range:?}");

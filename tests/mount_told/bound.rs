@@ -38,7 +38,7 @@ pub(crate) fn numbers(path: &Path) -> Value {
 
 /// Returns the directory of the kernel's files about the dirty pages of a mount.
 fn files(dir: &Path) -> PathBuf {
-    let number = fs::metadata(dir).expect("it answers").dev();
+    let number = fs::metadata(dir).expect("the mount answers").dev();
     let name = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     let base = Path::new("/sys/class/bdi");
     let block = base.join(format!("{name}-fuseblk"));

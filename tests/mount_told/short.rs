@@ -98,7 +98,7 @@ fn mounted_nearly_full_volumes_map_new_files() {
     file.read_exact_at(&mut found, 0).expect("reading");
     assert!(found[..4096] == [b'b'; 4096] && found[4096..] == [b'a'; 4096]);
     // SAFETY: as above; the mapping is not used later.
-    unsafe { munmap(at.cast(), 8192) }.expect("it was mapped");
+    unsafe { munmap(at.cast(), 8192) }.expect("the memory was mapped");
     file.write_all_at(b"c", 4096).expect("there is room");
     file.read_exact_at(&mut found[..2], 4095).expect("reading");
     assert_eq!(found[..2], *b"bc");

@@ -171,7 +171,7 @@ fn lose_through_a_mapping(path: &Path) -> File {
     unsafe {
         let at = mmap(ptr::null_mut(), len, access, MapFlags::SHARED, &file, 0).expect("mapping");
         std::slice::from_raw_parts_mut(at.cast::<u8>(), len).fill(7);
-        munmap(at, len).expect("it was mapped");
+        munmap(at, len).expect("the memory was mapped");
     }
     file
 }
@@ -188,8 +188,8 @@ fn mounted_full_volumes_can_be_read_without_writeback() {
     let mut file = lose_through_a_mapping(&mount.dir.join("mapped"));
     let begun = Instant::now();
     while begun.elapsed() < SOON / 2 {
-        let end = file.seek(SeekFrom::End(0)).expect("it has an end");
-        let read = file.read_at(&mut [0; 100], end - 10).expect("it can be read");
+        let end = file.seek(SeekFrom::End(0)).expect("the file has an end");
+        let read = file.read_at(&mut [0; 100], end - 10).expect("the file can be read");
         assert_eq!((end, read), (16 * MIB as u64, 10));
     }
     drop(file);

@@ -253,7 +253,7 @@ impl<'a> AgedVolume<'a> {
             });
             let outcome = work();
             drop(end);
-            let empty = watcher.join().expect("it does not panic")?;
+            let empty = watcher.join().expect("the watcher does not panic")?;
             Ok((outcome?, empty))
         })
     }

@@ -29,7 +29,7 @@ const CUTS_LONG: u32 = 25;
 /// MiB of log that a mount has to recover within two seconds.
 pub(crate) const RECOVERY_LOG_MIB: u64 = 1024;
 
-/// Prefix of the names of all tests that mount. They are skipped by this prefix where mounting is
+/// Prefix of the names of all tests that mount. Such tests are skipped by this prefix where mounting is
 /// impossible.
 const MOUNT_TESTS: &str = "mounted_";
 

@@ -82,7 +82,7 @@ fn is_of_core(path: &Path, workspace: &Workspace) -> bool {
     path.starts_with(workspace.root.join(CORE))
 }
 
-/// Looks up the references of a row, and what its patterns find.
+/// Looks up the references of a row, and the functions that its patterns find.
 fn check_row(row: &str, sources: &Sources) -> Vec<Result<()>> {
     let mut cells = row.trim_matches('|').split('|').skip(1);
     let (deciders, patterns) = (cells.next().unwrap_or(""), cells.next().unwrap_or(""));

@@ -19,7 +19,7 @@ const FOLDERS: [&str; 5] = ["crates", "src", "tests", "benches", "xtask"];
 /// Words that may not begin a line of documentation.
 const OPENINGS: [&str; 7] = ["They", "He", "Who", "What", "Those who", "Whoever", "Anyone"];
 
-/// Phrases that may stand nowhere. They are put together so that this file has none of them.
+/// Phrases that may stand nowhere. The phrases are put together so that this file has none of them.
 const PHRASES: [&str; 3] =
     [concat!(" is", " had"), concat!("let", " go"), concat!("what is", " said")];
 

@@ -85,7 +85,7 @@ fn command(
 
 /// Parses fio's output, which may have a line of text before the JSON.
 fn done(output: &str, direction: Direction) -> Result<RowWork> {
-    let json = &output[output.find('{').context("that is no JSON")?..];
+    let json = &output[output.find('{').context("the output has no JSON")?..];
     let mut answer: FioReport = serde_json::from_str(json)?;
     let job = answer.jobs.pop().context("no job was run")?;
     ensure!(job.error == 0, "error {}", job.error);

@@ -91,7 +91,7 @@ fn door(dir: &Path) -> io::Result<File> {
         "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other\0",
         door.as_raw_fd()
     );
-    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).expect("it ends once");
+    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).expect("the name has one end");
     mount("nullfs", dir, "fuse.nullfs", MountFlags::NOATIME, data)?;
     Ok(door)
 }

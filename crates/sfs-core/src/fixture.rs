@@ -17,7 +17,7 @@ pub(crate) const BLOCKS: u64 = 2100;
 /// Makes a volume on `device`, and opens it.
 pub(crate) fn new_volume(device: Arc<dyn Device>) -> Volume {
     make(&device, DataLayout::Log);
-    Volume::open(device, VolumeOptions::default(), NOW).expect("it opens")
+    Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens")
 }
 
 /// Makes a volume of `blocks` on `device`, and opens it with `options`.
@@ -27,7 +27,7 @@ pub(crate) fn new_volume_of(
     options: VolumeOptions,
 ) -> Volume {
     make_of(&device, blocks, DataLayout::Log);
-    Volume::open(device, options, NOW).expect("it opens")
+    Volume::open(device, options, NOW).expect("the volume opens")
 }
 
 /// Makes and opens a volume of this data layout on a new device.
@@ -35,7 +35,7 @@ pub(crate) fn new_placed(data_layout: DataLayout) -> (Arc<RamDevice>, Volume) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     let shared: Arc<dyn Device> = device.clone();
     make(&shared, data_layout);
-    let volume = Volume::open(shared, VolumeOptions::default(), NOW).expect("it opens");
+    let volume = Volume::open(shared, VolumeOptions::default(), NOW).expect("the volume opens");
     (device, volume)
 }
 
@@ -47,11 +47,11 @@ fn make_of(device: &Arc<dyn Device>, blocks: u64, data_layout: DataLayout) {
     let superblock = Superblock {
         uuid: *b"0123456789abcdef",
         label: Label::NONE,
-        layout: Layout::new(blocks, 32, 0).expect("it fits"),
+        layout: Layout::new(blocks, 32, 0).expect("the layout fits"),
         hash_key: [1, 2],
         data_layout,
         created: NOW,
-        ..Superblock::new(Layout::new(blocks, 32, 0).expect("it fits"))
+        ..Superblock::new(Layout::new(blocks, 32, 0).expect("the layout fits"))
     };
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &superblock, &root).expect("a volume is made");
@@ -73,9 +73,9 @@ pub(crate) fn set_size(volume: &Volume, ino: u64, size: u64) {
 
 pub(crate) fn create(volume: &Volume, name: &str) -> u64 {
     let made = volume.make_node(ROOT_INO, name.as_bytes(), 0o100_644, 0, &CALLER);
-    made.expect("it is made").ino
+    made.expect("the file is made").ino
 }
 
 pub(crate) fn write(volume: &Volume, ino: u64, bytes: &[u8]) {
-    volume.write(ino, 0, bytes, Default::default(), &CALLER).expect("it is written");
+    volume.write(ino, 0, bytes, Default::default(), &CALLER).expect("the file is written");
 }

@@ -87,7 +87,7 @@ impl PlacedVolume {
         let mut leaf = self.leaf();
         let places: Vec<usize> =
             (0..=BLOCK_SIZE - old.len()).filter(|at| leaf.0[*at..].starts_with(old)).collect();
-        assert_eq!(places.len(), 1, "it is there once");
+        assert_eq!(places.len(), 1, "the block occurs once");
         leaf.0[places[0]..][..new.len()].copy_from_slice(new);
         let volume = self.superblock.volume();
         let pointer = record.root();
@@ -205,7 +205,7 @@ fn expect_refused(forge: &PlacedVolume, structure: Structure, kind: CorruptionKi
         Err(Error::Corrupt(damage)) => {
             assert_eq!((damage.structure, damage.kind), (structure, kind))
         }
-        other => panic!("it opens: {:?}", other.err()),
+        other => panic!("the volume opens: {:?}", other.err()),
     }
 }
 
@@ -305,7 +305,7 @@ fn user_data_is_not_taken_for_a_newer_checkpoint() {
     let address = forge.address(A);
     let layout = forge.superblock.layout;
     let segment = layout.segment_of(address).expect("in one");
-    assert_eq!(layout.segment_address(segment), address, "it begins the segment");
+    assert_eq!(layout.segment_address(segment), address, "the mapping begins the segment");
     let forge_chunk = |volume: u64| {
         let mut node = leaf.clone();
         let header = NodeHeader::verify(&node.0, forge.superblock.volume(), record.root());

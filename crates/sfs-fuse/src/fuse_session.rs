@@ -72,7 +72,7 @@ impl FuseSession {
     /// Serves from several threads at once until the filesystem is unmounted. `handler` gives the reply to a
     /// request; its reply to a request that has none is dropped.
     ///
-    /// The second argument of `handler` is page-aligned memory for data that is read. It has as many whole pages as
+    /// The second argument of `handler` is page-aligned memory for data that is read. The memory has as many whole pages as
     /// a READ may ask for, and is empty where the request itself occupies them. Data that the handler puts there,
     /// with a reply of [`Reply::InPlace`], is copied only by the kernel. The memory's contents before are
     /// undefined.
@@ -108,7 +108,7 @@ impl FuseSession {
         let channels = (0..more).map(|_| self.channel.another()).collect::<io::Result<Vec<_>>>()?;
         let has_rings = !slots.is_empty();
         // A thread that has lent memory to the kernel cannot be called back, so no thread serves before all exist.
-        // Each waits for one token; the channel closes without tokens if a thread could not be started.
+        // Each thread waits for one token; the channel closes without tokens if a thread could not be started.
         let (start, started) = channel::unbounded();
         thread::scope(|scope| {
             let start = start;

@@ -92,7 +92,7 @@ fn expect_references_to_return(dir: &Path, rings: bool) -> io::Result<()> {
         }
         let gone = unmount(dir, UnmountFlags::empty());
         let served = serving.join().expect("no panic");
-        gone.expect("it was still mounted");
+        gone.expect("the filesystem was still mounted");
         served
     })?;
     assert_eq!(lister.references.into_inner(), 0);
@@ -143,7 +143,7 @@ fn on_both(test: fn(&Path, bool) -> io::Result<()>) {
         if let Ok(before) = &before {
             let _ = fs::write(RINGS, before.trim());
         }
-        outcome.expect("it was unmounted");
+        outcome.expect("the filesystem was unmounted");
     }
 }
 

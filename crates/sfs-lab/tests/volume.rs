@@ -51,11 +51,11 @@ impl Loaded {
         let superblock = Superblock {
             uuid: *b"0123456789abcdef",
             label: Label::NONE,
-            layout: layout.expect("it fits"),
+            layout: layout.expect("the layout fits"),
             hash_key: [1, 2],
             data_layout: Default::default(),
             created: NOW,
-            ..Superblock::new(layout.expect("it fits"))
+            ..Superblock::new(layout.expect("the layout fits"))
         };
         make(device.clone(), &superblock, &root_directory(0, 0, NOW)).expect("RAM");
         let options = VolumeOptions {
@@ -63,9 +63,9 @@ impl Loaded {
             write_buffer: BUFFER_BLOCKS as usize * BLOCK_SIZE,
             ..VolumeOptions::default()
         };
-        let volume = Volume::open(device, options, NOW).expect("it opens");
+        let volume = Volume::open(device, options, NOW).expect("the volume opens");
         let made = volume.make_node(ROOT_INO, b"file", 0o100_644, 0, &CALLER);
-        let file = made.expect("it is made").ino;
+        let file = made.expect("the file is made").ino;
         let blocks = (volume.space().total_blocks * 85 / 100) as u32;
         let loaded = Self { volume, file, blocks };
         (0..blocks).for_each(|block| loaded.write(block));

@@ -1,11 +1,11 @@
 //! Measurement of a device's erase block size by timing writes.
 //!
-//! The measurement is that of the FAST 2009 paper, section 4.1: it finds the request size from
-//! which random writes are as fast as sequential ones. It goes from large requests to small ones.
+//! The measurement is that of the FAST 2009 paper, section 4.1. The search finds the request size from
+//! which random writes are as fast as sequential ones, and goes from large requests to small ones.
 //! So every pass but the last is as fast as the device can be, and the device has no postponed work
 //! when the answer is found.
 //!
-//! A measurement is bounded in bytes and time. It has an answer only if random writes of that size
+//! A measurement is bounded in bytes and time. The measurement has an answer only if random writes of that size
 //! are as fast, and random writes of half the size are not, twice. The caller decides whether the
 //! device may be written.
 

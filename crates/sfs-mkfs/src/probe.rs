@@ -1,7 +1,7 @@
 //! Detection of devices that do not store what is written to them.
 //!
 //! The probe writes a reference at the start of the device and samples behind it, and reads all of
-//! them back. It finds every device whose addresses wrap around, and a device that drops one write
+//! them back. The probe finds every device whose addresses wrap around, and a device that drops one write
 //! in a few thousand. Its time grows with the square root of the size. The content of the device is
 //! lost.
 

@@ -121,7 +121,7 @@ mod tests {
             device.write(at, &[&[begun(magic, of)]], Stream::default()).expect("a write");
         }
         let mut done = 0;
-        erase_volume(&device, volume, &mut |bytes, _| done = bytes).expect("it is erased");
+        erase_volume(&device, volume, &mut |bytes, _| done = bytes).expect("the volume is erased");
         assert_eq!(done, count * BLOCK_SIZE as u64);
         let content = |at: u64| {
             let mut block = Block::zeroed(1);

@@ -135,7 +135,10 @@ fn a_volume_that_does_not_fit_is_refused_and_the_image_unchanged() {
     let output = mkfs(&[], &path);
     assert_eq!(code(&output), 1);
     let text = stderr(&output);
-    assert!(text.contains("too small") && !text.contains("auto"), "it was automatic: {text}");
+    assert!(
+        text.contains("too small") && !text.contains("auto"),
+        "the option was automatic: {text}"
+    );
     let output = mkfs(&["--segment-size", "1M"], &path);
     assert!(stderr(&output).contains("; try --segment-size auto"), "{}", stderr(&output));
     assert!(before == fs::read(&path).expect("the image"));
@@ -344,7 +347,7 @@ fn a_full_output_is_an_error_and_a_closed_output_is_not() {
     let run = |stdout: Stdio, stderr: Stdio, device: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sfs-mkfs"));
         command.arg("-f").arg(device).stdout(stdout).stderr(stderr);
-        command.spawn().expect("sfs-mkfs runs").wait_with_output().expect("it ends")
+        command.spawn().expect("sfs-mkfs runs").wait_with_output().expect("the program ends")
     };
     let full = || Stdio::from(File::options().write(true).open("/dev/full").expect("/dev/full"));
     let path = image(&directory, 64 << 20, 0, &[]);

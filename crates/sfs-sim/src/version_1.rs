@@ -1,7 +1,7 @@
 //! Format version 1: making volumes of this version, and the decision of a version 1 program about a device.
 //!
 //! The decision is a copy of the superblock selection in the last program that wrote version 1 (commit
-//! fab95bc). It must not follow later changes of the format.
+//! fab95bc). The copy must not follow later changes of the format.
 
 use sfs_core::format::{LOCATOR_ADDRESS, SUPERBLOCK_ADDRESS};
 use sfs_device::{BLOCK_SIZE, Device};

@@ -166,7 +166,7 @@ fn assert_upgrades_whole(fixture: &Fixture, image: &CowImage, generation: u64) {
     volume.write(made.ino, 0, &[7; 9000], WriteMode::default(), &caller).expect("a write");
     volume.unlink(ROOT_INO, b"after", &caller).expect("an unlink");
     volume.forget(made.ino, 1);
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
     drop(volume);
     check(&device);
     for at in [SUPERBLOCK_ADDRESS, fixture.backup()] {
@@ -208,7 +208,7 @@ fn each_step_of_an_upgrade_is_a_volume() {
 fn recorded_mount(image: &CowImage) -> Vec<Event> {
     let device = Arc::new(RecordingDevice::new(image.clone(), Keep::Contents));
     let volume = open(device.clone(), false);
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
     drop(volume);
     device.take_events()
 }

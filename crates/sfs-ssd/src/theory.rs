@@ -1,6 +1,6 @@
 //! Analytical write amplification of a page-mapped device (papers.md, section 2).
 //!
-//! The equations hold in the limit of many large blocks. They do not include reserved blocks, which the
+//! The equations hold in the limit of many large blocks. The equations do not include reserved blocks, which the
 //! caller has to subtract from the physical space.
 
 /// Iterations of the bisection, enough for every bit of an `f64`.

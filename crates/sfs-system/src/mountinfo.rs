@@ -28,7 +28,7 @@ pub struct MountRecord {
     pub kind: String,
     /// Source of the mount. For SFS this is the path of the device or image file.
     pub source: PathBuf,
-    /// Device number of the filesystem. It is unique among the filesystems that are mounted now, and the same at
+    /// Device number of the filesystem. The number is unique among the filesystems that are mounted now, and the same at
     /// every mount point of one filesystem.
     pub number: DeviceNumber,
     /// Options of this mount point, separated by commas.
@@ -92,7 +92,7 @@ impl MountRecord {
     }
 }
 
-/// Open table of mounts. It can be read again after the process has run out of descriptors.
+/// Open table of mounts. The table can be read again after the process has run out of descriptors.
 #[derive(Debug)]
 pub struct MountTable(File);
 

@@ -86,7 +86,7 @@ fn named(modules: &Modules, from: usize) -> Vec<(usize, usize)> {
         .iter()
         .filter_map(|(path, line)| modules.resolve(from, path).map(|target| (target, *line)));
     let is_arrow = |target: Target| match target {
-        // To name an enclosing module is no use of it: the path goes on, or it means nothing.
+        // To name an enclosing module is no use of it: the path goes on, or the name means nothing.
         Target::Module(module) => !modules.encloses(module, from),
         Target::Item(module) => module != from,
     };

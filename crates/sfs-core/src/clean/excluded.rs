@@ -29,7 +29,7 @@ pub(super) struct ExcludedVictims {
 pub(super) enum BlockDamage {
     /// Live data, which is counted already.
     Data,
-    /// A node should be at this address. It may be dead.
+    /// A node should be at this address. The node may be dead.
     Node(u64),
 }
 

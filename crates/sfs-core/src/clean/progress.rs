@@ -3,7 +3,7 @@
 /// Rounds in a row without gain after which cleaning, or a commit that lacks segments, gives up.
 const ROUNDS_WITHOUT_GAIN_MAX: u32 = 6;
 
-/// Detects that rounds of cleaning no longer gain room. It looks at several rounds, because the checkpoint after a
+/// Detects that rounds of cleaning no longer gain room. The detector looks at several rounds, because the checkpoint after a
 /// round may take what the round has gained.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StallDetector {

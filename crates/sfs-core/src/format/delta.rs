@@ -1,6 +1,6 @@
 //! Deltas: the changes of the tree since the last delta.
 //!
-//! A delta is the concatenation of encoded [`Change`]s. They are a net effect that is applied as a whole: first every
+//! A delta is the concatenation of encoded [`Change`]s. The changes are a net effect that is applied as a whole: first every
 //! `Unmap`, then every `Put` and `Delete`, then the mappings that the summaries of the same batch imply and those of
 //! every `Map`, then every `Release`.
 //!
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_delta_maps_each_block_of_a_segment_once() {
-        let layout = Layout::new(1 << 16, 256, 0).expect("it fits");
+        let layout = Layout::new(1 << 16, 256, 0).expect("the layout fits");
         let map = |ino, segment, block, count| {
             let address = layout.segment_address(segment) + block;
             Change::Map { ino, block: 0, count, address }

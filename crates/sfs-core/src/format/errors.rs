@@ -282,7 +282,7 @@ mod tests {
         let mut counts = ErrorCounts::default();
         counts.note(ErrorKind::Data, EARLY);
         let bytes = counts.encode();
-        assert_eq!(ErrorCounts::decode(&bytes[..bytes.len() - 1]), None, "it is cut off");
+        assert_eq!(ErrorCounts::decode(&bytes[..bytes.len() - 1]), None, "the record is cut off");
         assert_eq!(ErrorCounts::decode(&[&bytes[..], &bytes[..]].concat()), None, "twice the same");
         for at in [0, 4, 8] {
             let mut wrong = bytes.clone();
@@ -305,7 +305,7 @@ mod tests {
         let bytes = vec![0; super::super::EXTENSION_LEN_MAX - 16 - RAW_LEN];
         extensions.set(Extension { tag: 900, class: ExtensionClass::Keep, bytes });
         counts.put_into(&mut extensions);
-        assert_eq!(ErrorCounts::of(&extensions), Some(counts.clone()), "it fits exactly");
+        assert_eq!(ErrorCounts::of(&extensions), Some(counts.clone()), "the record fits exactly");
         counts.note(ErrorKind::Write, EARLY);
         counts.put_into(&mut extensions);
         assert_eq!(ErrorCounts::of(&extensions), Some(ErrorCounts::default()));

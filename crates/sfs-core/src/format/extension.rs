@@ -233,7 +233,11 @@ mod tests {
         let mut bytes = Vec::new();
         extensions.append_to(&mut bytes);
         assert_eq!(Extensions::decode_all(&bytes), Some(extensions));
-        assert_eq!(Extensions::decode_all(&bytes[..bytes.len() - 1]), None, "it is cut off");
+        assert_eq!(
+            Extensions::decode_all(&bytes[..bytes.len() - 1]),
+            None,
+            "the record is cut off"
+        );
         let twice = [&bytes[..], &bytes[..]].concat();
         assert_eq!(Extensions::decode_all(&twice), None, "tags ascend");
         bytes[2] = 0;

@@ -34,7 +34,7 @@ pub enum DecodeError {
     Incompatible(#[from] Incompatibility),
 }
 
-/// The tolerance of unknown item kinds, inode flags and block encodings. They are damage unless the superblock has
+/// The tolerance of unknown item kinds, inode flags and block encodings. Such structures are damage unless the superblock has
 /// feature bits that this program does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tolerance {

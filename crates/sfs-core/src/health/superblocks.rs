@@ -295,16 +295,16 @@ mod tests {
     fn a_copy_that_failed_to_be_written_goes_first_in_the_next_change() {
         for (failing, kept) in [(1, [None, Some("old")]), (2, [Some("new"), None])] {
             let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
-            new_volume(device.clone()).close().expect("it closes");
+            new_volume(device.clone()).close().expect("the volume closes");
             let mut copies = SuperblockCopies::read(&*device).expect("two copies");
             let mut name = |text| {
                 let named = |superblock: &mut Superblock| superblock.label = label(text);
                 copies.change(&*device, named)
             };
-            name("old").expect("it is changed");
+            name("old").expect("the label is changed");
             device.fail_nth(Operation::Write, failing);
             assert!(name("new").is_err());
-            // What failed is torn, and so is what the next change begins with.
+            // The failed copy is torn, and so is the first copy of the next change.
             let torn = if failing == 1 { SUPERBLOCK_ADDRESS } else { BLOCKS - 1 };
             tear(&*device, torn);
             let kept = kept.map(|text| text.map(label));
@@ -312,9 +312,9 @@ mod tests {
             device.fail_nth(Operation::Write, 1);
             assert!(name("newer").is_err());
             assert_eq!(labels(&*device), kept, "the copy that is whole was not touched");
-            name("last").expect("it is changed");
+            name("last").expect("the label is changed");
             assert_eq!(labels(&*device), [Some(label("last")); 2]);
-            assert_eq!(open(&device).expect("it opens").label(), label("last"));
+            assert_eq!(open(&device).expect("the volume opens").label(), label("last"));
         }
     }
 
@@ -336,13 +336,13 @@ mod tests {
     #[test]
     fn a_generation_that_has_no_next_one_is_not_changed() {
         let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
-        new_volume(device.clone()).close().expect("it closes");
+        new_volume(device.clone()).close().expect("the volume closes");
         forge(&*device, |superblock| superblock.generation = COUNT_MAX - 2);
-        let volume = open(&device).expect("it opens");
-        volume.set_label(label("last")).expect("it is changed");
+        let volume = open(&device).expect("the volume opens");
+        volume.set_label(label("last")).expect("the label is changed");
         assert!(matches!(volume.set_label(label("none")), Err(Error::Corrupt(_))));
         drop(volume);
-        assert_eq!(open(&device).expect("it opens").label(), label("last"));
+        assert_eq!(open(&device).expect("the volume opens").label(), label("last"));
         forge(&*device, |superblock| superblock.generation = COUNT_MAX);
         assert!(matches!(open(&device), Err(Error::Corrupt(_))), "no program writes this");
     }
@@ -351,7 +351,7 @@ mod tests {
     fn any_tick_that_decodes_can_be_used() {
         for shift in [0, 1, 31, 32, 63, 64, u32::MAX] {
             let device = Arc::new(FaultyDevice::new(RamDevice::new(BLOCKS)));
-            new_volume(device.clone()).close().expect("it closes");
+            new_volume(device.clone()).close().expect("the volume closes");
             forge(&*device, |superblock| superblock.tick_shift = shift);
             let opened = open(&device);
             assert_eq!(opened.is_ok(), shift < 64, "{shift}");
@@ -360,7 +360,10 @@ mod tests {
             crate::fixture::write(&volume, file, &[7; 100_000]);
             volume.sync_all().expect("a sync");
             drop(volume);
-            assert_eq!(open(&device).expect("it opens").audit().expect("it counts"), []);
+            assert_eq!(
+                open(&device).expect("the volume opens").audit().expect("the audit counts"),
+                []
+            );
         }
     }
 }

@@ -15,7 +15,7 @@ mod checked {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// A rank that this thread holds. It must be dropped by the thread that took it, so it is not `Send`.
+    /// A rank that this thread holds. The rank must be dropped by the thread that took it, so it is not `Send`.
     #[derive(Debug)]
     pub(in crate::lock_rank) struct Held(Rank, PhantomData<*const ()>);
 

@@ -65,7 +65,7 @@ impl LogWriter {
             log.unflushed = true;
         }
         if in_place.flush_before_delta() && !mutated(Mutant::PlacedUnflushed) {
-            // This is no flush of the log: its chunks are still to come.
+            // The flush of the log is another: its chunks are still to come.
             self.io.flush()?;
         }
         self.write_chunks(log, chunks)

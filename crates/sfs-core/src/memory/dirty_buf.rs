@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(cached(), 0, "no region was mapped");
         drop((some, again));
         pool.release_idle();
-        assert_eq!(cached(), budget, "they were in use");
+        assert_eq!(cached(), budget, "the blocks were in use");
         pool.release_idle();
         assert_eq!(cached(), 0);
     }
@@ -169,7 +169,7 @@ mod tests {
             pool.release_idle();
         });
         let class_len = |class| pool.cached_regions(class);
-        assert_eq!(class_len(0), 0, "they were idle");
+        assert_eq!(class_len(0), 0, "the blocks were idle");
         let kept = pool.cached_blocks();
         turn(256);
         assert_eq!(

@@ -60,11 +60,12 @@ mod tests {
         let mut value = Vec::new();
         run.encode(&mut value);
         tree.put(&run_key(16, 5), &value).expect("in memory");
-        let owners =
-            |address, named| owners(&tree, Tolerance::Exact, address, named).expect("it is sound");
+        let owners = |address, named| {
+            owners(&tree, Tolerance::Exact, address, named).expect("the tree is sound")
+        };
         assert_eq!(owners(99, (16, 5)), [Owner { ino: 16, block: 5, mapping }]);
-        assert_eq!(owners(98, (16, 5)), [], "it has been written elsewhere since");
-        assert_eq!(owners(99, (16, 6)), [], "it was cut off");
+        assert_eq!(owners(98, (16, 5)), [], "the block has been written elsewhere since");
+        assert_eq!(owners(99, (16, 6)), [], "the block was cut off");
         assert_eq!(owners(99, (17, 5)), [], "the file is gone");
     }
 }

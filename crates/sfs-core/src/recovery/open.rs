@@ -268,10 +268,11 @@ mod tests {
     /// Opens a volume as if no segment were Clean for a checkpoint.
     fn open_without_checkpoint(device: Arc<dyn Device>) -> Volume {
         let options = VolumeOptions::default();
-        let recovery = Recovery::read(device, options, NOW, &mut |_| {}).expect("it opens");
+        let recovery =
+            Recovery::read(device, options, NOW, &mut |_| {}).expect("the volume is read");
         recovery.flush_recovered().expect("a flush");
         let log = recovery.components.log.clone();
-        recovery.continue_without_checkpoint(&mut log.lock()).expect("it continues");
+        recovery.continue_without_checkpoint(&mut log.lock()).expect("the mount continues");
         Volume::from_components(recovery.components)
     }
 
@@ -284,7 +285,7 @@ mod tests {
         let volume = new_volume(device.clone());
         let file = create(&volume, "file");
         write(&volume, file, &[1; 4096]);
-        volume.close().expect("it closes");
+        volume.close().expect("the volume closes");
 
         let base = device.inner().snapshot();
         device.take_events();
@@ -305,7 +306,7 @@ mod tests {
         write(&volume, file, &[2; 4096]);
         volume.sync_all().expect("a sync");
         drop(volume);
-        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
-        assert_eq!(volume.read(file, 0, 1).expect("it reads").as_bytes(), [2]);
+        let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("the volume opens");
+        assert_eq!(volume.read(file, 0, 1).expect("the file reads").as_bytes(), [2]);
     }
 }

@@ -14,7 +14,7 @@
 //!        release, replay_release; from_entries for a durable checkpoint
 //! ```
 //!
-//! A Drained segment has no live block. It is *releasable* once a flush has covered the deltas that drained it.
+//! A Drained segment has no live block. Such a segment is *releasable* once a flush has covered the deltas that drained it.
 //! A Drained segment is *pinned* while the last checkpoint's nodes or the deltas since then are in it. [`UsageTable::make_clean`]
 //! makes either kind Clean; the caller knows that nothing on the device depends on the segment. Clean segments
 //! are opened least recently freed first.

@@ -24,7 +24,7 @@ impl WriteClock {
         self.blocks
     }
 
-    /// Returns the current time in ticks. It stops at `u32::MAX`; ages then no longer grow.
+    /// Returns the current time in ticks. The clock stops at `u32::MAX`; ages then no longer grow.
     pub(crate) fn now(&self) -> u32 {
         self.after(0)
     }
@@ -57,7 +57,7 @@ mod tests {
         for (segments, ticks) in [(250, 256_000), (256, 1 << 18), (511, 511 << 10), (512, 1 << 18)]
         {
             let size = u64::from(segments) << 10;
-            let layout = Layout::new(size + (1 << 11), 1 << 10, 0).expect("it fits");
+            let layout = Layout::new(size + (1 << 11), 1 << 10, 0).expect("the layout fits");
             assert_eq!(layout.segment_count, segments);
             let clock = WriteClock::new(Superblock::new(layout).tick_shift, 0);
             assert_eq!(clock.after(size), ticks);

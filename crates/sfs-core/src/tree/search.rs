@@ -13,7 +13,7 @@ use crate::format::Key;
 /// Key and value of an item.
 pub type Item<'a> = (Key, &'a [u8]);
 
-/// An iterator over the items of a range of keys, ascending. It ends after a [`NodeNotCached`].
+/// An iterator over the items of a range of keys, ascending. The iterator ends after a [`NodeNotCached`].
 pub struct Range<'a> {
     tree: &'a Tree,
     /// Position in the current leaf; `None` before the first leaf.

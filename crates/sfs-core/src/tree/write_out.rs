@@ -33,7 +33,7 @@ impl Tree {
     /// Gives every dirty node a new address, seals it, and makes it clean. Afterwards no node is dirty and
     /// [`Tree::old_addresses`] is empty; a caller that needs these calls it before.
     ///
-    /// `address` is called once for each dirty node, children before parents. It returns block addresses that no
+    /// `address` is called once for each dirty node, children before parents, and returns block addresses that no
     /// node of the tree has.
     ///
     /// # Panics

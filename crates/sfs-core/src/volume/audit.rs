@@ -110,14 +110,14 @@ mod tests {
     fn an_audit_does_not_exclude_readers() {
         let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
         create(&volume, "file");
-        assert_eq!(volume.audit().expect("it counts"), []);
+        assert_eq!(volume.audit().expect("the audit counts"), []);
         let (ended, end) = channel();
         std::thread::scope(|scope| {
             let reader = volume.metadata.read();
             scope.spawn(|| ended.send(volume.audit()));
             let outcome = end.recv_timeout(Duration::from_secs(10));
             drop(reader);
-            assert_eq!(outcome.expect("it ends").expect("it counts"), []);
+            assert_eq!(outcome.expect("the audit ends").expect("the audit counts"), []);
         });
     }
 }

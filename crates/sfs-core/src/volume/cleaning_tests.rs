@@ -36,11 +36,11 @@ const LARGE_BLOCKS: u64 = 40 * LARGE_SEGMENT_BLOCKS;
 
 /// Returns a new volume with large segments.
 fn new_with_large_segments(options: VolumeOptions) -> Volume {
-    let layout = Layout::new(LARGE_BLOCKS, LARGE_SEGMENT_BLOCKS, 0).expect("it fits");
+    let layout = Layout::new(LARGE_BLOCKS, LARGE_SEGMENT_BLOCKS, 0).expect("the layout fits");
     let device: Arc<dyn Device> = Arc::new(RamDevice::new(LARGE_BLOCKS));
     let root = crate::root_directory(0, 0, NOW);
     crate::make(device.clone(), &Superblock::new(layout), &root).expect("a volume");
-    Volume::open(device, options, NOW).expect("it opens")
+    Volume::open(device, options, NOW).expect("the volume opens")
 }
 
 /// Returns a volume whose large segments are full of the blocks of a file.
@@ -95,7 +95,7 @@ fn fill_with_nodes(volume: &Volume) {
     }
     volume.sync_all().expect("RAM");
     for no in (0..FILES).step_by(4) {
-        volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("it is removed");
+        volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("the file is removed");
     }
 }
 
@@ -174,13 +174,13 @@ fn cleaning_ends_on_a_volume_at_rest() {
         volume.sync_all().expect("RAM");
     }
     for no in (0..FILES / 2).step_by(4) {
-        volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("it is removed");
+        volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER).expect("the file is removed");
     }
     volume.sync_all().expect("RAM");
     let rest = |secs: std::ops::Range<i64>| {
         for secs in secs {
             let now = Timestamp { secs: NOW.secs + secs, ..NOW };
-            while volume.work(now).expect("it works") == Work::More {}
+            while volume.work(now).expect("background work succeeds") == Work::More {}
         }
         volume.counters()
     };

@@ -112,7 +112,7 @@ mod tests {
         let pool = volume.dirty.pool();
         let work_at = |secs: i64| {
             let now = Timestamp { secs: NOW.secs + secs, ..NOW };
-            while volume.work(now).expect("it works") == Work::More {}
+            while volume.work(now).expect("the work succeeds") == Work::More {}
             pool.cached_blocks()
         };
         let file = create(&volume, "file");

@@ -19,7 +19,7 @@ fn open(device: Arc<dyn Device>) -> Result<Volume> {
 }
 
 fn byte(volume: &Volume, ino: u64, at: u64) -> u8 {
-    volume.read(ino, at, 1).expect("it reads").as_bytes()[0]
+    volume.read(ino, at, 1).expect("the block is read").as_bytes()[0]
 }
 
 /// A checkpoint that lacks a node builds what has to go ahead of it once more; both batches overwrite one
@@ -31,7 +31,7 @@ fn a_block_built_twice_is_read_as_it_is() {
     write(&volume, file, &[1; 4096]);
     volume.sync_all().expect("RAM");
     let build = |byte: u8| {
-        // What replaces what was cut off goes with the next delta.
+        // Data that replaces a cut-off block goes with the next delta.
         set_size(&volume, file, 4095);
         write(&volume, file, &[byte; 4096]);
         let mut log = volume.log.lock();
@@ -50,7 +50,11 @@ fn a_block_built_twice_is_read_as_it_is() {
     volume.write(file, 4000, &[4; 4], Default::default(), &CALLER).expect("a write of a part");
     volume.log.write_batch(&mut volume.log.lock(), &second.chunks, &second.in_place).expect("RAM");
     volume.sync_all().expect("RAM");
-    assert_eq!(byte(&volume, file, 0), 3, "what was written last, after a write of another part");
+    assert_eq!(
+        byte(&volume, file, 0),
+        3,
+        "the last write of block 0, after a write of another part"
+    );
 }
 
 /// Mappings of an inode below the first are not looked at by the walk that marks what is taken.
@@ -62,8 +66,20 @@ fn a_block_with_a_hidden_owner_is_refused() {
     volume.sync_all().expect("RAM");
     {
         let mut metadata = volume.metadata.write();
-        let inode = metadata.tree.get(&Key::inode(a)).ok().flatten().expect("it is there").to_vec();
-        let run = metadata.tree.get(&run_key(a, 32)).ok().flatten().expect("it is there").to_vec();
+        let inode = metadata
+            .tree
+            .get(&Key::inode(a))
+            .ok()
+            .flatten()
+            .expect("the inode is in the tree")
+            .to_vec();
+        let run = metadata
+            .tree
+            .get(&run_key(a, 32))
+            .ok()
+            .flatten()
+            .expect("the run is in the tree")
+            .to_vec();
         for (key, value) in [(Key::inode(5), inode), (run_key(5, 32), run)] {
             metadata.tree.prepare(&key).expect("in memory");
             metadata.tree.put(&key, &value).expect("in memory");
@@ -122,7 +138,7 @@ fn what_a_repair_moves_leaves_room_for_the_tree() {
         let usage = volume.metadata.read().usage.entries().to_vec();
         drop(volume);
         let basis = Basis { record, usage, time: 0 };
-        let rebuild = Rebuild::begin(device, &superblock, &basis).expect("it begins");
+        let rebuild = Rebuild::begin(device, &superblock, &basis).expect("the rebuild begins");
         let files = u64::from(superblock.layout.segment_count);
         let moved = (1..=files).map(|no| Moved {
             ino: no * 16,
@@ -144,12 +160,12 @@ fn an_open_reports_the_blocks_that_it_finds() {
         let file = create(&volume, &name.to_string());
         put(&volume, file, 0, 4, 1).expect("there is room");
     }
-    volume.close().expect("it closes");
+    volume.close().expect("the volume closes");
     let mut reports = Vec::new();
     let options = VolumeOptions::default();
     let progress = &mut |at: OpenProgress| reports.push(at);
     let opened = Volume::open_with_progress(device.clone(), options, NOW, progress);
-    drop(opened.expect("it opens"));
+    drop(opened.expect("the volume opens"));
     assert!(reports.len() > 2, "{reports:?}");
     assert!(reports.is_sorted_by_key(|at| at.found_blocks), "{reports:?}");
     assert!(reports.iter().all(|at| at.total_blocks == 1200), "{reports:?}");
@@ -157,6 +173,6 @@ fn an_open_reports_the_blocks_that_it_finds() {
 
     let (options, mut count) = (VolumeOptions { read_only: true, ..Default::default() }, 0);
     let opened = Volume::open_with_progress(device, options, NOW, &mut |_| count += 1);
-    drop(opened.expect("it opens"));
+    drop(opened.expect("the volume opens"));
     assert_eq!(count, 0, "a read-only mount needs no free blocks");
 }

@@ -66,8 +66,8 @@ fn the_node_cache_stays_within_its_budget_while_files_are_made() {
     assert!(most <= NODES_MAX, "{most} nodes");
     let removed =
         (0..FILES).try_for_each(|no| volume.unlink(ROOT_INO, no.to_string().as_bytes(), &CALLER));
-    removed.expect("they are removed");
-    volume.work(NOW).expect("it works");
+    removed.expect("the files are removed");
+    volume.work(NOW).expect("the work succeeds");
     assert!(volume.metadata.read().tree.node_count() <= NODES_MAX);
 }
 

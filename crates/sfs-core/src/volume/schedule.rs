@@ -10,7 +10,7 @@ use crate::format::Timestamp;
 /// Pause in writing after which dirty data is made durable.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// Pause after which it is made durable where sync(2) does not arrive: it follows a sync that nobody reports.
+/// Pause after which dirty data is made durable where sync(2) does not arrive: the commit follows a sync that nobody reports.
 const PAUSE_SHORT: Duration = Duration::from_millis(40);
 
 /// Most commits after a short pause in a row.

@@ -45,7 +45,7 @@ fn overwrite_beside(truncates: bool) -> (Result<()>, usize, u64, u64) {
     let device = Arc::new(RamDevice::new(BLOCKS));
     drop(new_volume(device.clone()));
     let options = crate::request::VolumeOptions { write_buffer: 1220 * 4096, ..Default::default() };
-    let volume = Volume::open(device, options, NOW).expect("it opens");
+    let volume = Volume::open(device, options, NOW).expect("the volume opens");
     let (file, other) = (create(&volume, "f"), create(&volume, "g"));
     let mut count = 0;
     while put(&volume, file, count, 5, 1).is_ok() && put(&volume, other, count, 5, 1).is_ok() {
@@ -165,7 +165,7 @@ fn ordered_data_is_committed_first() {
                 put(&volume, new, 0, ordered, 2).expect("there is room");
                 volume
                     .rename(ROOT_INO, b"new", ROOT_INO, b"old", RenameMode::Replace, &CALLER)
-                    .expect("it is renamed");
+                    .expect("the file is renamed");
                 for block in 0..400 {
                     put(&volume, file, block, 1, 3).expect("overwriting is always admitted");
                 }
@@ -183,7 +183,8 @@ fn ordered_data_is_committed_first() {
                 };
                 let outcome = commit_once(&volume, &selection);
                 drop(volume);
-                let volume = Volume::open(device, Default::default(), NOW).expect("it opens");
+                let volume =
+                    Volume::open(device, Default::default(), NOW).expect("the volume opens");
                 let found = volume.lookup(ROOT_INO, b"old").expect("a name");
                 let size = found.inode.size as usize / 4096;
                 outcomes.push((size == 1 || size == ordered, size, outcome));
@@ -204,7 +205,7 @@ fn ordered_data_is_committed_first() {
 #[test]
 fn a_small_write_buffer_is_not_overrun() {
     let device = Arc::new(RamDevice::new(32 + 4000 * 32 + 17));
-    let layout = crate::format::Layout::new(32 + 4000 * 32 + 17, 32, 0).expect("it fits");
+    let layout = crate::format::Layout::new(32 + 4000 * 32 + 17, 32, 0).expect("the layout fits");
     let superblock = crate::format::Superblock {
         uuid: *b"0123456789abcdef",
         label: crate::format::Label::NONE,
@@ -216,7 +217,7 @@ fn a_small_write_buffer_is_not_overrun() {
     };
     crate::make(device.clone(), &superblock, &crate::root_directory(0, 0, NOW)).expect("made");
     let options = crate::request::VolumeOptions { write_buffer: 1 << 20, ..Default::default() };
-    let volume = Volume::open(device, options, NOW).expect("it opens");
+    let volume = Volume::open(device, options, NOW).expect("the volume opens");
     let file = create(&volume, "f");
     let mut most = 0;
     for no in 0..100 {
@@ -252,7 +253,7 @@ fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
         }
         let synced = volume.sync_all();
         assert!(synced.is_ok(), "{data_layout:?}: {synced:?}");
-        assert_eq!(volume.audit().expect("it counts"), [], "{data_layout:?}");
+        assert_eq!(volume.audit().expect("the audit counts"), [], "{data_layout:?}");
     }
 }
 
@@ -284,7 +285,7 @@ fn files_that_grow_at_the_same_time_are_admitted_one_after_the_other() {
         let is_early = said.recv_timeout(Duration::from_millis(200)).is_ok();
         let file = volume.inodes.get(small[0]);
         let io = file.io_write();
-        volume.set_size(&file, 5000).expect("it was admitted");
+        volume.set_size(&file, 5000).expect("the size was admitted");
         drop((io, first));
         let second = second.join().expect("no panic");
         assert!(!is_early, "while the first had not grown: {second:?}");

@@ -80,7 +80,7 @@ impl Volume {
         })
     }
 
-    /// Finishes a truncation of `ino` that a crash or an error left unfinished. It has to be called before the file
+    /// Finishes a truncation of `ino` that a crash or an error left unfinished. The call has to come before the file
     /// grows or gets its first name, which would show the truncated content. The content is locked for writing, and
     /// callers see `size` bytes; the size in the tree may be smaller until a commit.
     pub(super) fn finish_truncation(&self, ino: u64, size: u64) -> Result<()> {
@@ -124,7 +124,7 @@ mod tests {
     fn a_truncation_of_an_unnamed_file_is_finished_before_it_gets_a_name() {
         let device = Arc::new(RamDevice::new(BLOCKS));
         let volume = new_volume(device.clone());
-        let file = volume.make_unnamed(ROOT_INO, 0o600, &CALLER).expect("it is made").ino;
+        let file = volume.make_unnamed(ROOT_INO, 0o600, &CALLER).expect("the file is made").ino;
         let step = u64::from(RUN_BLOCKS) * BLOCK_SIZE as u64;
         for no in 0..200 {
             let mode = Default::default();
@@ -136,21 +136,24 @@ mod tests {
         {
             // `shrink`, interrupted after its first step.
             let _io = handle.io_write();
-            assert!(volume.truncate(&handle, &inode, 0, 0).expect("RAM"), "it takes another step");
+            assert!(
+                volume.truncate(&handle, &inode, 0, 0).expect("RAM"),
+                "the truncation takes another step"
+            );
         }
         volume.link(file, ROOT_INO, b"name", &CALLER).expect("its first name");
         volume.sync_all().expect("RAM");
         drop(volume);
-        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("it opens");
+        let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens");
         while volume.work(NOW).expect("RAM") == crate::request::Work::More {}
-        let inode = volume.attributes(file).expect("it has a name");
+        let inode = volume.attributes(file).expect("the file has a name");
         assert_eq!(inode.size, 0);
         let handle = volume.inodes.get(file);
         {
             let _io = handle.io_write();
-            volume.set_size(&handle, 200 * step).expect("it grows");
+            volume.set_size(&handle, 200 * step).expect("the file grows");
         }
-        let read = volume.read(file, 0, 1).expect("it reads");
+        let read = volume.read(file, 0, 1).expect("the file reads");
         assert_eq!((inode.blocks, read.as_bytes()), (0, &[0][..]), "blocks, and what a hole reads");
     }
 }

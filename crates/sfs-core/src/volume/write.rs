@@ -458,7 +458,7 @@ mod tests {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));
         drop(new_volume(device.clone()));
         let options = VolumeOptions { write_buffer: 1 << 20, ..VolumeOptions::default() };
-        let volume = Volume::open(device.clone(), options, NOW).expect("it opens");
+        let volume = Volume::open(device.clone(), options, NOW).expect("the volume opens");
         let file = create(&volume, "f");
         put(&volume, file, 0, 2, 1).expect("there is room");
         volume.sync_all().expect("RAM");
@@ -476,8 +476,13 @@ mod tests {
         );
         for count in 0..=events.len() {
             let image = Arc::new(image_after(&base, &events[..count]));
-            let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("it opens");
-            assert_ne!(volume.attributes(file).expect("it is there").size, 0, "after {count}");
+            let volume =
+                Volume::open(image, VolumeOptions::default(), NOW).expect("the volume opens");
+            assert_ne!(
+                volume.attributes(file).expect("the file is there").size,
+                0,
+                "after {count}"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Commit: builds one batch and writes it.
 //!
-//! A commit is a leaf step. It returns [`Shortage`](super::Shortage) when too few segments are Clean, and calls
+//! A commit is a leaf step. Each commit returns [`Shortage`](super::Shortage) when too few segments are Clean, and calls
 //! neither the checkpoint nor the cleaner. A file whose place in the tree is damaged loses its dirty data, so that
 //! it cannot keep other files from becoming durable. Nothing is flushed here.
 

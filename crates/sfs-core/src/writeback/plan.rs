@@ -70,7 +70,7 @@ impl FilePlan<'_> {
             self.inode = inode;
             return;
         }
-        // The size in the tree may cover only blocks that are written: it ends before the first dirty block left.
+        // The size in the tree may cover only blocks that are written, and ends before the first dirty block left.
         if let Some(left) = self.first_unplanned() {
             self.blocks.retain(|planned| planned.block < left);
             let end = u64::from(left) * BLOCK_SIZE as u64;

@@ -89,7 +89,7 @@ fn a_checkpoint_does_not_discard_its_own_nodes() {
         while volume.work(later(100)).unwrap() == Work::More {}
         let options = VolumeOptions { read_only: true, ..VolumeOptions::default() };
         let mounted = Volume::open(Arc::new(device.inner().snapshot()), options, NOW)
-            .unwrap_or_else(|e| panic!("{changes} changes: it does not mount: {e}"));
+            .unwrap_or_else(|e| panic!("{changes} changes: the volume does not mount: {e}"));
         for ino in small {
             mounted.attributes(*ino).unwrap_or_else(|e| panic!("{changes} changes: {ino}: {e}"));
         }

@@ -1,6 +1,6 @@
 //! Sparse set of block addresses.
 //!
-//! A page of bits covers 128 MiB of the device. It takes 4 KiB of memory, and exists from its first bit on.
+//! A page of bits covers 128 MiB of the device. The page takes 4 KiB of memory, and exists from its first bit on.
 //! The set accepts all addresses, independent of the size of the device.
 
 use std::collections::HashMap;

@@ -27,7 +27,7 @@ pub(crate) struct Salvaged {
     pub(crate) sources: BTreeSet<u64>,
 }
 
-/// Ranges of keys that leaves cover: end and sequence number of the leaf by start. They do not overlap.
+/// Ranges of keys that leaves cover: end and sequence number of the leaf by start. Ranges do not overlap.
 #[derive(Default)]
 struct CoveredKeys(BTreeMap<Key, (Key, u64)>);
 

@@ -107,6 +107,6 @@ fn the_removal_of_recorded_errors_keeps_the_number_of_files() {
     let volume = forge.build();
     let (device, outcome) = repaired(&volume, true);
     assert!(outcome.after.is_none(), "there is no error");
-    assert!(outcome.remembered.is_some_and(|left| left.is_empty()), "all is forgotten");
+    assert!(outcome.remembered.is_some_and(|left| left.is_empty()), "every error is forgotten");
     assert_eq!(newest_count(&*device, &volume), Some(INODES));
 }

@@ -233,12 +233,12 @@ fn a_required_change_of_a_newer_program_is_refused() {
     let words = format!(
         "change kind 77 in the delta at block {at} is newer than this program knows: upgrade sfs"
     );
-    let checked = check_device(&volume.device, true).expect_err("it is not checked");
+    let checked = check_device(&volume.device, true).expect_err("the volume is not checked");
     assert_eq!(checked.to_string(), words);
     let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
     let options = RepairOptions { data: false, preen: false, now: NOW };
     let repaired = repair(&device, &options, &mut |_| ControlFlow::Continue(()));
-    assert_eq!(repaired.map(drop).expect_err("it is not repaired").to_string(), words);
+    assert_eq!(repaired.map(drop).expect_err("the volume is not repaired").to_string(), words);
     let mut now = Block::zeroed(volume.superblock.layout.block_count as usize);
     let mut before = now.clone();
     device.read(0, &mut now).expect("RAM");

@@ -97,7 +97,7 @@ fn a_leaf_with_keys_of_another_leaf_is_refused() {
         nodes.push((1, root));
     }));
     set_xattr(&volume, FILE, b"x").expect("a change of a sound leaf");
-    let refused = set_xattr(&volume, 1000, &[1; 1000]).expect_err("not all is where it belongs");
+    let refused = set_xattr(&volume, 1000, &[1; 1000]).expect_err("an item is misplaced");
     assert!(is_out_of_order(&refused), "{refused}");
     assert!(volume.attributes(FILE).is_ok());
     volume.close().expect("an unmount");
@@ -145,7 +145,7 @@ fn deletion_of_an_orphan_with_many_paths_to_it_ends() {
             Ok(work) => panic!("{work:?} after {steps} steps"),
             Err(error) => break error,
         }
-        assert!(steps < 9, "it goes on and on");
+        assert!(steps < 9, "the repair has no end");
     };
     assert!(is_out_of_order(&refused), "{refused}");
     let refused = volume.audit().expect_err("an entry of it is wrong");

@@ -138,7 +138,7 @@ fn preening_skips_an_unmounted_volume() {
     forge.change_inode(SUB, |inode| inode.links = 7);
     forge.on_record = Box::new(|record| record.unmounted = false);
     let path = image(&directory, &forge.build());
-    assert_eq!(code(&fsck(&["-a"], &path)), 1, "it was not unmounted");
+    assert_eq!(code(&fsck(&["-a"], &path)), 1, "the volume was not unmounted");
 }
 
 #[test]

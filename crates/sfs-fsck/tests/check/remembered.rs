@@ -232,7 +232,7 @@ fn an_interrupted_removal_of_errors_leaves_a_sound_volume() {
             let report = check_device(&*image, true).expect("a volume");
             assert_eq!(report.errors(), 0, "{len}: {:?}", report.findings.kept());
             assert!(len > 0 || !report.remembered.is_empty(), "nothing is forgotten yet");
-            assert!(len < events.len() || report.remembered.is_empty(), "all is forgotten");
+            assert!(len < events.len() || report.remembered.is_empty(), "every error is forgotten");
             let volume = open(&image);
             let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
             assert_eq!(volume.read(file, 0, 4096).expect("its content").as_bytes(), CONTENT);

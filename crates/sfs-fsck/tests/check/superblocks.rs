@@ -48,7 +48,7 @@ fn expect_note(volume: &ForgedVolume, finding: &Finding, counts: &Superblock) {
         let device: Arc<dyn Device> = Arc::new(volume.device.snapshot());
         assert!(!sfs_fsck::is_unmounted(&*device).expect("a volume"), "-p reads on");
         let repaired = repair_with(&device, preen, false);
-        assert!(repaired.after.is_some(), "it was repaired");
+        assert!(repaired.after.is_some(), "the volume was repaired");
         assert_eq!((read(&*device, 4), read(&*device, backup)), (counts.clone(), counts.clone()));
     }
     let device = Arc::new(volume.device.snapshot());

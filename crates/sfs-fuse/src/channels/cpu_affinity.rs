@@ -109,7 +109,7 @@ mod tests {
     fn a_thread_stays_for_awaited_requests_and_leaves_for_streams() {
         let all = processors();
         let last = *all.last().expect("at least one");
-        let mut affinity = CpuAffinity::of(last as u16).expect("it is allowed");
+        let mut affinity = CpuAffinity::of(last as u16).expect("the processor is allowed");
         let mut serve = |operation: &FuseOperation<'_>, times: usize| {
             (0..times).for_each(|_| affinity.note(operation));
             processors()

@@ -64,7 +64,7 @@ impl Notifier {
         self.channel.send(&mut message)
     }
 
-    /// Invalidates the attributes of `directory`, which has just changed. This includes attributes in a reply that
+    /// Invalidates the attributes of `directory`, which has just changed, including attributes in a reply that
     /// the kernel has not processed yet: after a change of names the kernel asks again by itself, but it would
     /// believe such a reply.
     ///

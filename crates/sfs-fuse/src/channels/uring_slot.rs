@@ -62,7 +62,8 @@ impl UringSlot {
     /// Number of the fetched request, which may be malformed otherwise.
     pub(crate) fn unique(&mut self) -> u64 {
         let UringHeader { in_out, .. } = header(self.ring.memory().as_bytes());
-        let (header, _) = InHeader::read_from_prefix(in_out.as_bytes()).expect("it is longer");
+        let (header, _) =
+            InHeader::read_from_prefix(in_out.as_bytes()).expect("the memory is longer");
         header.unique
     }
 
@@ -80,7 +81,7 @@ impl UringSlot {
 /// Joins the parts of a request, and returns it with the memory after the first page that is left.
 fn assemble(memory: &mut [u8]) -> Result<(&[u8], &mut [u8]), Malformed> {
     let UringHeader { in_out, op_in, payload_sz, .. } = header(memory);
-    let (header, _) = InHeader::read_from_prefix(in_out.as_bytes()).expect("it is longer");
+    let (header, _) = InHeader::read_from_prefix(in_out.as_bytes()).expect("the memory is longer");
     let payload_len = payload_sz as usize;
     let fixed_len = (header.len as usize)
         .checked_sub(size_of::<InHeader>() + payload_len)
@@ -116,13 +117,15 @@ fn reply_in_place(memory: &mut [u8], unique: u64, len: usize) {
 
 /// Writes the header of a reply with `len` bytes of payload.
 fn set_header(memory: &mut [u8], header: &[u8], len: usize) {
-    let (ours, _) = UringHeader::mut_from_prefix(memory).expect("it is shorter than a page");
+    let (ours, _) =
+        UringHeader::mut_from_prefix(memory).expect("the header is shorter than a page");
     ours.in_out.as_mut_bytes()[..header.len()].copy_from_slice(header);
     ours.payload_sz = len as u32;
 }
 
 fn header(memory: &[u8]) -> UringHeader {
-    let (header, _) = UringHeader::read_from_prefix(memory).expect("it is shorter than a page");
+    let (header, _) =
+        UringHeader::read_from_prefix(memory).expect("the header is shorter than a page");
     header
 }
 

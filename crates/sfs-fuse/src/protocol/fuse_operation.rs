@@ -12,7 +12,7 @@ use crate::protocol::timestamps::{SetTime, Time};
 #[expect(missing_docs, reason = "the head of this file says what the arguments have in common")]
 pub enum FuseOperation<'a> {
     /// Looks up a name. A reply of [`crate::Reply::Entry`] is a reference to the inode, which the kernel returns by
-    /// a `Forget`. This holds for every request with such a reply.
+    /// a `Forget`. The same holds for every request with such a reply.
     Lookup { name: &'a [u8] },
     /// Returns `count` references. There is no reply.
     Forget { count: u64 },

@@ -15,7 +15,7 @@ pub struct FuseRequest<'a> {
     pub unique: u64,
     /// Inode of the operation, by the number that an earlier reply gave it; 1 is the root.
     pub node: u64,
-    /// User number of the caller. It is meaningless for requests of the kernel itself, such as write-back, and,
+    /// User number of the caller. The number is meaningless for requests of the kernel itself, such as write-back, and,
     /// with [`InitFlags::ALLOW_IDMAP`], for requests that make no file.
     pub uid: u32,
     /// Group number of the caller.

@@ -69,7 +69,7 @@ fn opened(out: &abi::OpenOut) -> OpenReply {
 fn read_as(like: &Reply<Vec<u8>>, bytes: &[u8]) -> Reply<Vec<u8>> {
     let mut from = ArgumentReader::new(bytes);
     let read = take(like, &mut from);
-    from.end().expect("it is the whole answer");
+    from.end().expect("the bytes are the whole answer");
     read
 }
 
@@ -101,12 +101,12 @@ fn take(like: &Reply<Vec<u8>>, from: &mut ArgumentReader<'_>) -> Reply<Vec<u8>> 
             let result = fixed::<abi::IoctlOut>(from).result;
             Reply::Ioctl(result, from.rest().to_vec())
         }
-        Reply::Directory(_) => unreachable!("it has a test of its own"),
+        Reply::Directory(_) => unreachable!("directories have a test of their own"),
     }
 }
 
 fn fixed<T: FromBytes>(from: &mut ArgumentReader<'_>) -> T {
-    from.fixed().expect("it is long enough")
+    from.fixed().expect("the answer is long enough")
 }
 
 fn statx(out: &abi::StatxOut) -> Reply<Vec<u8>> {

@@ -368,7 +368,8 @@ fn the_short_form_of_setxattr_is_decoded_without_the_feature() {
 
 #[test]
 fn each_defect_of_a_message_has_its_error() {
-    let reason = |bytes: &[u8]| FuseRequest::decode(bytes, BOTH).expect_err("it is none");
+    let reason =
+        |bytes: &[u8]| FuseRequest::decode(bytes, BOTH).expect_err("the bytes are no request");
     let good = message(opcode::LOOKUP, 1, b"name\0", &[]);
     assert_eq!(reason(&good[..39]), Malformed::Length);
     assert_eq!(reason(&good[..44]), Malformed::Length);

@@ -97,7 +97,7 @@ fn requests_from_init_to_destroy_are_answered() {
     assert_eq!(kernel.request(opcode::LOOKUP, b"name\0"), (-libc::ENOENT, vec![]));
     assert_eq!(kernel.request(opcode::DESTROY, &[]), (0, vec![]));
 
-    let agreed = end(kernel, serving).expect("it was unmounted");
+    let agreed = end(kernel, serving).expect("the filesystem was unmounted");
     assert_eq!((agreed.minor, agreed.max_write), (45, 128 << 10));
     assert_eq!(agreed.flags, InitFlags::BIG_WRITES | InitFlags::MAX_PAGES);
 }
@@ -116,7 +116,7 @@ fn requests_without_a_reply_get_none() {
     // An interrupt may be refused.
     let refused = kernel.request(opcode::INTERRUPT, 1_u64.as_bytes());
     assert_eq!(refused, (-libc::EAGAIN, vec![]));
-    end(kernel, serving).expect("it was unmounted");
+    end(kernel, serving).expect("the filesystem was unmounted");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn malformed_requests_are_refused() {
     assert_eq!(kernel.request(opcode::READ, &[0; 7]), (-libc::EINVAL, vec![]));
     // Bytes without a header have no sender to reply to.
     kernel.send(b"nothing");
-    let error = end(kernel, serving).expect_err("it is no kernel");
+    let error = end(kernel, serving).expect_err("the peer is no kernel");
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
 
@@ -140,7 +140,7 @@ fn a_reply_that_the_kernel_rejects_becomes_eio() {
     let read = abi::ReadIn { size: 64 << 20, ..abi::ReadIn::default() };
     assert_eq!(kernel.request(opcode::READ, read.as_bytes()), (-libc::EIO, vec![]));
     assert_eq!(kernel.request(opcode::DESTROY, &[]), (0, vec![]));
-    end(kernel, serving).expect("it was unmounted");
+    end(kernel, serving).expect("the filesystem was unmounted");
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn a_newer_kernel_negotiates_again_and_an_old_one_is_refused() {
     let out = InitOut::read_from_bytes(&body).expect("a whole answer");
     assert_eq!((error, out.major), (0, 7));
     kernel.init(7, 50);
-    assert_eq!(end(kernel, serving).expect("it was unmounted").minor, 45);
+    assert_eq!(end(kernel, serving).expect("the filesystem was unmounted").minor, 45);
 
     let (kernel, serving) = open();
     assert_eq!(kernel.init(7, 30).0, -libc::EPROTO);
-    let error = end(kernel, serving).expect_err("it is too old");
+    let error = end(kernel, serving).expect_err("the kernel is too old");
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     assert_eq!(error.to_string(), "FUSE 7.30 is too old; 7.31 is needed");
 }
@@ -163,6 +163,6 @@ fn a_newer_kernel_negotiates_again_and_an_old_one_is_refused() {
 fn no_request_is_served_before_init() {
     let (kernel, serving) = open();
     assert_eq!(kernel.request(opcode::DESTROY, &[]), (-libc::EIO, vec![]));
-    let error = end(kernel, serving).expect_err("it was unmounted too early");
+    let error = end(kernel, serving).expect_err("the filesystem was unmounted too early");
     assert_eq!(error.kind(), io::ErrorKind::NotConnected);
 }

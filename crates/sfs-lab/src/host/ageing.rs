@@ -116,7 +116,7 @@ fn path(dir: &Path, index: usize) -> PathBuf {
 }
 
 fn write(path: &Path, len: u64, random: &mut WorkloadRng) -> io::Result<()> {
-    fs::create_dir_all(path.parent().expect("it has one"))?;
+    fs::create_dir_all(path.parent().expect("the path has a parent"))?;
     let mut file = File::create_new(path)?;
     let mut piece = vec![0; WRITE_BYTES.min(len as usize)];
     let mut left = len as usize;

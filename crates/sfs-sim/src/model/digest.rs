@@ -91,7 +91,9 @@ fn node_of(volume: &Volume, ino: u64, inode: &Inode) -> ReferenceNode {
 fn capture_content(volume: &Volume, ino: u64, inode: &Inode, node: &mut ReferenceNode) {
     node.content.size = inode.size;
     for run in data_blocks(volume, ino).chunk_by(|a, b| a + 1 == *b) {
-        let bytes = volume.read(ino, u64::from(run[0]) * 4096, run.len() * 4096).expect("it reads");
+        let bytes = volume
+            .read(ino, u64::from(run[0]) * 4096, run.len() * 4096)
+            .expect("the blocks are read");
         for (block, bytes) in run.iter().zip(bytes.as_bytes().chunks(4096)) {
             let mut bytes = bytes.to_vec();
             bytes.resize(4096, 0);

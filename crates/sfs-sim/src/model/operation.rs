@@ -361,7 +361,7 @@ impl Chooser<'_> {
             size: None,
             atime: time(8),
             mtime: time(10),
-            // Never in the future, because a write shows the later of mtime and ctime.
+            // The time is never in the future, because a write shows the later of mtime and ctime.
             ctime: (bits >> 12 & 3 == 0).then_some(after(0)),
             btime: time(14),
             kill_privileges: bits >> 16 & 1 == 0,

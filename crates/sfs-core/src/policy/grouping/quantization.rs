@@ -1,6 +1,6 @@
 //! Iterative segment quantization (SFS), and the two partitions that the paper compares it with.
 //!
-//! [`Quantization::draw`] divides values into groups, in falling order of their centres. It does not allocate and
+//! [`Quantization::draw`] divides values into groups, in falling order of their centres. A draw does not allocate and
 //! takes at most three rounds.
 
 use crate::format::Group;

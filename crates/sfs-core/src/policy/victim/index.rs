@@ -1,6 +1,6 @@
 //! The index policy: the value of waiting, from what would still die in a segment that is left alone.
 //!
-//! The policy learns for each group how blocks die by the age of their segment. It minimises the blocks that the
+//! The policy learns for each group how blocks die by the age of their segment. The score minimises the blocks that the
 //! cleaner moves if the blocks of a segment die alike (`docs/lab.md` has the derivation).
 
 mod death_rates;

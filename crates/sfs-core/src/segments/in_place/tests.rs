@@ -47,9 +47,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(data_layout: DataLayout, segment_blocks: u64) -> Self {
-        let layout = Layout::new(40 * segment_blocks + 100, segment_blocks, 0).expect("it fits");
+        let layout =
+            Layout::new(40 * segment_blocks + 100, segment_blocks, 0).expect("the layout fits");
         let entries = vec![UsageEntry::NEW; layout.segment_count as usize];
-        let allocator = InPlaceAllocator::new(data_layout, layout).expect("not the log");
+        let allocator =
+            InPlaceAllocator::new(data_layout, layout).expect("the layout is not the log");
         Self { layout, entries, allocator, blocks: BTreeMap::new(), sequence: 1 }
     }
 
@@ -81,7 +83,7 @@ impl Fixture {
             self.allocator.add_empty(segment);
         }
         let (first, count) =
-            self.allocator.take(segment, most).expect("it was chosen for a free block");
+            self.allocator.take(segment, most).expect("the segment was chosen for a free block");
         assert!(count <= most);
         assert_eq!(
             self.layout.segment_of(first),
@@ -246,7 +248,7 @@ fn block_groups_follow_the_inode() {
 fn a_block_freed_twice_counts_once() {
     let mut fixture = Fixture::new(DataLayout::GreedySpace, 32);
     fixture.take(16, 5, 12);
-    let first = *fixture.blocks.keys().next().expect("it was taken");
+    let first = *fixture.blocks.keys().next().expect("a block was taken");
     for sequence in 1..3 {
         fixture.allocator.free_later(first, sequence);
         fixture.allocator.apply_durable_frees(sequence + 1, |_| true);
