@@ -122,7 +122,7 @@ pub struct GroupReport {
     pub open_segments: u32,
     /// Number of live blocks in them.
     pub live_blocks: u64,
-    /// Centre of the group, if the grouping policy has centres: for `sfs` a hotness.
+    /// Centre of the group, if the grouping policy has centres: for `sfs-fast12` a hotness.
     pub centre: Option<f64>,
 }
 

@@ -70,18 +70,19 @@ impl Heads {
         self.set(head, HeadPosition { segment, next_block: 0 });
     }
 
-    /// Seals the open segments of groups that are not in use. The rest of such a segment is lost until it is cleaned.
-    pub(crate) fn close_unused(
-        &mut self,
-        usage: &mut UsageTable,
+    /// Returns the open heads of groups that are not in use.
+    pub(crate) fn unused(
+        &self,
         is_in_use: impl Fn(Group) -> bool,
-    ) {
-        for (head, position) in Head::first(HEADS_MAX as u8).zip(&mut self.0) {
-            if head.group().is_some_and(|group| !is_in_use(group))
-                && let Some(old) = position.take()
-            {
-                usage.seal(old.segment);
-            }
+    ) -> impl Iterator<Item = (Head, HeadPosition)> {
+        self.iter().filter(move |(head, _)| head.group().is_some_and(|group| !is_in_use(group)))
+    }
+
+    /// Seals the segment that `head` was writing to, if there is one. The rest of the segment is lost until it is
+    /// cleaned.
+    pub(crate) fn close(&mut self, head: Head, usage: &mut UsageTable) {
+        if let Some(old) = self.0[head.index()].take() {
+            usage.seal(old.segment);
         }
     }
 
@@ -99,16 +100,17 @@ mod tests {
     use crate::format::SegmentState;
 
     #[test]
-    fn heads_of_unused_groups_are_closed() {
+    fn only_heads_of_unused_groups_are_unused() {
         let layout = Layout::new(2100, 32, 0).expect("it fits");
         let mut usage = UsageTable::new(layout, 0);
         let mut heads = Heads::default();
         for head in Head::first(4) {
             heads.ready(head, &layout, &mut usage, 1).expect("a Clean segment");
         }
-        let second = heads.get(Head(2)).expect("it is open").segment;
-        heads.close_unused(&mut usage, |group| group != Group(1));
+        let (head, at) = heads.unused(|group| group != Group(1)).next().expect("group 1 is unused");
+        assert_eq!((head, heads.unused(|group| group != Group(1)).count()), (Head(2), 1));
+        heads.close(head, &mut usage);
         assert_eq!(heads.iter().map(|(no, _)| no).collect::<Vec<_>>(), [Head(0), Head(1), Head(3)]);
-        assert_eq!(usage.entry(second).state, SegmentState::Sealed);
+        assert_eq!(usage.entry(at.segment).state, SegmentState::Sealed);
     }
 }

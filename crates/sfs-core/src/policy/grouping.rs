@@ -67,7 +67,7 @@ pub trait GroupingPolicy: StateBound + Send + Sync {
         None
     }
 
-    /// Returns the centres of the groups by group number, in the unit of the policy (SFS: writes per tick).
+    /// Returns the centres of the groups by group number, in the unit of the policy (`sfs-fast12`: writes per tick).
     /// Empty for a policy without centres, and before the first groups are computed.
     fn centres(&self) -> &[f64] {
         &[]

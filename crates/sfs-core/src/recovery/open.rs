@@ -124,7 +124,6 @@ impl Recovery {
         let Components { log, checkpointer, .. } = &self.components;
         let mut log = log.lock();
         log.begin_era();
-        self.close_heads(&mut log);
         if self.next_is_begun {
             log.checkpoint = self.record.number + 1;
             let extensions = self.record.extensions.repeated();
@@ -162,13 +161,6 @@ impl Recovery {
         }
         log.begin_era();
         Ok(())
-    }
-
-    /// Seals the segments of groups that the grouping policy of this mount does not use.
-    fn close_heads(&self, log: &mut LogState) {
-        let mut metadata = self.components.metadata.write();
-        let Metadata { grouping, usage, .. } = &mut *metadata;
-        log.heads.close_unused(usage, |group| grouping.is_in_use(group));
     }
 }
 

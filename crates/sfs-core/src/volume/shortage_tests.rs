@@ -10,9 +10,10 @@ use super::Volume;
 use crate::fixture::{
     BLOCKS, CALLER, NOW, create, new_placed, new_volume, put, resize, set_size, write,
 };
-use crate::format::{DataLayout, INLINE_LEN_MAX, ROOT_INO};
+use crate::format::{DataLayout, Head, INLINE_LEN_MAX, ROOT_INO, SegmentState};
+use crate::log::HeadPosition;
 use crate::request::RenameMode;
-use crate::writeback::{CommitRequest, Progress, Selection, StepError};
+use crate::writeback::{CheckpointReason, CommitRequest, Progress, Selection, StepError};
 use crate::{Error, Result};
 
 fn commit_once(volume: &Volume, selection: &Selection) -> std::result::Result<Progress, StepError> {
@@ -291,4 +292,28 @@ fn files_that_grow_at_the_same_time_are_admitted_one_after_the_other() {
         assert!(!is_early, "while the first had not grown: {second:?}");
         assert!(matches!(second, Err(Error::NoSpace)), "{second:?}");
     });
+}
+
+/// Regression: a checkpoint for which too few segments were Clean sealed the open segments of unused groups all the same.
+/// Their room was lost when it was needed most.
+#[test]
+fn a_checkpoint_without_room_leaves_the_heads_of_unused_groups_open() {
+    let volume = new_volume(Arc::new(RamDevice::new(BLOCKS)));
+    create(&volume, "f");
+    let mut log = volume.log.lock();
+    let segment_blocks = volume.superblock.layout.segment_blocks;
+    let unused = Head(3);
+    let (open, taken) = {
+        let usage = &mut volume.metadata.write().usage;
+        let open = usage.open(unused, 1).expect("a Clean segment");
+        let taken: Vec<u32> = std::iter::from_fn(|| usage.open(Head::METADATA, 1)).collect();
+        (open, taken)
+    };
+    log.heads.set(unused, HeadPosition { segment: open, next_block: 0 });
+    let full = *taken.first().expect("more Clean segments");
+    log.heads.set(Head::METADATA, HeadPosition { segment: full, next_block: segment_blocks });
+    let refused = volume.space.checkpoint(&mut log, CheckpointReason::Interval);
+    assert!(matches!(refused, Err(StepError::Shortage(_))));
+    assert_eq!(log.heads.get(unused).map(|at| at.segment), Some(open));
+    assert_eq!(volume.metadata.read().usage.entry(open).state, SegmentState::Open);
 }

@@ -23,7 +23,7 @@ use crate::format::{
 };
 use crate::health::Health;
 use crate::io::{Append, Chunk, InPlaceWrites, VolumeDevice};
-use crate::log::{Batch, LogState, LogWriter};
+use crate::log::{Batch, HeadPosition, LogState, LogWriter};
 use crate::memory::BlockRef;
 use crate::metadata::{Metadata, MetadataError, MetadataStore};
 use crate::mutant::{Mutant, mutated};
@@ -60,9 +60,7 @@ impl CheckpointReason {
     fn is_shortage(self) -> bool {
         self == Self::Shortage
     }
-}
 
-impl CheckpointReason {
     /// Returns whether the volume is unmounted after this checkpoint.
     fn unmounts(self) -> bool {
         matches!(self, Self::Format | Self::Rebuild | Self::Unmount)
@@ -232,17 +230,15 @@ impl Checkpointer {
         metadata: &mut Metadata,
         reason: CheckpointReason,
     ) -> std::result::Result<Snapshot, BuildError> {
-        // A shortage needs the room in every open segment.
-        if !reason.is_shortage() {
-            let Metadata { grouping, usage, .. } = metadata;
-            log.heads.close_unused(usage, |group| grouping.is_in_use(group));
-        }
-        self.prepare_usage(log, metadata)?;
+        let unused = unused_heads(log, metadata, reason);
+        self.prepare_usage(log, metadata, unused.iter().map(|(_, at)| at.segment))?;
         let layout = &self.superblock.layout;
         let count = metadata.tree.dirty_count();
         if Batch::opens(log, layout, Head::METADATA, count, 0) > metadata.usage.clean_count() {
             return Err(Shortage.into());
         }
+        // After the shortage check: a checkpoint that is not written leaves every head as it was.
+        unused.iter().for_each(|(head, _)| log.heads.close(*head, &mut metadata.usage));
         let old: Vec<u64> = metadata.tree.old_addresses().collect();
         let mut batch = Batch::default();
         let addresses = batch.reserve(log, layout, &mut metadata.usage, Head::METADATA, count, &[]);
@@ -318,12 +314,15 @@ impl Checkpointer {
 
     /// Puts the usage items that this checkpoint changes into the tree, so that their leaves are among the dirty nodes.
     /// The change makes more nodes dirty, which changes more entries. The loop ends because the table is finite.
+    /// The checkpoint also seals the segments `sealed`.
     fn prepare_usage(
         &self,
         log: &LogState,
         metadata: &mut Metadata,
+        sealed: impl Iterator<Item = u32>,
     ) -> std::result::Result<(), MetadataError> {
         let layout = &self.superblock.layout;
+        sealed.for_each(|segment| metadata.usage.mark_dirty(segment));
         let mut prepared = BTreeSet::new();
         loop {
             let count = metadata.tree.dirty_count();
@@ -362,4 +361,16 @@ impl Checkpointer {
         }
         Ok(())
     }
+}
+
+/// Returns the open heads that no block will go to. A shortage needs the room in every open segment.
+fn unused_heads(
+    log: &LogState,
+    metadata: &Metadata,
+    reason: CheckpointReason,
+) -> Vec<(Head, HeadPosition)> {
+    if reason.is_shortage() {
+        return Vec::new();
+    }
+    log.heads.unused(|group| metadata.grouping.is_in_use(group)).collect()
 }

@@ -150,7 +150,7 @@ impl GroupingPolicy for Sfs {
     }
 
     fn begin(&mut self, segments: &[UsageEntry], segment_blocks: u32, now: u32) {
-        if now >= self.next_draw {
+        if now >= self.next_draw && now < u32::MAX {
             self.hazard.advance(now);
             self.draw(segments, segment_blocks);
             self.next_draw = now.saturating_add(self.interval);

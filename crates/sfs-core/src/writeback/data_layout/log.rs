@@ -5,6 +5,7 @@ use super::behaviour::{LayoutBehaviour, SpaceView};
 use crate::format::{Group, Head, Layout};
 use crate::log::Batch;
 use crate::metadata::Metadata;
+use crate::policy::GROUPS_MAX;
 
 /// Behaviour of the layout that appends data to the log.
 pub(crate) struct Appending;
@@ -81,7 +82,7 @@ impl LayoutBehaviour for Appending {
             let count = blocks.iter().filter(|c| c.group == group).count();
             Batch::opens(view.log, view.layout, Head::of(group), count, 0)
         };
-        Group::first(view.metadata.grouping.group_count()).map(opens).sum()
+        Group::first(GROUPS_MAX).map(opens).sum()
     }
 
     fn merge_groups(&self, view: SpaceView<'_>, blocks: &mut [StagedBlock]) {
@@ -101,7 +102,7 @@ pub(super) fn log_capacity(layout: &Layout, segments: u32) -> u64 {
 
 /// Returns the groups with the room of their heads in blocks, the most first.
 fn by_room(view: SpaceView<'_>) -> Vec<(Group, usize)> {
-    let groups = Group::first(view.metadata.grouping.group_count());
+    let groups = Group::first(GROUPS_MAX);
     let room = |group: Group| Batch::head_room_blocks(view.log, view.layout, Head::of(group));
     let mut order: Vec<(Group, usize)> = groups.map(|group| (group, room(group))).collect();
     order.sort_by_key(|(_, room)| std::cmp::Reverse(*room));
