@@ -1,4 +1,4 @@
-//! Opening a device and the volume on it, and explaining why that failed.
+//! Opening of a device and of the volume on it, and explanations of failures.
 //!
 //! A device that is used through a loop device is refused, and one that is write-protected is opened for reading.
 //! Nothing is written to the device before the volume has been checked.
@@ -108,7 +108,7 @@ pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> ExitEr
             ExitError::mount(format_args!("{shown}: too small for an SFS volume"))
         }
         Error::DeviceTooSmall { .. } => ExitError::mount(format_args!(
-            "{shown}: {error}; it was truncated, or is not the device that was formatted"
+            "{shown}: {error}; the device was truncated, or is not the one that was formatted"
         )),
         error => ExitError::mount(format_args!("{shown}: {error}")),
     }
