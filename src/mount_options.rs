@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_reactions_to_damage_are_those_of_ext4() {
         let reaction = |list| {
-            let options = MountOptions::parse([list], false).expect("known");
+            let options = MountOptions::parse([list], false).expect("the options are known");
             options.volume.on_error
         };
         assert_eq!(reaction("rw"), ErrorReaction::Continue);
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn following_symbolic_links_can_be_switched() {
         for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
-            let options = MountOptions::parse([list], false).expect("known");
+            let options = MountOptions::parse([list], false).expect("the options are known");
             assert_eq!(options.flags.contains(MS_NOSYMFOLLOW), expected, "{list}");
         }
     }
@@ -289,7 +289,7 @@ mod tests {
             MountOptions::parse(["rw,frobnicate"], false).expect_err("the option is unknown");
         assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
         assert_eq!(failure.status, 1);
-        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy passes over it");
+        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy ignores the unknown option");
         for nonsense in [
             "cache=lots",
             "cache=12",

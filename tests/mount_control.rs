@@ -40,7 +40,7 @@ fn bytes_written(device: &Path) -> u64 {
     let name = device.file_name().expect("a device").to_str().expect("UTF-8");
     let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).expect("a block device");
     let sectors = stat.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
-    sectors.expect("its seventh number") * SECTOR
+    sectors.expect("a seventh number") * SECTOR
 }
 
 /// Asserts a failure with `status`, and one line that gives `reason`.

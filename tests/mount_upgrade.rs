@@ -66,8 +66,8 @@ fn log_of_mount(volume: &TestVolume, options: &str) -> String {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(daemon.wait().expect("the daemon ends").success());
     let mut said = String::new();
-    daemon.stdout.take().expect("its output").read_to_string(&mut said).expect("UTF-8");
-    daemon.stderr.take().expect("its errors").read_to_string(&mut said).expect("UTF-8");
+    daemon.stdout.take().expect("the output").read_to_string(&mut said).expect("UTF-8");
+    daemon.stderr.take().expect("the errors").read_to_string(&mut said).expect("UTF-8");
     said
 }
 

@@ -156,7 +156,7 @@ mod tests {
         let (_listener, second) = listen(&directories, NUMBER).expect("another socket");
         // Dropping the first socket does not remove the file of the second.
         drop(first);
-        UnixStream::connect(&path).expect("the second listens");
+        UnixStream::connect(&path).expect("the second socket listens");
         drop(second);
         assert!(!path.exists());
     }

@@ -292,7 +292,7 @@ mod tests {
         let many: Vec<u8> =
             (1..=65u32).flat_map(|code| [&code.to_le_bytes()[..], &bytes[4..]].concat()).collect();
         assert_eq!(ErrorCounts::decode(&many), None, "more kinds than there may be");
-        let mut full = ErrorCounts::decode(&many[RAW_LEN..]).expect("as many as there may be");
+        let mut full = ErrorCounts::decode(&many[RAW_LEN..]).expect("the maximum of kinds");
         assert!(!full.note(ErrorKind::Write, LATE), "there is no room");
         assert_eq!(ErrorCounts::decode(&[]), Some(ErrorCounts::default()));
     }

@@ -104,7 +104,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
         let metadata = &mut *metadata;
         let mapping = metadata.mapping(f, 0).ok().flatten().expect("mapped");
         let address = mapping.address;
-        let segment = metadata.usage.segment_of(address).expect("in one");
+        let segment = metadata.usage.segment_of(address).expect("a segment");
         let map = |block: u32| Change::Map {
             ino: f,
             block,

@@ -262,7 +262,7 @@ impl Chooser<'_> {
             return (parent, self.name());
         }
         let index = self.random.below(entries.len() as u64) as usize;
-        (parent, entries.keys().nth(index).expect("in range").clone())
+        (parent, entries.keys().nth(index).expect("an entry at the index").clone())
     }
 
     fn target(&mut self) -> Vec<u8> {
