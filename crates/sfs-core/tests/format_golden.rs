@@ -166,7 +166,7 @@ fn superblock() {
     assert_eq!(bytes[232..], [0; BLOCK_SIZE - 232]);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock.clone()));
 
-    // Bytes of a newer program behind the known fields are preserved.
+    // Bytes of a newer program after the known fields are preserved.
     let newer = Superblock { unknown: vec![0, 9, 8], ..superblock };
     let bytes = newer.encode();
     assert_eq!(bytes[232..236], [0, 9, 8, 0]);

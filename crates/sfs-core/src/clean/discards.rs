@@ -15,7 +15,7 @@ use crate::io::VolumeDevice;
 use crate::log::LogState;
 use crate::metadata::MetadataStore;
 
-/// Most bytes of one request, or one segment if that is longer: the log waits for it.
+/// Maximum length of one request in bytes, or one segment if that is longer: the log waits for the request.
 const DISCARD_LEN_MAX: usize = 64 << 20;
 
 /// Queue of the Clean segments that the device has not been told of.

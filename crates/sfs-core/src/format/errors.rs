@@ -10,7 +10,7 @@ use super::{
     CheckpointRecord, ErrorKind, Extension, ExtensionClass, Extensions, Failure, Superblock,
 };
 
-/// Most kinds in a record.
+/// Maximum number of kinds in a record.
 pub const ERROR_KINDS_MAX: usize = 64;
 
 /// Time and place of an error.

@@ -195,7 +195,7 @@ impl MappingRun {
     }
 }
 
-/// Most bytes of extension records: the room beside the mappings of a full run.
+/// Maximum length in bytes of extension records: the room beside the mappings of a full run.
 const RECORDS_LEN_MAX: usize = VALUE_LEN_MAX - 4 - RUN_BLOCKS as usize * RAW_LEN;
 
 /// The header of an extension record.

@@ -201,7 +201,7 @@ impl BlockBuf {
         &mut self.blocks[..self.count]
     }
 
-    /// Returns the blocks of the region behind the buffer: `count` rounded up to a size class.
+    /// Returns the number of blocks of the region that holds the buffer: `count` rounded up to a size class.
     pub(super) fn capacity_blocks(&self) -> usize {
         self.blocks.len()
     }

@@ -149,7 +149,7 @@ impl UsageTable {
         self.clean.iter()
     }
 
-    /// Changes the entry of `segment` behind the back of sets and totals.
+    /// Changes the entry of `segment` without its effects on sets and totals.
     #[cfg(test)]
     pub(crate) fn forge(&mut self, segment: u32, change: impl FnOnce(&mut UsageEntry)) {
         change(&mut self.entries[segment as usize]);

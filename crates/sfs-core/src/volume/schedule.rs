@@ -13,7 +13,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// Pause after which dirty data is made durable where sync(2) does not arrive: the commit follows a sync that nobody reports.
 const PAUSE_SHORT: Duration = Duration::from_millis(40);
 
-/// Most commits after a short pause in a row.
+/// Maximum number of consecutive commits after short pauses.
 const SHORT_PAUSES_MAX: u32 = 4;
 
 /// Time after which another commit may follow a short pause. Commits after short pauses are not more frequent in the

@@ -62,9 +62,9 @@ fn an_unfinished_truncation_does_not_remove_later_writes() {
     assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "synced data is gone");
 }
 
-/// A search took all blocks behind the inline content for data, and visited each of them.
+/// A search took all blocks after the inline content for data, and visited each of them.
 #[test]
-fn an_extended_small_file_has_a_hole_behind_its_content() {
+fn an_extended_small_file_has_a_hole_after_its_content() {
     let volume = open(&ram(40));
     let file = create(&volume, "f");
     volume.write(file, 0, b"little", WriteMode::default(), &caller()).unwrap();
