@@ -1,4 +1,4 @@
-//! Devices below a volume: an image file, by itself or behind a loop device.
+//! Devices below a volume: an image file, by itself or as a loop device.
 
 use std::{
     fs::File,

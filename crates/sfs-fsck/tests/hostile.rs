@@ -183,7 +183,7 @@ impl Forger<'_> {
         write(self.device, at, &blocks);
     }
 
-    /// Forges a summary at the start of a random segment, or behind a head.
+    /// Forges a summary at the start of a random segment, or after a head.
     fn forge_summary(&mut self) {
         let layout = self.superblock.layout;
         let Some(record) = self.record() else { return };

@@ -28,7 +28,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Returns a sender to the kernel behind `channel`, whose protocol has minor version `minor`.
+    /// Returns a sender over `channel` to a kernel whose protocol has minor version `minor`.
     pub(crate) fn new(channel: Arc<FuseChannel>, minor: u32) -> Self {
         Self { channel, minor }
     }
