@@ -17,7 +17,7 @@ pub enum RequestKind {
     Flush,
 }
 
-/// HostRequest of the host.
+/// Request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
     /// Arrival time at the device.
@@ -30,7 +30,7 @@ pub struct HostRequest {
     pub len: u64,
     /// Stream of the data, as a hint which data to write together (a placement identifier).
     pub stream: u8,
-    /// True if cleaning should be deferred for this request (Rajimwale et al., section 3.6).
+    /// `true` if cleaning should be deferred for this request (Rajimwale et al., section 3.6).
     pub priority: bool,
 }
 
