@@ -353,7 +353,7 @@ fn a_mixed_load_stays_within_the_budgets() {
 /// Files that are synced before the daemon gets no more memory, with a length for each.
 const SYNCED_LENS: [usize; 4] = [0, 100, 5000, 300_000];
 
-/// A small allocation that fails ends the daemon. What was synced is there afterwards.
+/// A small allocation that fails ends the daemon. Synced data is there afterwards.
 #[test]
 fn a_daemon_that_ends_without_memory_loses_nothing_synced() {
     if !can_mount() {

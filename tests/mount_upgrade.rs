@@ -92,7 +92,7 @@ fn a_mount_for_writing_upgrades_version_1_and_says_so_once() {
 }
 
 #[test]
-fn what_a_newer_program_allows_to_read_is_mounted_read_only() {
+fn a_volume_that_a_newer_program_allows_to_read_is_mounted_read_only() {
     if !can_mount() {
         return;
     }

@@ -283,7 +283,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn equals_an_ordered_map(steps in prop::collection::vec(any_step(), 1..150)) {
+    fn a_tree_equals_an_ordered_map(steps in prop::collection::vec(any_step(), 1..150)) {
         let mut trial = Trial::new();
         steps.iter().for_each(|step| trial.step(step));
         trial.finish();

@@ -280,7 +280,7 @@ fn a_placed_segment_with_a_wrong_state_keeps_its_data() {
 #[test]
 fn a_placed_mapping_into_a_log_segment_is_dropped() {
     let forge = PlacedVolume::new();
-    // The block of the summary before the root.
+    // The address is that of the summary before the root.
     let address = forge.record().1.root_address - 1;
     forge.remap(A, 3, address);
     let found = forge.findings();
