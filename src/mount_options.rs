@@ -23,7 +23,7 @@ pub struct MountOptions {
     pub volume: sfs_core::request::VolumeOptions,
     /// Flags for the kernel.
     pub flags: MsFlags,
-    /// True if the kernel's cache writes back.
+    /// `true` if the kernel's cache writes back.
     pub writeback: bool,
     /// Condition for asynchronous direct requests.
     pub async_dio: AsyncDio,
@@ -31,7 +31,7 @@ pub struct MountOptions {
     pub sync: SyncPolicy,
     /// Number of threads that serve requests; `None` for a number that suits the machine.
     pub threads: Option<usize>,
-    /// True if other users may enter a mount that an ordinary user makes.
+    /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
 }
 
@@ -166,7 +166,7 @@ impl MountOptions {
             | "nolazytime" => {
                 (MsFlags::empty(), true) // Reading never changes a time.
             }
-            "nomand" | "noiversion" => (MsFlags::empty(), true), // There is neither.
+            "nomand" | "noiversion" => (MsFlags::empty(), true), // SFS has neither.
             "noatime" | "nodiratime" => (MsFlags::MS_NOATIME, true),
             "sync" => (MsFlags::MS_SYNCHRONOUS, true),
             "async" => (MsFlags::MS_SYNCHRONOUS, false),

@@ -25,7 +25,7 @@ pub(crate) struct OpenedDevice {
     pub(crate) device: Arc<FileDevice>,
     /// The options as given, or read-only ones for a write-protected device.
     pub(crate) options: MountOptions,
-    /// True if the device is mounted read-only though the options asked for writing.
+    /// `true` if the device is mounted read-only though the options asked for writing.
     pub(crate) is_write_protected: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct VolumeReport {
     pub transport: Option<TransportReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
-    /// True if nothing can be written.
+    /// `true` if nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
     pub uuid: String,
@@ -49,7 +49,7 @@ pub struct VolumeReport {
     /// Reaction to damage, as `-o errors=` names it; `None` when the volume is not mounted.
     #[serde(default)]
     pub on_error: Option<String>,
-    /// True if writing has stopped, after a failure or a shutdown.
+    /// `true` if writing has stopped, after a failure or a shutdown.
     #[serde(default)]
     pub has_failed: bool,
     /// Errors that were recorded on the volume, by kind.

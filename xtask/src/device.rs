@@ -58,7 +58,7 @@ impl TestDevice {
         Ok(device)
     }
 
-    /// Returns a device that somebody else makes and removes.
+    /// Returns a device that another process makes and removes.
     pub(crate) fn of_others(path: &Path) -> Self {
         Self { path: path.to_owned(), is_loop: false, _guards: Vec::new() }
     }

@@ -131,7 +131,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A background program that runs. It ends when the value is dropped.
+/// A running background program, which ends when the value is dropped.
 pub struct RunningBackground {
     background: Background,
     child: Child,

@@ -1,8 +1,8 @@
 //! Discards: tells the device which segments are Clean, so that it need not preserve their content (informed cleaning;
 //! Rajimwale et al., section 3.5).
 //!
-//! Only Clean segments are discarded, in short requests, so that no sync waits long. A discard is a hint: it never
-//! fails.
+//! Only Clean segments are discarded, in short requests, so that no sync waits long. A discard is a hint and
+//! never fails.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

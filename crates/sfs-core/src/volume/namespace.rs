@@ -44,7 +44,8 @@ impl Volume {
                 }
             };
             let inode = self.inode_of(txn, ino)?;
-            // The metadata's lock is held: nobody can remove the last name, and delete the file, before this.
+            // The metadata's lock is held: no thread can remove the last name, and delete the file, before
+            // this.
             self.inodes.refer(ino);
             Ok(FileEntry { ino, inode })
         })

@@ -34,7 +34,7 @@ impl Notifier {
     }
 
     /// Asks the kernel to drop the unused among `nodes`: a node that no process uses, and that has no cached children,
-    /// is forgotten, and FORGET requests follow. Others stay as they are.
+    /// is forgotten, and FORGET requests follow. Other nodes stay as they are.
     ///
     /// # Errors
     ///

@@ -129,7 +129,7 @@ pub struct RunLimits {
     pub bytes: u64,
     /// Maximum number of files.
     pub files: usize,
-    /// True if remounts are among the operations.
+    /// `true` if remounts are among the operations.
     pub reopens: bool,
 }
 
