@@ -51,14 +51,14 @@ impl HostRequest {
 pub struct Completion {
     /// Arrival at the device.
     pub arrived_ns: u64,
-    /// Begin of the service.
+    /// Start of the service.
     pub begun_ns: u64,
     /// End of the service.
     pub ended_ns: u64,
 }
 
 impl Completion {
-    /// Returns the time from the begin of the service to its end.
+    /// Returns the time from the start of the service to its end.
     pub fn service_ns(&self) -> u64 {
         self.ended_ns - self.begun_ns
     }
