@@ -220,8 +220,8 @@ fn mounted_volumes_survive_bad_control_clients() {
     // A remount request is refused unless mount(8) has remounted before.
     assert!(say(&socket, b"\"rest\"\n").contains("is mounted for writing"));
     assert!(say(&socket, b"{\"allow\":\"cache=1G\"}\n").contains("cannot be changed"));
-    // One client asks often and never reads, and many clients never send. They occupy the few slots
-    // for a while; the volume stays usable.
+    // One client asks often and never reads, and many clients never send. These clients occupy the
+    // few slots for a while; the volume stays usable.
     let deaf = UnixStream::connect(&socket).expect("the socket listens");
     let _ = (&deaf).write_all(&b"\"status\"\n".repeat(1000));
     let silent: Vec<_> = (0..30).filter_map(|_| UnixStream::connect(&socket).ok()).collect();

@@ -154,7 +154,8 @@ pub struct CacheReport {
     pub dirty_bytes_max: Option<u64>,
     /// Number of times that the kernel accepted a bound.
     pub bounds_set: u64,
-    /// Number of times that the kernel refused a bound. It then uses its own, 1 % of its dirty threshold.
+    /// Number of times that the kernel refused a bound, and used its own instead, 1 % of its dirty
+    /// threshold.
     pub bounds_refused: u64,
 }
 

@@ -30,8 +30,8 @@ fn a_truncated_file_without_a_name_is_still_deleted() {
     assert!(volume.space().free_blocks > before + 10_000);
 }
 
-/// A truncation that a crash interrupts is finished before the file is extended. It removed blocks that were written
-/// later, or showed the old content again.
+/// A truncation that a crash interrupts is finished before the file is extended. An unfinished truncation
+/// removed blocks that were written later, or showed the old content again.
 #[test]
 fn an_unfinished_truncation_does_not_remove_later_writes() {
     let ram = RamDevice::new(256 << 8);
