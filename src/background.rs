@@ -40,7 +40,7 @@ const PAUSE_FAILED: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Waker {
     has_changed: AtomicBool,
-    /// True if no work is due before the next change.
+    /// `true` if no work is due before the next change.
     is_resting: AtomicBool,
     /// Held while the two flags change together.
     flags: Mutex<()>,

@@ -56,7 +56,8 @@ pub(crate) struct DirtyBound {
     pub(crate) bytes: Option<u64>,
     /// Number of times that the bound was set.
     pub(crate) set: u64,
-    /// Number of times that the kernel refused the bound. It then uses its own, 1 % of its dirty threshold.
+    /// Number of times that the kernel refused the bound, and used its own instead, 1 % of its dirty
+    /// threshold.
     pub(crate) refused: u64,
 }
 

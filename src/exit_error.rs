@@ -1,25 +1,25 @@
 //! Exit errors: the reason why a program gives up, as an exit status and one line for the user.
 //!
-//! The statuses are those of mount(8) and umount(8). Line breaks in a text become spaces, so the line is always one
-//! line.
+//! The statuses are those of mount(8) and umount(8), except [`ExitStatus::Loss`]. Line breaks in a text
+//! become spaces, so the text is always one line.
 
 use std::fmt;
 use std::io;
 
 use nix::errno::Errno;
 
-/// Exit statuses, as mount(8) defines them.
+/// Exit statuses, as mount(8) defines them, except [`ExitStatus::Loss`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExitStatus {
     /// Wrong usage, or no permission.
     Usage = 1,
-    /// The system lacks memory, a kernel module or a program.
+    /// The system lacks memory, a kernel module or a program, or a request to the system failed.
     System = 2,
     /// The mount or the unmount failed.
     Mount = 32,
-    /// The filesystem is unmounted, and data that programs had written is lost. For umount(8) with `-a`: some
-    /// unmounts succeeded.
+    /// The filesystem is unmounted, and data that programs had written is lost. umount(8) with `-a` uses
+    /// this number for another result: some unmounts succeeded.
     Loss = 64,
 }
 
@@ -50,7 +50,7 @@ impl ExitError {
         Self::new(ExitStatus::Usage, text)
     }
 
-    /// Makes an error from one of the command line's parser, with a hint at `--help`.
+    /// Makes an error from an error of the command line's parser, with a hint at `--help`.
     pub fn arguments(error: &clap::Error) -> Self {
         let text = error.to_string();
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -64,7 +64,7 @@ impl ExitError {
         Self::usage(format_args!("{}; see --help", complaint.join(" ")))
     }
 
-    /// Makes an error for something that the system lacks.
+    /// Makes an error for something that the system lacks, or for a request to the system that failed.
     pub fn system(text: impl fmt::Display) -> Self {
         Self::new(ExitStatus::System, text)
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_one_line() {
+    fn an_exit_error_is_one_line() {
         let failure = ExitError::mount("first\nsecond\r\n  third\n");
         assert_eq!(failure.to_string(), "first second  third");
         assert_eq!(failure.status, 32);

@@ -15,10 +15,10 @@ const MIB: u64 = 1 << 20;
 /// of a small volume.
 const BESIDE_BUDGETS_BYTES: u64 = 32 * MIB;
 
-/// Least memory with which a volume is mounted.
+/// Minimum memory with which a volume is mounted.
 const LIMIT_MIN_BYTES: u64 = 24 * MIB;
 
-/// Least budget of either kind.
+/// Minimum budget of either kind.
 const BUDGET_MIN_BYTES: u64 = MIB;
 
 /// Part of the memory that the default budgets may take.

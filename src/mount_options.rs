@@ -23,7 +23,7 @@ pub struct MountOptions {
     pub volume: sfs_core::request::VolumeOptions,
     /// Flags for the kernel.
     pub flags: MsFlags,
-    /// True if the kernel's cache writes back.
+    /// `true` if the kernel's cache writes back.
     pub writeback: bool,
     /// Condition for asynchronous direct requests.
     pub async_dio: AsyncDio,
@@ -31,7 +31,7 @@ pub struct MountOptions {
     pub sync: SyncPolicy,
     /// Number of threads that serve requests; `None` for a number that suits the machine.
     pub threads: Option<usize>,
-    /// True if other users may enter a mount that an ordinary user makes.
+    /// `true` if other users may enter a mount that an ordinary user makes.
     pub allow_other: bool,
 }
 
@@ -169,7 +169,7 @@ impl MountOptions {
             | "nolazytime" => {
                 (MsFlags::empty(), true) // Reading never changes a time.
             }
-            "nomand" | "noiversion" => (MsFlags::empty(), true), // There is neither.
+            "nomand" | "noiversion" => (MsFlags::empty(), true), // SFS has neither.
             "noatime" | "nodiratime" => (MsFlags::MS_NOATIME, true),
             "sync" => (MsFlags::MS_SYNCHRONOUS, true),
             "async" => (MsFlags::MS_SYNCHRONOUS, false),
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn the_reactions_to_damage_are_those_of_ext4() {
         let reaction = |list| {
-            let options = MountOptions::parse([list], false).expect("known");
+            let options = MountOptions::parse([list], false).expect("the options are known");
             options.volume.on_error
         };
         assert_eq!(reaction("rw"), ErrorReaction::Continue);
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn following_symbolic_links_can_be_switched() {
         for (list, expected) in [("nosymfollow", true), ("nosymfollow,symfollow", false)] {
-            let options = MountOptions::parse([list], false).expect("known");
+            let options = MountOptions::parse([list], false).expect("the options are known");
             assert_eq!(options.flags.contains(MS_NOSYMFOLLOW), expected, "{list}");
         }
     }
@@ -292,7 +292,7 @@ mod tests {
             MountOptions::parse(["rw,frobnicate"], false).expect_err("the option is unknown");
         assert!(failure.to_string().contains("'frobnicate'"), "{failure}");
         assert_eq!(failure.status, 1);
-        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy passes over it");
+        MountOptions::parse(["rw,frobnicate"], true).expect("sloppy ignores the unknown option");
         for nonsense in [
             "cache=lots",
             "cache=12",

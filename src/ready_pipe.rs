@@ -1,8 +1,8 @@
 //! Starting the daemon: leaving the terminal, and a pipe to the process that the user started.
 //!
-//! [`detach`] forks. The first process returns only when the second has reported through the [`ReadyPipe`] that the
-//! mount answers, or why it does not; warnings for the user go the same way, and before them the progress of what takes
-//! long. The fork happens before there are threads.
+//! [`detach`] forks. The first process returns only when the second process has reported through the
+//! [`ReadyPipe`] that the mount answers, or why it does not. Warnings for the user go the same way, and
+//! before them the progress of steps that take long. The fork happens before there are threads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};

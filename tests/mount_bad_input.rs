@@ -91,6 +91,7 @@ fn mounted_images_without_a_volume_are_refused() {
     expect_refusal(&volume, &SeededRng::new(1).bytes(LEN), "not an SFS volume; 'sfs-mkfs ");
     expect_refusal(&volume, &bytes[..LEN / 2], "truncated");
     expect_refusal(&volume, &bytes[..LEN - BLOCK], "truncated");
+    // The format version is newer.
     let mut newer = bytes.clone();
     reseal(&mut newer, |block| block[VERSION_AT] += 1);
     expect_refusal(&volume, &newer, "upgrade sfs");
@@ -98,7 +99,7 @@ fn mounted_images_without_a_volume_are_refused() {
     // The label has a control character.
     reseal(&mut wrong, |block| block[40] = 7);
     expect_refusal(&volume, &wrong, "superblock");
-    // A newer format version.
+    // Both superblocks are zeroed.
     let mut headless = bytes.clone();
     for at in [SUPERBLOCK_AT, LEN - BLOCK] {
         headless[at..at + BLOCK].fill(0);

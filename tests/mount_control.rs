@@ -40,7 +40,7 @@ fn bytes_written(device: &Path) -> u64 {
     let name = device.file_name().expect("a device").to_str().expect("UTF-8");
     let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).expect("a block device");
     let sectors = stat.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
-    sectors.expect("its seventh number") * SECTOR
+    sectors.expect("a seventh number") * SECTOR
 }
 
 /// Asserts a failure with `status`, and one line that gives `reason`.
@@ -220,8 +220,8 @@ fn mounted_volumes_survive_bad_control_clients() {
     // A remount request is refused unless mount(8) has remounted before.
     assert!(say(&socket, b"\"rest\"\n").contains("is mounted for writing"));
     assert!(say(&socket, b"{\"allow\":\"cache=1G\"}\n").contains("cannot be changed"));
-    // One client asks often and never reads, and many clients never send. They occupy the few slots
-    // for a while; the volume stays usable.
+    // One client asks often and never reads, and many clients never send. These clients occupy the
+    // few slots for a while; the volume stays usable.
     let deaf = UnixStream::connect(&socket).expect("the socket listens");
     let _ = (&deaf).write_all(&b"\"status\"\n".repeat(1000));
     let silent: Vec<_> = (0..30).filter_map(|_| UnixStream::connect(&socket).ok()).collect();

@@ -244,7 +244,7 @@ fn mounted_volumes_do_not_unmount_a_later_mount_on_sigterm() {
         thread::sleep(Duration::from_millis(5));
     }
     drop(file);
-    unmount(&mount.dir, UnmountFlags::DETACH).expect("it stayed");
+    unmount(&mount.dir, UnmountFlags::DETACH).expect("the mount stayed");
     mount.wait_for_end();
     volume.check();
 }
@@ -268,7 +268,7 @@ fn mounted_volumes_with_an_aborted_connection_are_unmounted() {
     let number = minor(fs::metadata(&mount.dir).expect("the mount answers").dev());
     let abort = fs::write(connections.join(number.to_string()).join("abort"), "1");
     unmount(&connections, UnmountFlags::DETACH).expect("the volume is mounted");
-    abort.expect("root may");
+    abort.expect("root may abort the connection");
     mount.wait_for_end();
     volume.check();
 }
@@ -416,7 +416,7 @@ fn mounted_volumes_of_a_dead_daemon_are_named_by_a_mount_and_removed() {
         let _ = fs::metadata(&mount.dir).expect("the mount answers");
         mount.kill();
         if !is_cached {
-            let _ = fs::read_dir(&mount.dir).expect_err("nobody answers");
+            let _ = fs::read_dir(&mount.dir).expect_err("no daemon answers");
         }
         let output = sfs_mount(&volume.device, &volume.dir, "");
         assert_eq!(output.status.code(), Some(MOUNT), "{}", stderr(&output));

@@ -74,7 +74,7 @@ fn damage_that_a_mount_met_is_shown_and_makes_fsck_check() {
     let (volume, at) = corrupted();
     let mount = volume.mount("errors=continue");
     assert_eq!(numbers(&volume.dir)["errors"], Value::Array(Vec::new()));
-    let error = fs::read(mount.dir.join("file")).expect_err("a block has rotted");
+    let error = fs::read(mount.dir.join("file")).expect_err("a block is damaged");
     assert_eq!(error.raw_os_error(), Some(libc::EIO));
     let seen = numbers(&volume.dir);
     assert_eq!(seen["on_error"], "continue");
@@ -113,7 +113,7 @@ fn errors_remount_ro_stops_all_writes_after_damage() {
     let mount = volume.mount("errors=remount-ro");
     fs::write(mount.dir.join("before"), b"written").expect("writing");
     File::open(mount.dir.join("before")).and_then(|file| file.sync_all()).expect("a sync");
-    fs::read(mount.dir.join("file")).expect_err("a block has rotted");
+    fs::read(mount.dir.join("file")).expect_err("a block is damaged");
     let refused = File::create(mount.dir.join("after")).expect_err("nothing is written");
     assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
     assert_eq!(fs::read(mount.dir.join("before")).expect("reading goes on"), b"written");
@@ -157,7 +157,7 @@ fn mounted_damage_is_logged_once_with_path_and_remedy() {
     let file = volume.dir.join("file");
     wait_until("the mount answers", || file.exists());
     for _ in 0..3 {
-        fs::read(&file).expect_err("a block has rotted");
+        fs::read(&file).expect_err("a block is damaged");
     }
     assert!(sfs_umount_unused(&volume.dir).status.success());
     let log = daemon.wait_with_output().expect("the daemon ends");

@@ -49,7 +49,7 @@ fn fill(dir: &Path, first: u64, len: usize) -> u64 {
 }
 
 fn expect_content(dir: &Path, index: u64, round: u64, len: usize) {
-    let bytes = fs::read(file(dir, index)).expect("it was synced");
+    let bytes = fs::read(file(dir, index)).expect("the file was synced");
     assert!(bytes == content(index, round, len), "file {index}, round {round}");
 }
 
@@ -224,12 +224,12 @@ fn mounted_full_volumes_accept_overwrites_but_no_new_blocks() {
     let count = fill(&mount.dir, 0, MIB);
     fill(&mount.dir, count + 1, 8 << 10);
     let file = File::options().write(true).open(&path).expect("opening");
-    file.write_all_at(&[b'n'; MIB], 0).expect("the kernel's cache takes it");
-    let error = file.sync_all().expect_err("half of it does not fit");
+    file.write_all_at(&[b'n'; MIB], 0).expect("the kernel's cache takes the data");
+    let error = file.sync_all().expect_err("half of the data does not fit");
     assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
     drop(file);
     // By fsync(2), whose result the kernel does not report to SFS.
-    said_lost(&mount, UNTOLD).expect("what was new");
+    said_lost(&mount, UNTOLD).expect("a report of the lost data");
     mount.wait_for_end();
     volume.check();
     let mount = volume.mount("ro");

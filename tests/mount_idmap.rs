@@ -27,7 +27,7 @@ impl Namespace {
     fn new() -> Self {
         let child = Command::new("unshare").args(["--user", "sleep", "600"]).spawn();
         let namespace = Self(child.expect("unshare runs"));
-        let own = fs::read_link("/proc/self/ns/user").expect("there is one");
+        let own = fs::read_link("/proc/self/ns/user").expect("a user namespace");
         let path = namespace.path("ns/user");
         wait_until("the namespace is there", || fs::read_link(&path).is_ok_and(|ns| ns != own));
         for map in ["uid_map", "gid_map"] {
@@ -122,7 +122,7 @@ fn mounted_volumes_map_owners() {
             assert!(!run_as(KEPT, program, &seen, "refused"));
         }
         assert!(run_as(SEEN, "rm", &seen, "touch"));
-        fs::write(seen.join("of-root"), b"content").expect("root is himself");
+        fs::write(seen.join("of-root"), b"content").expect("root stays root");
         chown(seen.join("of-root"), Some(SEEN), None).expect("we are root");
         assert_eq!(owners(&kept.join("of-root")), (KEPT, 0));
         let unmapped = chown(seen.join("of-root"), Some(3000), None)

@@ -217,7 +217,7 @@ fn read(path: &Path, must_be: bool) -> Option<Vec<u8>> {
 
 /// Returns the version that `bytes` begin with; 0 for a hole.
 fn version_of(bytes: &[u8]) -> u64 {
-    bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
+    bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
 }
 
 fn number(name: &str) -> Option<u64> {

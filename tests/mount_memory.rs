@@ -62,7 +62,7 @@ fn peak(mount: &Mount) -> u64 {
     let status = status.expect("the daemon runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).map(str::parse::<u64>);
-    kib.expect("Linux says it").expect("a number") << 10
+    kib.expect("the kernel reports the peak").expect("a number") << 10
 }
 
 /// A load and its name.
@@ -353,7 +353,7 @@ fn a_mixed_load_stays_within_the_budgets() {
 /// Files that are synced before the daemon gets no more memory, with a length for each.
 const SYNCED_LENS: [usize; 4] = [0, 100, 5000, 300_000];
 
-/// A small allocation that fails ends the daemon. What was synced is there afterwards.
+/// A small allocation that fails ends the daemon. Synced data is there afterwards.
 #[test]
 fn a_daemon_that_ends_without_memory_loses_nothing_synced() {
     if !can_mount() {
@@ -381,7 +381,7 @@ fn a_daemon_that_ends_without_memory_loses_nothing_synced() {
     volume.check();
     let mount = volume.mount("");
     for (index, len) in SYNCED_LENS.iter().cycle().take(32).enumerate() {
-        let found = fs::read(mount.dir.join(format!("synced-{index}"))).expect("it was synced");
+        let found = fs::read(mount.dir.join(format!("synced-{index}"))).expect("synced data");
         assert!(found == bytes[..*len], "file {index}");
     }
     mount.unmount();

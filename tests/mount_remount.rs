@@ -62,7 +62,7 @@ fn mounted_volumes_are_synced_before_they_become_read_only() {
         expect_read_only(&mount);
         assert!(options_of(&mount).0.contains("nosuid"), "an option that is not named stays");
         assert!(fs::read(mount.dir.join("file")).expect("reading") == content);
-        // Longer than any commit or checkpoint interval.
+        // The pause is longer than any commit or checkpoint interval.
         thread::sleep(Duration::from_millis(1500));
         assert!(
             fs::read(&volume.device).expect("the device") == bytes,

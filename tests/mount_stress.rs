@@ -188,7 +188,7 @@ impl Worker<'_> {
         let Some(file) = self.open(path, true, 0) else { return };
         let len = self.random.below(LEN_MAX as u64) as usize;
         self.files[index].resize(len, 0);
-        file.set_len(len as u64).expect("cutting");
+        file.set_len(len as u64).expect("truncating");
     }
 
     fn sync(&mut self, path: &Path) {
@@ -226,7 +226,7 @@ impl Worker<'_> {
         };
         if let Err(error) = outcome {
             let foreseen = [libc::EEXIST, libc::ENOENT, libc::EISDIR, libc::ENOTDIR, libc::ELOOP];
-            assert!(foreseen.contains(&error.raw_os_error().expect("of the system")), "{error}");
+            assert!(foreseen.contains(&error.raw_os_error().expect("an error number")), "{error}");
         }
     }
 
@@ -242,7 +242,7 @@ impl Worker<'_> {
         for index in 0..FILES as usize {
             self.read(index, &self.dir.join(format!("file-{index}")), 0);
         }
-        fs::remove_dir_all(&self.dir).expect("its own");
+        fs::remove_dir_all(&self.dir).expect("the directory of this load");
     }
 }
 
@@ -250,7 +250,7 @@ impl Worker<'_> {
 /// before.
 fn expect_nothing_left(mount: &Mount, before: usize) {
     wait_until("the kernel has forgotten all inodes", || {
-        fs::write("/proc/sys/vm/drop_caches", "2").expect("root may");
+        fs::write("/proc/sys/vm/drop_caches", "2").expect("root may drop caches");
         references(mount) == 0
     });
     wait_until("descriptors are as many as before", || descriptors(mount) <= before);

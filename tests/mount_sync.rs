@@ -55,7 +55,7 @@ fn change(dir: &Path, round: u64) {
         .open(dir.join("file-70000"))
         .expect("a file")
         .set_len(5000)
-        .expect("cutting");
+        .expect("truncating");
 }
 
 /// Asserts that the changes of [`change`] are present.
@@ -131,7 +131,7 @@ fn mounted_files_are_durable_after_syncfs() {
     with_cuts(|mount, cut| {
         for round in 0..ROUNDS {
             change(&mount.dir, round);
-            syncfs(File::open(&mount.dir).expect("its root")).expect("syncing");
+            syncfs(File::open(&mount.dir).expect("the root")).expect("syncing");
             if round + 1 == ROUNDS {
                 mount.kill();
             }
@@ -164,7 +164,7 @@ fn cut_soon_after_syncfs(attach: impl Fn(TestVolume) -> Option<TestVolume>) {
     with_cuts_of(attach, |mount, cut| {
         for round in 0..3 {
             change(&mount.dir, round);
-            syncfs(File::open(&mount.dir).expect("its root")).expect("syncing");
+            syncfs(File::open(&mount.dir).expect("the root")).expect("syncing");
             thread::sleep(Duration::from_millis(window));
             cut(round);
         }

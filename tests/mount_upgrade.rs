@@ -66,8 +66,8 @@ fn log_of_mount(volume: &TestVolume, options: &str) -> String {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(daemon.wait().expect("the daemon ends").success());
     let mut said = String::new();
-    daemon.stdout.take().expect("its output").read_to_string(&mut said).expect("UTF-8");
-    daemon.stderr.take().expect("its errors").read_to_string(&mut said).expect("UTF-8");
+    daemon.stdout.take().expect("the output").read_to_string(&mut said).expect("UTF-8");
+    daemon.stderr.take().expect("the errors").read_to_string(&mut said).expect("UTF-8");
     said
 }
 
@@ -92,7 +92,7 @@ fn a_mount_for_writing_upgrades_version_1_and_says_so_once() {
 }
 
 #[test]
-fn what_a_newer_program_allows_to_read_is_mounted_read_only() {
+fn a_volume_that_a_newer_program_allows_to_read_is_mounted_read_only() {
     if !can_mount() {
         return;
     }

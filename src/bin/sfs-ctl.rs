@@ -22,7 +22,7 @@ enum CtlCommand {
     /// Prints how full a volume is, whether it is sound, and what was written to it. Root may ask for
     /// every mount, others for their own
     Stat {
-        /// Where it is mounted, or its block device or image file
+        /// Mount point, block device or image file of the volume
         path: PathBuf,
         /// Print one JSON object with all numbers
         #[arg(long)]

@@ -53,7 +53,7 @@ struct Arguments {
     /// Mount options, separated by commas; listed below
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// How requests come from the kernel: auto, uring (io_uring), dev (/dev/fuse), or fuser (the
+    /// Transport of requests from the kernel: auto, uring (io_uring), dev (/dev/fuse), or fuser (the
     /// same through a library, which syncfs(2) does not reach)
     #[arg(long, value_name = "TRANSPORT", default_value = "auto", hide_possible_values = true)]
     transport: transport::TransportChoice,

@@ -12,7 +12,7 @@ use sfs::unmount::{self, UnmountRequest};
 /// Unmounts an SFS volume. Returns when everything is on the device; fails if it is not, with 64 if all is well but
 /// data that did not fit was lost and no program has been told
 struct Arguments {
-    /// Where it is mounted, or its block device or image file
+    /// Mount point, block device or image file of the volume
     #[arg(value_name = "DIR|DEVICE")]
     path: PathBuf,
     /// Say what is done

@@ -142,7 +142,7 @@ mod tests {
     fn connecting_does_not_wait_for_a_listener() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("socket");
-        let trouble = |path| ControlError::from(reach(path).map(drop).expect_err("nobody"));
+        let trouble = |path| ControlError::from(reach(path).map(drop).expect_err("no listener"));
         assert!(matches!(trouble(&path), ControlError::Absent));
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
         // The kernel queues only so many connections that the listener has not accepted.

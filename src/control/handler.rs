@@ -28,7 +28,7 @@ pub(crate) struct ControlHandler {
     /// Totals of earlier mounts.
     pub(crate) before: LifetimeTotals,
     pub(crate) options: MountOptions,
-    /// True if the mount is read-only because the device is, against its options.
+    /// `true` if the mount is read-only because the device is, against its options.
     pub(crate) is_write_protected: bool,
     /// Transport, and the reason for it.
     pub(crate) transport: (ActiveTransport, String),

@@ -103,7 +103,7 @@ mod tests {
         drop(here);
         let (here, there) = UnixStream::pair().expect("sockets");
         drop(here);
-        let error = receive::<String>(&there, 100, soon()).expect_err("closed");
+        let error = receive::<String>(&there, 100, soon()).expect_err("the peer has closed");
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     }
 

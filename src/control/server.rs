@@ -99,7 +99,7 @@ fn accept(listener: &UnixListener, shared: &Arc<ServerState>) {
             continue;
         };
         if shared.clients.load(Ordering::Relaxed) >= CLIENTS_MAX || !is_allowed(&client) {
-            continue; // Closes it.
+            continue; // Closes the connection.
         }
         shared.clients.fetch_add(1, Ordering::Relaxed);
         let serving = shared.clone();

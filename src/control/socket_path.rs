@@ -136,7 +136,7 @@ mod tests {
     const NUMBER: DeviceNumber = DeviceNumber { major: 0, minor: 54 };
 
     #[test]
-    fn every_user_has_places_of_his_own() {
+    fn every_user_has_separate_socket_paths() {
         assert_eq!(of_owner(0, Some("/tmp/x".into())), [Path::new("/run/sfs")]);
         let usual = [Path::new("/run/user/1000/sfs"), Path::new("/tmp/sfs-1000")];
         assert_eq!(of_owner(1000, None), usual);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_daemon_left_is_replaced() {
+    fn the_socket_of_a_dead_daemon_is_replaced() {
         let scratch = tempfile::tempdir().expect("a directory");
         let directories = [scratch.path().join("sfs")];
         let (listener, first) = listen(&directories, NUMBER).expect("a socket");
@@ -156,7 +156,7 @@ mod tests {
         let (_listener, second) = listen(&directories, NUMBER).expect("another socket");
         // Dropping the first socket does not remove the file of the second.
         drop(first);
-        UnixStream::connect(&path).expect("the second listens");
+        UnixStream::connect(&path).expect("the second socket listens");
         drop(second);
         assert!(!path.exists());
     }
@@ -184,7 +184,7 @@ mod tests {
         fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("its mode");
         refused(open.join("sfs"));
         assert!(!open.join("sfs").exists());
-        // In a directory like /tmp nobody can replace what another user has made.
+        // In a directory like /tmp no user can replace the files of another user.
         fs::set_permissions(&open, Permissions::from_mode(0o1777)).expect("its mode");
         listen(&[open.join("sfs")], NUMBER).map(drop).expect("a socket");
         assert_eq!(fs::read_dir(target).expect("a directory").count(), 0);

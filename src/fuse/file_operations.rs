@@ -77,9 +77,9 @@ impl FuseShell {
         let ino = request.node;
         let end = write.offset.saturating_add(write.data.len() as u64);
         let mode = WriteMode {
-            // With write-back caching the kernel maintains the times of all writes, also of those past its cache,
-            // and sends them later. It sends no time that equals the one it sent last, so a time that we set here
-            // would stay.
+            // With write-back caching the kernel maintains the times of all writes, also of those past its
+            // cache, and sends them later. The kernel sends no time that equals the last one that it sent, so
+            // a time that we set here would stay.
             keep_times: self.writeback,
             kill_privileges: write.kill_privileges,
         };

@@ -42,8 +42,8 @@ pub(crate) struct FuseShell {
     pub(super) waker: Arc<Waker>,
     pub(super) writeback: bool,
     pub(crate) async_dio: AsyncDio,
-    /// True if the kernel lets a file that is open for writing bypass its cache, be mapped nevertheless, and be
-    /// read through the cache by others.
+    /// `true` if the kernel lets a file that is open for writing bypass its cache, be mapped nevertheless,
+    /// and be read through the cache by others.
     pub(super) can_bypass_cache: bool,
     pub(super) bdi: Arc<BackingDevice>,
     pub(super) sync: SyncPolicy,

@@ -1,9 +1,9 @@
 //! Notifications that wait for the notify thread: inodes whose attributes the kernel must ask for again, because their
 //! writers have a loss to learn of, and the wish that the kernel forgets files.
 //!
-//! A shell thread posts an inode to a channel and goes on. The notify thread receives it, sends the notification,
-//! and sends it once more after [`REPEAT_AFTER`]. It holds no lock while it sends, as the kernel may wait for other
-//! replies first.
+//! A shell thread posts an inode to a channel and goes on. The notify thread receives the inode, sends the
+//! notification, and sends it once more after [`REPEAT_AFTER`]. The thread holds no lock while it sends, as
+//! the kernel may wait for other replies first.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};

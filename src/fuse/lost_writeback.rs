@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Record of lost blocks.
 #[derive(Debug, Default)]
 pub(crate) struct LostWriteback {
-    /// True if there is any lost block.
+    /// `true` if there is any lost block.
     any: AtomicBool,
     files: Mutex<LostBlocks>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct LossReport {
     /// Names of the first of these files.
     #[serde(rename = "untold")]
     pub(crate) unreported: Vec<String>,
-    /// True if some of the data would have fit, and was lost for another reason. Older daemons do not say.
+    /// `true` if some of the data would have fit, and was lost for another reason. Older daemons do not say.
     #[serde(default)]
     pub(crate) has_failures: bool,
 }

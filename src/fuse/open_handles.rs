@@ -53,7 +53,7 @@ struct OpenHandle {
     flags: u32,
     /// Last loss of write-back that the handle need not learn of any more.
     loss_reported: u64,
-    /// True if the handle was refused, and the volume has been full since.
+    /// `true` if the handle was refused, and the volume has been full since.
     is_refused: bool,
     /// Number of losses by damage of this file that the handle has learned of.
     damage_reported: u64,

@@ -1,4 +1,4 @@
-//! Privileges of the process behind a request, as far as the kernel does not check them itself.
+//! Privileges of the process that sent a request, as far as the kernel does not check them itself.
 
 use std::fs;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 pub(crate) struct MountTarget<'a> {
     /// Absolute path of the device or image file.
     pub(crate) device: &'a Path,
-    /// True if the device is a block device.
+    /// `true` if the device is a block device.
     pub(crate) is_block_device: bool,
     /// Absolute path of the directory.
     pub(crate) dir: &'a Path,

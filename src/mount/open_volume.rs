@@ -1,4 +1,4 @@
-//! Opening a device and the volume on it, and explaining why that failed.
+//! Opening of a device and of the volume on it, and explanations of failures.
 //!
 //! A device that is used through a loop device is refused, and one that is write-protected is opened for reading.
 //! Nothing is written to the device before the volume has been checked.
@@ -25,7 +25,7 @@ pub(crate) struct OpenedDevice {
     pub(crate) device: Arc<FileDevice>,
     /// The options as given, or read-only ones for a write-protected device.
     pub(crate) options: MountOptions,
-    /// True if the device is mounted read-only though the options asked for writing.
+    /// `true` if the device is mounted read-only though the options asked for writing.
     pub(crate) is_write_protected: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> ExitEr
             ExitError::mount(format_args!("{shown}: too small for an SFS volume"))
         }
         Error::DeviceTooSmall { .. } => ExitError::mount(format_args!(
-            "{shown}: {error}; it was truncated, or is not the device that was formatted"
+            "{shown}: {error}; the device was truncated, or is not the one that was formatted"
         )),
         error => ExitError::mount(format_args!("{shown}: {error}")),
     }

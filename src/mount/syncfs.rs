@@ -2,8 +2,8 @@
 
 use crate::kernel_release;
 
-/// First kernel that sends SYNCFS to every mount on a block device. None sends SYNCFS to other mounts: the flag by which
-/// a privileged daemon may ask for it has no settled number yet.
+/// First kernel that sends SYNCFS to every mount on a block device. No kernel sends SYNCFS to other mounts:
+/// the flag by which a privileged daemon may ask for it has no settled number yet.
 const SENT_SINCE: (u32, u32, u32) = (6, 18, 0);
 
 /// Returns whether a kernel of this `release` tells a mount's daemon of sync(2). A release that cannot be parsed does

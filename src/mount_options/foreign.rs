@@ -108,7 +108,7 @@ const KNOWN: [&str; 43] = [
     "user_xattr",
 ];
 
-/// Most letters that a name may differ from a suggested one.
+/// Maximum number of letters in which a name may differ from a suggested one.
 const LETTERS_MAX: usize = 2;
 
 /// Options of SFS, for the message about an unknown one.

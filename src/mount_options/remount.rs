@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_remount_changes_only_flags_of_the_kernel() {
-        let options = MountOptions::parse(["cache=8M,nowriteback"], false).expect("known");
+        let options = MountOptions::parse(["cache=8M,nowriteback"], false).expect("known options");
         let merged =
             "ro,nosuid,noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
         let changed = options.changed_by(merged).expect("the options are the kernel's");

@@ -34,7 +34,7 @@ pub struct OccurrenceReport {
 pub struct FailureReport {
     /// Name of the kind, or its number.
     pub kind: String,
-    /// Place of the error.
+    /// Block, inode or segment, depending on the kind; 0 if no place is known.
     pub at: u64,
     /// Time, in seconds since 1970.
     pub secs: i64,

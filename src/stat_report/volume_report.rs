@@ -32,7 +32,7 @@ pub struct VolumeReport {
     pub transport: Option<TransportReport>,
     /// Dirty data that the kernel may hold; `None` when the volume is not mounted.
     pub cache: Option<CacheReport>,
-    /// True if nothing can be written.
+    /// `true` if nothing can be written.
     pub read_only: bool,
     /// Identity of the volume.
     pub uuid: String,
@@ -49,7 +49,7 @@ pub struct VolumeReport {
     /// Reaction to damage, as `-o errors=` names it; `None` when the volume is not mounted.
     #[serde(default)]
     pub on_error: Option<String>,
-    /// True if writing has stopped, after a failure or a shutdown.
+    /// `true` if writing has stopped, after a failure or a shutdown.
     #[serde(default)]
     pub has_failed: bool,
     /// Errors that were recorded on the volume, by kind.
@@ -154,7 +154,8 @@ pub struct CacheReport {
     pub dirty_bytes_max: Option<u64>,
     /// Number of times that the kernel accepted a bound.
     pub bounds_set: u64,
-    /// Number of times that the kernel refused a bound. It then uses its own, 1 % of its dirty threshold.
+    /// Number of times that the kernel refused a bound, and used its own instead, 1 % of its dirty
+    /// threshold.
     pub bounds_refused: u64,
 }
 

@@ -52,7 +52,7 @@ fn renames(dir: &Path) {
     rename(&two, &three, RenameFlags::EXCHANGE).expect("both are there");
     let read = |path: &Path| fs::read_to_string(path).expect("reading");
     assert_eq!((read(&two), read(&three)), ("1".into(), "2".into()));
-    fs::rename(&three, &two).expect("over a file");
+    fs::rename(&three, &two).expect("a rename over a file");
     assert_eq!(read(&two), "2");
     whiteouts(&one, &two);
 
@@ -67,7 +67,7 @@ fn renames(dir: &Path) {
     rename(&two, &inner, RenameFlags::EXCHANGE).expect("a file and a directory");
     assert!(two.is_dir() && inner.is_file());
     assert_eq!((links_of(&outer), links_of(dir)), (2, 5));
-    fs::rename(&outer, &other).expect("over an empty directory");
+    fs::rename(&outer, &other).expect("a rename over an empty directory");
 }
 
 /// Asserts that `two` is a file and `one` does not exist.
@@ -82,7 +82,7 @@ fn whiteouts(one: &Path, two: &Path) {
     assert_eq!((whiteout.rdev(), whiteout.mode() & 0o7777, whiteout.nlink()), (0, 0, 1));
     expect_errno(rename(one, two, RenameFlags::NOREPLACE), libc::EEXIST);
     expect_errno(rename(one, two, RenameFlags::EXCHANGE), libc::EINVAL);
-    rename(one, two, none).expect("over a whiteout");
+    rename(one, two, none).expect("a rename over a whiteout");
     assert!(fs::symlink_metadata(one).expect("the entry exists").file_type().is_char_device());
     fs::remove_file(one).expect("deleting a whiteout");
     let [left, moved] = ["left", "moved"].map(|name| one.with_file_name(name));
@@ -117,7 +117,7 @@ fn links(dir: &Path) {
     assert_eq!(links_of(&last), 50);
     assert_eq!(fs::read_to_string(last).expect("reading"), "content");
     // Both names are of the same file: the rename does nothing.
-    fs::rename(path("sub").join("link-98"), path("sub").join("link-99")).expect("nothing");
+    fs::rename(path("sub").join("link-98"), path("sub").join("link-99")).expect("no effect");
     assert_eq!(links_of(&path("sub").join("link-98")), 50);
 }
 
@@ -131,7 +131,7 @@ fn symlinks(dir: &Path) {
         let target = PathBuf::from("t".repeat(len));
         let link = dir.join(format!("link-{len}"));
         symlink(&target, &link).expect("a link");
-        assert_eq!(fs::read_link(&link).expect("its target"), target);
+        assert_eq!(fs::read_link(&link).expect("the target"), target);
         assert_eq!(fs::symlink_metadata(&link).expect("the entry exists").len(), len as u64);
     }
     expect_errno(symlink("t".repeat(4096), dir.join("longer")), libc::ENAMETOOLONG);

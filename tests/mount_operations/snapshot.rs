@@ -35,7 +35,7 @@ pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
             let entries = fs::read_dir(&path).expect("a directory");
             waiting.extend(entries.map(|entry| entry.expect("an entry").path()));
         }
-        found.insert(path.strip_prefix(root).expect("below").to_owned(), facts);
+        found.insert(path.strip_prefix(root).expect("a path below the root").to_owned(), facts);
     }
     found
 }
@@ -43,7 +43,7 @@ pub(crate) fn snapshot(root: &Path) -> BTreeMap<PathBuf, Facts> {
 fn facts(path: &Path) -> Facts {
     let seen = fs::symlink_metadata(path).expect("the entry exists");
     let kind = seen.file_type();
-    let content = if kind.is_file() { fs::read(path).expect("reading") } else { Vec::new() };
+    let content = if kind.is_file() { fs::read(path).expect("the content") } else { Vec::new() };
     assert!(!kind.is_file() || content.len() as u64 == seen.len(), "{}", path.display());
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);

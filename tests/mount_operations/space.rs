@@ -54,7 +54,7 @@ fn unlinked_files_stay_while_open(dir: &Path) {
     fs::remove_file(&path).expect("deleting");
     fs::write(&path, "another with its name").expect("writing");
     file.write_all_at(b"changed", 5).expect("the file can still be written");
-    file.sync_all().expect("and synced");
+    file.sync_all().expect("a sync");
     let mut seen = vec![0; LEN];
     file.read_exact_at(&mut seen, 0).expect("reading");
     assert!(&seen[5..12] == b"changed" && seen[..5] == bytes[..5] && seen[12..] == bytes[12..]);

@@ -77,7 +77,7 @@ fn mounted_files_are_not_opened_when_the_daemon_has_died() {
     };
     wait_until("the rings are gone", || !is_canceled());
     for options in [File::options().read(true), File::options().append(true)] {
-        let refused = options.open(&path).expect_err("nobody answers").raw_os_error();
+        let refused = options.open(&path).expect_err("no daemon answers").raw_os_error();
         assert!([Some(libc::ENOTCONN), Some(libc::ECONNABORTED)].contains(&refused), "{refused:?}");
     }
     mount.detach();
@@ -145,7 +145,7 @@ fn births(dir: &Path) {
     file.write_all_at(b"other", 0).expect("writing");
     let now = fs::metadata(&path).expect("the entry exists");
     assert_eq!(now.created().expect("a time of birth"), born);
-    assert!(born.elapsed().expect("the birth is over").as_secs() < 600);
+    assert!(born.elapsed().expect("the birth is in the past").as_secs() < 600);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn privileges(dir: &Path) {
         let check = |what: &str, change: Change, user: u32, after: u32| {
             let path = dir.join(format!("{what}-{before:o}-{user}"));
             fs::write(&path, [1; 5000]).expect("writing");
-            chown(&path, Some(NOBODY), Some(NOBODY)).expect("giving");
+            chown(&path, Some(NOBODY), Some(NOBODY)).expect("a change of owner");
             fs::set_permissions(&path, Permissions::from_mode(before)).expect("setting");
             change(&path, user);
             let mode = fs::metadata(&path).expect("the entry exists").mode() & 0o7777;

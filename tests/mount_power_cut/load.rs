@@ -107,7 +107,7 @@ fn replaced_len(version: u64) -> usize {
 
 /// Returns the version that `bytes` begin with; 0 for a hole.
 fn version_of(bytes: &[u8]) -> u64 {
-    bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")))
+    bytes.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
 }
 
 fn replaced(root: &Path, index: usize) -> PathBuf {

@@ -46,7 +46,7 @@ fn files(dir: &Path) -> PathBuf {
 }
 
 fn read(file: PathBuf) -> u64 {
-    fs::read_to_string(file).expect("the kernel has it").trim().parse().expect("a number")
+    fs::read_to_string(file).expect("the kernel has the file").trim().parse().expect("a number")
 }
 
 /// While the daemon is stopped no data reaches it: the bytes that tasks could write are in the
@@ -117,7 +117,7 @@ fn mounted_volumes_bound_dirty_pages_by_free_space() {
         let free = report["space"]["available_blocks"].as_u64().expect("a number") * 4096;
         let cache = report["cache"].clone();
         assert_eq!(cache["bounds_refused"], 0, "{cache}");
-        (free, cache["dirty_bytes_max"].as_u64().expect("root may read it"))
+        (free, cache["dirty_bytes_max"].as_u64().expect("root may read the bound"))
     };
     // The bound is set again when the free space has halved or doubled.
     let is_near = |(free, bound): (u64, u64)| bound > free / 10 && bound < free * 6 / 10;

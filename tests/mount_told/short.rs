@@ -64,7 +64,7 @@ fn mounted_nearly_full_volumes_answer_each_write() {
     let old = File::options().write(true).open(mount.dir.join("filling")).expect("opening");
     old.write_all_at(&bytes[..MIB], 0).and_then(|()| old.sync_all()).expect("overwriting");
     file.write_all_at(&bytes[MIB..2 * MIB], 0).expect("overwriting what was just written");
-    file.sync_all().expect("all that was taken fits");
+    file.sync_all().expect("the accepted data fits");
     drop((file, old));
     mount.unmount();
     volume.check();

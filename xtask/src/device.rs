@@ -1,4 +1,4 @@
-//! Devices below a volume: an image file, by itself or behind a loop device.
+//! Devices below a volume: an image file, by itself or as a loop device.
 
 use std::{
     fs::File,
@@ -58,7 +58,7 @@ impl TestDevice {
         Ok(device)
     }
 
-    /// Returns a device that somebody else makes and removes.
+    /// Returns a device that another process makes and removes.
     pub(crate) fn of_others(path: &Path) -> Self {
         Self { path: path.to_owned(), is_loop: false, _guards: Vec::new() }
     }

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) enum FilesystemKind {
     /// SFS.
     Sfs,
-    /// The null filesystem of `benches/`: RAM behind FUSE.
+    /// The null filesystem of `benches/`, which stores data in RAM.
     Null,
     /// The null filesystem over a device: the cost of FUSE and a device together.
     NullDevice,
@@ -89,7 +89,7 @@ impl Subject {
     }
 }
 
-/// Blocks of the device when a filesystem is made.
+/// Treatment of the device's blocks when a filesystem is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocks {
     /// The blocks are discarded, if the filesystem supports it.
@@ -149,7 +149,7 @@ impl FilesystemKind {
         match self {
             Self::Sfs => workspace.build(profile, &["sfs", "sfs-mkfs", "sfs-fsck"]),
             Self::Null | Self::NullDevice => workspace.build(profile, &["sfs-bench"]),
-            // No program of this workspace is needed, so the directory is not used.
+            // No program of this workspace is needed, so the directory of the programs is not used.
             Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Fuse2fs | Self::Ntfs3g => {
                 workspace.build(profile, &["xtask"])
             }

@@ -1,19 +1,19 @@
-//! `cargo xtask imports`: circles of imports, and imports of an upper layer.
+//! `cargo xtask imports`: import cycles, and imports of an upper layer.
 //!
-//! Every crate of [`layers::CRATES`] is read file by file. An *arrow* goes from the module that names another
-//! module of its crate to the module that it names, in a `use` or in a path such as `super::Type` or
-//! `child::function()`. What counts as an arrow:
+//! Every crate of [`layers::CRATES`] is read file by file. An *arrow*, an edge of the import graph, goes from
+//! the module that names another module of its crate to the module that it names, in a `use` or in a path
+//! such as `super::Type` or `child::function()`. Rules for arrows:
 //!
 //! - A declaration `mod child;` is no arrow, and neither is a re-export `pub use child::Type` unless the
 //!   file uses the re-exported name itself.
 //! - A name that an enclosing module re-exports counts as an import of the module that declares it. Any
-//!   other re-export counts as an import of the module that the path names, and of nothing behind it.
+//!   other re-export counts as an import of the module that the path names, and of no other module.
 //! - Code under `#[cfg(test)]`, and modules called `tests`, are not read.
 //!
-//! Arrows are lifted to *rooms*: the modules beside each other below the nearest module that encloses both
-//! ends. The file of that enclosing module is a room beside its children. So a parent that calls its child
-//! and declares a type that the child uses forms a circle with this child.
-//! The layers order the outermost rooms of a crate.
+//! Arrows are lifted to *rooms*, the nodes of the graph: the modules beside each other below the nearest
+//! module that encloses both ends. The file of that enclosing module is a room beside its children. So a
+//! parent that calls its child and declares a type that the child uses forms a cycle with this child. The
+//! layers order the outermost rooms of a crate.
 
 mod arrows;
 mod circles;
@@ -31,7 +31,7 @@ use anyhow::{Context as _, Result};
 use self::{layers::CRATES, modules::Modules};
 use crate::{report::StepOutcome, workspace::Workspace};
 
-/// Reads all crates of the table, prints each circle and each upward import, and counts them as failures.
+/// Reads all crates of the table, prints each cycle and each upward import, and counts them as failures.
 pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
     let mut outcome = StepOutcome::default();
     for layered in &CRATES {
@@ -47,7 +47,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<StepOutcome> {
         }
     }
     if outcome.failed > 0 {
-        outcome.notes.push("cargo xtask imports lists the circles and upward imports".into());
+        outcome.notes.push("cargo xtask imports lists the cycles and upward imports".into());
     }
     Ok(outcome)
 }

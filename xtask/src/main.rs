@@ -47,7 +47,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Looks for circles of imports and for imports of an upper layer.
+    /// Looks for import cycles and for imports of an upper layer.
     Imports,
     /// Looks for comments and messages whose subject is a pronoun or a relative clause.
     Words,

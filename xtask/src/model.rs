@@ -53,7 +53,7 @@ impl Model {
         let erase_block = request.erase_block.iter().flat_map(|size| ["--erase-block", size]);
         let mut child = cmd.args(erase_block).arg(&dir).spawn_apart()?;
         let guard = Some(Undo::End(child.id()).later());
-        let mut output = BufReader::new(child.stdout.take().context("its output")?);
+        let mut output = BufReader::new(child.stdout.take().context("the output of the disk")?);
         let mut line = String::new();
         output.read_line(&mut line)?;
         ensure!(!line.is_empty(), "sfs-lab ssd did not start");

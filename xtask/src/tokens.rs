@@ -10,14 +10,14 @@ pub(crate) const DECLARING: [&str; 8] =
 pub(crate) const QUALIFYING: [&str; 8] =
     ["pub", "unsafe", "async", "extern", "mut", "impl", "mod", "use"];
 
-/// Returns the index behind the attribute at `at`, and behind its item if the item is for tests.
+/// Returns the index after the attribute at `at`, and after its item if the item is for tests.
 pub(crate) fn skip_attribute(tokens: &[TokenTree], at: usize) -> usize {
     let Some(TokenTree::Group(group)) = tokens.get(at + 1) else { return at + 1 };
     let text: String = group.stream().into_iter().map(|token| token.to_string()).collect();
     if text.replace(' ', "") == "cfg(test)" { end_of_item(tokens, at + 2) } else { at + 2 }
 }
 
-/// Returns the index behind the item, field or statement that begins at `at`.
+/// Returns the index after the item, field or statement that begins at `at`.
 fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     let mut is_item = false;
     while at < tokens.len() {

@@ -37,7 +37,7 @@ pub struct Watch {
     pub pids: Vec<u32>,
     /// Endings of the names of kernel workers: `loop3`, `flush-7:3`, `jbd2/loop3-8`.
     pub workers: Vec<String>,
-    /// Whether to count the instructions of the processes.
+    /// `true` to count the instructions of the processes.
     pub counts: bool,
     /// File for samples of all processors, if they are to be taken.
     pub profile: Option<PathBuf>,

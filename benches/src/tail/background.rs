@@ -131,7 +131,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A background program that runs. It ends when the value is dropped.
+/// A running background program, which ends when the value is dropped.
 pub struct RunningBackground {
     background: Background,
     child: Child,
@@ -150,7 +150,7 @@ impl RunningBackground {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.context("starting the background program")?;
         let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().context("its output")?);
+        let output = BufReader::new(child.stdout.take().context("a standard output")?);
         Ok(Self { background, child, input, output, began: (Instant::now(), 0) })
     }
 
@@ -176,7 +176,7 @@ impl RunningBackground {
     }
 
     fn done(&mut self) -> Result<u64> {
-        let input = self.input.as_mut().context("its input")?;
+        let input = self.input.as_mut().context("the input of the background program")?;
         let mut line = String::new();
         // A program that has ended reports its reason on standard error.
         let asked = input.write_all(b"\n").and_then(|()| input.flush());

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::request::Counters;
 
-/// The counters behind [`Counters`], which describes each.
+/// The atomic form of [`Counters`], which describes each counter.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicCounters {
     pub(crate) user_bytes_written: AtomicU64,

@@ -28,19 +28,19 @@ pub use victim::{CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy, Ind
 
 use crate::format::POLICY_STATE_LEN_MAX;
 
-/// Most groups that a grouping policy may have.
+/// Maximum number of groups that a grouping policy may have.
 pub const GROUPS_MAX: u8 = 8;
 
 /// Size of the state that a policy saves in a checkpoint, known at compile time.
 pub trait SavedState {
-    /// Most bytes of the saved state; 0 for a policy that saves nothing.
+    /// Maximum length of the saved state in bytes; 0 for a policy that saves nothing.
     const STATE_LEN_MAX: usize;
 }
 
 /// [`SavedState`] for trait objects. Every policy gets it from its [`SavedState`], with a compile-time check
 /// against [`POLICY_STATE_LEN_MAX`].
 pub trait StateBound {
-    /// Most bytes of the saved state.
+    /// Maximum length of the saved state in bytes.
     fn state_len_max(&self) -> usize;
 }
 

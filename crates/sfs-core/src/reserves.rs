@@ -7,7 +7,7 @@ use crate::format::Layout;
 use crate::log::Batch;
 use crate::metadata::Metadata;
 
-/// Segments that a short delta may open: it may cross into one more.
+/// Segments that a short delta may open: the delta may cross into one more.
 pub(crate) const DELTA_SEGMENTS: usize = 1;
 
 /// Nodes that a checkpoint makes dirty itself, besides those that scale with the number of changes: nodes of the usage

@@ -2,9 +2,10 @@
 //!
 //! A commit goes through these steps: [`CommitRequest`] (what is asked for), `plan` (blocks of each file), `staged`
 //! (blocks with groups), [`data_layout`] and `budget` (whether they fit), [`BatchBuilder`] (addresses, delta,
-//! chunks), [`Committer`] (writing).
-//! [`Checkpointer`] writes the tree. Both are leaf steps: they return a [`Shortage`] to their caller and never call
-//! each other. Which step follows a shortage is decided in `space`.
+//! chunks), [`Committer`] (writing). [`Checkpointer`] writes the tree.
+//!
+//! Committer and checkpointer are leaf steps, which return a [`Shortage`] to their caller and never call each
+//! other. Module `space` decides which step follows a shortage.
 
 mod budget;
 mod builder;

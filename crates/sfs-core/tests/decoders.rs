@@ -116,7 +116,7 @@ proptest! {
         bytes in bytes(0..3000),
         headers in prop::collection::vec((0..8u16, 0..4u8, 0..60u8), 0..50),
     ) {
-        // The headers have the lengths of the fields behind them.
+        // The headers have the lengths of the fields that follow.
         let mut delta = Vec::new();
         let mut rest = &bytes[..];
         for (kind, class, len) in headers {

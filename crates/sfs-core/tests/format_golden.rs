@@ -166,12 +166,12 @@ fn superblock() {
     assert_eq!(bytes[232..], [0; BLOCK_SIZE - 232]);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(superblock.clone()));
 
-    // Bytes of a newer program behind the known fields are preserved.
+    // Bytes of a newer program after the known fields are preserved.
     let newer = Superblock { unknown: vec![0, 9, 8], ..superblock };
     let bytes = newer.encode();
     assert_eq!(bytes[232..236], [0, 9, 8, 0]);
     assert_eq!(Superblock::decode(&bytes, 4), Ok(newer.clone()));
-    assert_eq!(newer.next_generation().expect("there is one").unknown, newer.unknown);
+    assert_eq!(newer.next_generation().expect("a next one").unknown, newer.unknown);
 }
 
 fn bytes_of(golden: &str) -> Vec<u8> {
@@ -187,7 +187,7 @@ fn superblock_of_version_1() {
     bytes[..184].copy_from_slice(&bytes_of(SUPERBLOCK_1));
     let expected = Superblock { version: 1, generation: 0, tick_shift: 0, ..golden_superblock() };
     assert_eq!(Superblock::decode(&bytes, 4), Ok(expected.clone()));
-    let next = expected.next_generation().expect("there is one");
+    let next = expected.next_generation().expect("a next generation");
     assert_eq!(next, Superblock { version: 2, generation: 1, ..expected });
     let large = Layout::new(1 << 30, 1024, 0).expect("a layout");
     assert_eq!(

@@ -9,7 +9,7 @@ use sfs_device::{Keep, RamDevice, RecordingDevice};
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
-/// Least number of items of the usage table in a leaf.
+/// Minimum number of items of the usage table in a leaf.
 const ITEMS_PER_LEAF: u64 = 3;
 
 /// Returns the reads that mounting a used, cleanly unmounted volume of `bytes` takes, and the most leaves that its

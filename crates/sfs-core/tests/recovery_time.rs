@@ -22,7 +22,7 @@ const LOG_MIB: u64 = 16;
 
 /// MiB of log for which [`TIME_MAX`] holds.
 const LOG_MIB_LIMIT: u64 = 1024;
-/// Most processor time for [`LOG_MIB_LIMIT`].
+/// Maximum processor time for [`LOG_MIB_LIMIT`].
 const TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Bytes allowed besides the budgets: for the usage table, the batch that is being read, and the test itself.

@@ -283,7 +283,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn equals_an_ordered_map(steps in prop::collection::vec(any_step(), 1..150)) {
+    fn a_tree_equals_an_ordered_map(steps in prop::collection::vec(any_step(), 1..150)) {
         let mut trial = Trial::new();
         steps.iter().for_each(|step| trial.step(step));
         trial.finish();
@@ -404,10 +404,10 @@ fn the_root_and_used_nodes_are_evicted_last() {
     assert_eq!(trial.tree.node_count(), 11);
     trial.tree.evict(10);
     assert_eq!(trial.tree.node_count(), 10);
-    trial.tree.get(&key(15)).expect("still in memory");
+    trial.tree.get(&key(15)).expect("the node is in memory");
     trial.tree.evict(2);
     assert_eq!(trial.tree.node_count(), 2);
-    trial.tree.get(&key(15)).expect("used last");
+    trial.tree.get(&key(15)).expect("the node was used last");
     trial.tree.evict(0);
     assert_eq!(trial.tree.node_count(), 1);
     assert_eq!(trial.tree.get(&key(15)).map_err(|missing| missing.level), Err(0));

@@ -208,7 +208,7 @@ fn relocate_all(tree: &mut Tree, blocks: &Blocks) {
     for (address, block) in blocks {
         let pointer =
             NodePointer { address: *address, checksum: NodeHeader::checksum_of(&block.0) };
-        let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("sealed");
+        let header = NodeHeader::verify(&block.0, VOLUME, pointer).expect("a sound header");
         let missing = NodeNotCached { pointer, level: header.level, keys: None };
         if let Ok(node) = VerifiedNode::decode(&**block, VOLUME, &missing, Tolerance::Exact) {
             let _ = run(tree, blocks, |tree| tree.relocate_node(&node, *address));

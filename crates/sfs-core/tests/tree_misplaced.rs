@@ -247,7 +247,7 @@ fn a_removed_node_does_not_come_back_through_another_entry() {
 #[test]
 fn a_walk_visits_an_aliased_node_once() {
     let (mut flash, mut tree) = aliased(4);
-    flash.run(&mut tree, |tree| Ok(tree.last_before(&Key::MAX)?.is_some())).expect("the last way");
+    flash.run(&mut tree, |tree| Ok(tree.last_before(&Key::MAX)?.is_some())).expect("the last path");
     let refused = flash.run(&mut tree, |tree| tree.addresses()).map(|addresses| addresses.len());
     assert!(refused.is_err_and(is_out_of_order));
 }

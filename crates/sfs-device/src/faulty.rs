@@ -67,7 +67,8 @@ impl<D: Device> FaultyDevice<D> {
         &self.inner
     }
 
-    /// Fails one request: the `nth` of its kind after this call. One is the next request; zero disarms.
+    /// Fails one request: the `nth` of its kind after this call. An `nth` of 1 is the next request; 0 removes
+    /// the fault.
     ///
     /// # Panics
     ///

@@ -73,7 +73,7 @@ impl<'a> Gather<'a> {
     pub(crate) fn write_at(&self, file: &File, offset: u64) -> io::Result<usize> {
         let pending = &self.vectors[self.first..];
         let count = pending.len().min(GATHER_PARTS_MAX);
-        // SAFETY: `pending` holds at least `count` vectors. Each covers blocks that are borrowed
+        // SAFETY: `pending` holds at least `count` vectors. Each vector covers blocks that are borrowed
         // for 'a, which `self` does not outlive, and the call only reads them.
         let result = unsafe {
             libc::pwritev(file.as_raw_fd(), pending.as_ptr(), count as c_int, signed(offset)?)

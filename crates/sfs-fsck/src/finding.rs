@@ -163,7 +163,7 @@ pub enum Finding {
     BlockCount { ino: u64, blocks: u64, counted: u64 },
     /// A file that has no blocks, by its kind or flags, has a mapping.
     MappingOwner { ino: u64 },
-    /// A block behind the end of the file is mapped, and no truncation is in progress.
+    /// A block past the end of the file is mapped, and no truncation is in progress.
     MappingBeyondEnd { ino: u64, block: u32 },
     /// A mapping refers to a block outside all segments.
     MappingOutside { ino: u64, block: u32, address: u64 },

@@ -7,16 +7,16 @@
 //! [`check()`] and [`dump()`] write nothing, end on any content of the device, and report damage as values.
 //! The memory of a check grows with directories and segments, and with two bits for each used block.
 //!
-//! The modules form four rooms, each with imports from the rooms below it only:
+//! The modules form four layers, each with imports from the layers below it only:
 //!
-//! | room | |
+//! | layer | |
 //! |---|---|
 //! | `cli` | arguments, output, JSON, exit codes, `dump` |
 //! | `repair` | fixes for findings, salvage of lost keys, writing of the result |
 //! | `check` | rules of a sound volume, and the check against them |
 //! | `read` | structures of the volume, read with tolerance of damage; changes of the tree in memory |
 //!
-//! All rooms report in the terms of three modules below them: `error`, `finding` with `findings`, `progress`.
+//! All layers report in terms of three modules below them: `error`, `finding` with `findings`, `progress`.
 //! No module imports one that imports it. Modules name each other by full path: the re-exports here are for
 //! other crates.
 #![deny(unsafe_code)]

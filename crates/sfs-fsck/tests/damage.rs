@@ -77,7 +77,7 @@ fn try_damage(
     let repaired = run(&device).expect("a repair");
     let left = repaired.after.as_ref().unwrap_or(&repaired.before);
     assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
-    let again = run(&device).expect("a second look");
+    let again = run(&device).expect("a second run");
     assert_eq!(again.before.errors(), 0, "again: {:?}", again.before.findings.kept());
 
     let now = tree(device.clone());
@@ -96,7 +96,7 @@ fn try_damage(
     assert_eq!(volume.audit().expect("an audit"), []);
     write_more(&volume).expect("writes");
     volume.close().expect("an unmount");
-    let report = run(&device).expect("a last look").before;
+    let report = run(&device).expect("a last run").before;
     assert_eq!(report.errors(), 0, "used: {:?}", report.findings.kept());
 }
 

@@ -1,4 +1,5 @@
-//! Chunks that the log has left behind: a repair takes nothing from them that a later mount has overruled.
+//! Chunks that are no longer part of the log: a repair takes nothing from them that a later mount has
+//! replaced.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -56,8 +57,8 @@ fn wipe(device: &dyn Device, address: u64) {
     device.write(address, &[&[Block::ZERO]], Stream::default()).expect("RAM");
 }
 
-/// Returns a device whose log has lost all chunks of a mount behind the first one, which is damaged. The last of
-/// them renames a file.
+/// Returns a device whose log has lost all chunks of a mount after the first one, which is damaged. The last
+/// chunk renames a file.
 fn with_broken_log() -> Arc<RamDevice> {
     let device = make();
     let volume = open(&device);

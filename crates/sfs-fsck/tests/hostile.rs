@@ -183,7 +183,7 @@ impl Forger<'_> {
         write(self.device, at, &blocks);
     }
 
-    /// Forges a summary at the start of a random segment, or behind a head.
+    /// Forges a summary at the start of a random segment, or after a head.
     fn forge_summary(&mut self) {
         let layout = self.superblock.layout;
         let Some(record) = self.record() else { return };
@@ -309,7 +309,7 @@ fn repair_image(image: &RamDevice) {
     let Ok(repaired) = repair(&device, &options, never_cancel) else { return };
     let left = repaired.after.as_ref().unwrap_or(&repaired.before);
     assert_eq!(left.errors(), 0, "left: {:?}", left.findings.kept());
-    let again = repair(&device, &options, never_cancel).expect("a second look");
+    let again = repair(&device, &options, never_cancel).expect("a second repair");
     assert_eq!(again.before.errors(), 0, "again: {:?}", again.before.findings.kept());
     let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("a mount");
     assert_eq!(volume.audit().expect("an audit"), []);

@@ -157,7 +157,7 @@ impl PlacedVolume {
     /// Changes the usage entry of the segment of data.
     fn change_usage(&self, change: impl FnOnce(&mut UsageEntry)) -> u32 {
         let layout = self.superblock.layout;
-        let segment = layout.segment_of(self.address(A)).expect("in one");
+        let segment = layout.segment_of(self.address(A)).expect("a segment");
         let (live_blocks, head) = (2 * FILE_BLOCKS, Head(1));
         let state = SegmentState::InPlace;
         // The stamp of the entry is not known, so all are tried.
@@ -280,7 +280,7 @@ fn a_placed_segment_with_a_wrong_state_keeps_its_data() {
 #[test]
 fn a_placed_mapping_into_a_log_segment_is_dropped() {
     let forge = PlacedVolume::new();
-    // The block of the summary before the root.
+    // The address is that of the summary before the root.
     let address = forge.record().1.root_address - 1;
     forge.remap(A, 3, address);
     let found = forge.findings();
@@ -298,13 +298,13 @@ fn user_data_is_not_taken_for_a_newer_checkpoint() {
     let forge = PlacedVolume::new();
     let (slot, record) = forge.record();
     let leaf = forge.leaf();
-    let older = forge.superblock.layout.slots.into_iter().find(|at| *at != slot).expect("two");
+    let older = forge.superblock.layout.slots.into_iter().find(|at| *at != slot).expect("slots");
     forge.device.write(older, &[&[Block::ZERO]], Stream::default()).expect("RAM");
     let before = forge.findings();
     let public = u64::from_le_bytes(forge.superblock.uuid[..8].try_into().expect("eight bytes"));
     let address = forge.address(A);
     let layout = forge.superblock.layout;
-    let segment = layout.segment_of(address).expect("in one");
+    let segment = layout.segment_of(address).expect("a segment");
     assert_eq!(layout.segment_address(segment), address, "the mapping begins the segment");
     let forge_chunk = |volume: u64| {
         let mut node = leaf.clone();

@@ -78,7 +78,7 @@ fn an_interrupted_check_exits_with_32_and_changes_nothing() {
         let is_cancelled = |_| {
             write(&path, &bytes);
             let output = interrupted(arguments, &path);
-            let code = output.status.code().expect("no signal ended it");
+            let code = output.status.code().expect("no signal ended the program");
             if code != CANCELLED {
                 // The check, or the repair, ended before the signal.
                 assert_eq!(code, quick, "{arguments:?}");

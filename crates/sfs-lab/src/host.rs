@@ -1,9 +1,9 @@
 //! Real filesystems on a model: SFS and those of the kernel, each mounted on `sfs-lab ssd`.
 //!
 //! [`Disk`] starts the process that exports the model and records its requests, [`Filesystem`] makes and
-//! mounts, and [`overwrite`], [`RandomAccessJobs`], [`Postmark`] and [`Ageing`] load the mount. A disk is
-//! detached and a mount unmounted when its value is dropped, after an error too. Nothing here measures:
-//! the recorded requests are replayed on models.
+//! mounts a filesystem, and [`overwrite`], [`RandomAccessJobs`], [`Postmark`] and [`Ageing`] load the mount.
+//! A disk is detached and a mount unmounted when its value is dropped, after an error too. Nothing here
+//! measures: the recorded requests are replayed on models.
 
 mod ageing;
 mod command;

@@ -69,7 +69,7 @@ fn ext4_works_on_a_model() {
     let disk = Disk::start(Path::new(LAB), &request).expect("a disk");
     assert_eq!(written(&disk.status().expect("counters")), 0);
     let device = disk.device().to_owned();
-    filesystem.make(&device).expect("an ext4");
+    filesystem.make(&device).expect("a new ext4");
     let made = disk.status().expect("counters");
     assert!(written(&made) > 0 && made.counters.flush_requests > 0, "{made:?}");
 
@@ -85,7 +85,7 @@ fn ext4_works_on_a_model() {
     let mounted = filesystem.mount(&device, disk.folder()).expect("mounted again");
     assert!(fs::read(mounted.dir().join("file")).expect("read") == content);
     fs::remove_file(mounted.dir().join("file")).expect("removed");
-    rustix::fs::syncfs(fs::File::open(mounted.dir()).expect("its root")).expect("synced");
+    rustix::fs::syncfs(fs::File::open(mounted.dir()).expect("the root")).expect("synced");
     let before = disk.status().expect("counters").counters.host_pages_trimmed;
     let trimmed = Command::new("fstrim").arg(mounted.dir()).status();
     if trimmed.is_ok_and(|status| status.success()) {

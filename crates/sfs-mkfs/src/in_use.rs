@@ -209,7 +209,7 @@ mod tests {
         }
         let mut loops = Loop::all(sys.path());
         loops.sort_by_key(Loop::device);
-        let [whole, first, second] = loops.try_into().expect("three");
+        let [whole, first, second] = loops.try_into().expect("three loop devices");
         assert_eq!(whole.file, Path::new("/images/a.img"));
         assert_eq!(second.device(), Path::new("/dev/loop2"));
         assert!(whole.is_beside(&first) && second.is_beside(&whole));

@@ -24,7 +24,7 @@ use crate::Human;
 const SIZE_MAX: u64 = 64 << 20;
 const SIZE_MIN: u64 = 128 << 10;
 
-/// Least number of requests of the largest size in a pass.
+/// Minimum number of requests of the largest size in a pass.
 const REQUESTS_MIN: u64 = 8;
 
 /// Share of the sequential throughput from which random writes count as fast. The paper compares

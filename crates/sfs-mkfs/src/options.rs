@@ -84,7 +84,7 @@ pub enum SegmentSize {
 }
 
 fn data_layout(name: &str) -> DataLayout {
-    DataLayout::by_name(name).expect("clap has looked")
+    DataLayout::by_name(name).expect("clap has checked the name")
 }
 
 fn parse_label(text: &str) -> Result<Label, &'static str> {

@@ -1,6 +1,6 @@
 //! Detection of devices that do not store what is written to them.
 //!
-//! The probe writes a reference at the start of the device and samples behind it, and reads all of
+//! The probe writes a reference at the start of the device and samples after it, and reads all of
 //! them back. The probe finds every device whose addresses wrap around, and a device that drops one write
 //! in a few thousand. Its time grows with the square root of the size. The content of the device is
 //! lost.
@@ -12,7 +12,7 @@ use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError, Stream};
 
 use crate::Human;
 
-/// Least number of blocks of the reference, which is written without gaps.
+/// Minimum number of blocks of the reference, which is written without gaps.
 const REFERENCE_MIN: u64 = 1024;
 
 /// Blocks of one request.
@@ -68,10 +68,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Wraps { blocks } => {
                 let bytes = blocks * BLOCK_SIZE as u64;
-                write!(
-                    f,
-                    "is a fake: it has {bytes} bytes, and writes behind them overwrite others"
-                )
+                write!(f, "is a fake: it has {bytes} bytes, and writes past them overwrite others")
             }
             Self::Drops { address } => {
                 let offset = address * BLOCK_SIZE as u64;
@@ -85,7 +82,7 @@ impl fmt::Display for Fault {
 }
 
 /// Addresses that are tried: every block of the reference, and one of each `reference` blocks
-/// behind.
+/// after it.
 ///
 /// Let addresses wrap around after R blocks. If R is at least `reference`, exactly one of the
 /// blocks from R to R + `reference` is tried; that write lands in the reference and is found there.
@@ -102,7 +99,7 @@ impl TriedAddresses {
         Self { reference, block_count }
     }
 
-    /// Returns the addresses behind the reference, ascending.
+    /// Returns the addresses after the reference, ascending.
     fn samples(self) -> impl Iterator<Item = u64> {
         let step = self.reference.max(1) as usize;
         // The last block of each step, so that the last block of the device is among them, or
@@ -150,7 +147,7 @@ impl ProbeRun<'_> {
     fn fault(&mut self, tried: TriedAddresses) -> Result<Option<Fault>, DeviceError> {
         self.write_reference(tried)?;
         self.device.flush()?;
-        // Descending: of several samples that land on one block, the first behind the end is left. Its
+        // The samples descend: of several that land on one block, the first past the end is left. Its
         // address gives the real size.
         let mut samples: Vec<u64> = tried.samples().collect();
         samples.reverse();

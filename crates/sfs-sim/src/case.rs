@@ -55,7 +55,7 @@ const SEQUENCE_SEGMENTS: u64 = 32;
 /// One in this many sequences begins with a volume of version 1, which its mount upgrades.
 const UPGRADE_SHARE: u64 = 8;
 
-/// Virtual time at the begin of a sequence, in milliseconds.
+/// Virtual time at the start of a sequence, in milliseconds.
 const MILLIS: u64 = 1000;
 
 /// Closed volumes that sequences begin with, and their content, in the order of [`DataLayout::ALL`].

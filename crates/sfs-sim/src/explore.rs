@@ -20,7 +20,7 @@ use crate::scenario;
 /// Numbers of explored cases, states and epochs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaseCounts {
-    /// Cases.
+    /// Number of cases.
     pub cases: u64,
     /// Crash states, those of recoveries included.
     pub states: u64,

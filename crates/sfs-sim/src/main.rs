@@ -1,4 +1,4 @@
-//! The program behind `cargo xtask crash`: explores crash states, or replays a case.
+//! The program that `cargo xtask crash` runs: explores crash states, or replays a case.
 //!
 //! The exit code is 0 if no state violates the contract. Otherwise it is 1, and the program prints the
 //! violation and the command that replays it.

@@ -47,7 +47,7 @@ pub struct RunState {
 /// Recording of a run, from the mount on.
 #[derive(Debug)]
 pub struct RecordedRun {
-    /// Durable content of the device at the begin.
+    /// Durable content of the device at the beginning.
     pub base: CowImage,
     /// Requests to the device.
     pub events: Vec<Event>,
@@ -88,7 +88,7 @@ impl RecordedRun {
     /// next flush began. The range holds for both bounds.
     fn range(&self, crash: &Crash, covers: impl Fn(Synced) -> bool) -> RangeInclusive<usize> {
         let acknowledged = |state: &RunState| state.done <= crash.epoch.end && covers(state.synced);
-        let floor = self.states.iter().rposition(acknowledged).expect("the first is durable");
+        let floor = self.states.iter().rposition(acknowledged).expect("state 0 is durable");
         let issued = crash.issued_min();
         let last = self.states.iter().rposition(|state| state.started < issued);
         floor..=last.unwrap_or(0).max(floor)

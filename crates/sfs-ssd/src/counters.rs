@@ -1,4 +1,4 @@
-//! SsdCounters of a model, and the write amplification computed from them.
+//! Counters of a model, and the write amplification computed from them.
 
 use serde::{Deserialize, Serialize};
 

@@ -21,9 +21,9 @@ pub struct ObjectId(u64);
 /// Attributes of an object, set by the host at its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectAttributes {
-    /// True if each page of the object is written only once, and needs no cleaning until the deletion.
+    /// `true` if each page of the object is written only once, and needs no cleaning until the deletion.
     pub read_only: bool,
-    /// True if requests for the object take precedence over cleaning.
+    /// `true` if requests for the object take precedence over cleaning.
     pub priority: bool,
 }
 

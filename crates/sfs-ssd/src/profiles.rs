@@ -13,7 +13,7 @@ use crate::timing::Timing;
 /// Flash page size of all profiles in bytes, as in the SFS paper's simulator (papers.md, section 2).
 const FLASH_PAGE_SIZE: u32 = 4096;
 
-/// SsdProfile of a commercial device.
+/// Profile of a commercial device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SsdProfile {
     /// Name of the profile in this project.
@@ -28,7 +28,7 @@ pub struct SsdProfile {
     pub timing: Timing,
     /// Translation layer.
     pub layer: Layer,
-    /// True if the device reports the size of its erase blocks.
+    /// `true` if the device reports the size of its erase blocks.
     pub erase_size_known: bool,
 }
 

@@ -43,13 +43,13 @@ pub struct RequestQueue {
     pub depth: usize,
     /// Source of the arrival times.
     pub arrivals: Arrivals,
-    /// True if adjacent waiting writes within one page are served as one write: stripe-aligned writes
+    /// `true` if adjacent waiting writes within one page are served as one write: stripe-aligned writes
     /// (Rajimwale et al., section 3.4).
     pub merging: bool,
 }
 
 impl RequestQueue {
-    /// RequestQueue that serves one request at a time.
+    /// Queue that serves one request at a time.
     pub const SYNCHRONOUS: RequestQueue = RequestQueue {
         scheduling: Scheduling::Fcfs,
         depth: 1,
@@ -57,7 +57,7 @@ impl RequestQueue {
         merging: false,
     };
 
-    /// RequestQueue of unlimited depth that serves requests in the order of their arrival times.
+    /// Queue of unlimited depth that serves requests in the order of their arrival times.
     pub const FCFS: RequestQueue = RequestQueue {
         scheduling: Scheduling::Fcfs,
         depth: usize::MAX,

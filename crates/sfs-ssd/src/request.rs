@@ -17,7 +17,7 @@ pub enum RequestKind {
     Flush,
 }
 
-/// HostRequest of the host.
+/// Request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
     /// Arrival time at the device.
@@ -30,7 +30,7 @@ pub struct HostRequest {
     pub len: u64,
     /// Stream of the data, as a hint which data to write together (a placement identifier).
     pub stream: u8,
-    /// True if cleaning should be deferred for this request (Rajimwale et al., section 3.6).
+    /// `true` if cleaning should be deferred for this request (Rajimwale et al., section 3.6).
     pub priority: bool,
 }
 
@@ -51,14 +51,14 @@ impl HostRequest {
 pub struct Completion {
     /// Arrival at the device.
     pub arrived_ns: u64,
-    /// Begin of the service.
+    /// Start of the service.
     pub begun_ns: u64,
     /// End of the service.
     pub ended_ns: u64,
 }
 
 impl Completion {
-    /// Returns the time from the begin of the service to its end.
+    /// Returns the time from the start of the service to its end.
     pub fn service_ns(&self) -> u64 {
         self.ended_ns - self.begun_ns
     }

@@ -24,7 +24,7 @@ pub struct SsdConfig {
     pub layer: Layer,
     /// Wear levelling of the translation layer.
     pub wear: WearLevelling,
-    /// True if trim requests are obeyed: informed cleaning (Rajimwale et al., section 3.5).
+    /// `true` if trim requests are obeyed: informed cleaning (Rajimwale et al., section 3.5).
     pub informed: bool,
     /// Thresholds of background cleaning; `None` if blocks are cleaned only when a write needs one.
     pub cleaning: Option<Cleaning>,
@@ -68,7 +68,7 @@ pub struct Cleaning {
     pub low_permille: u32,
     /// Fraction of free blocks below which the device cleans even while a priority request waits.
     pub critical_permille: u32,
-    /// True if cleaning is deferred while a priority request waits.
+    /// `true` if cleaning is deferred while a priority request waits.
     pub priority_aware: bool,
 }
 

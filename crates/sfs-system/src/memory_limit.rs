@@ -28,7 +28,7 @@ impl fmt::Display for LimitKind {
     }
 }
 
-/// Most memory that the process may use.
+/// Limit of the memory that the process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// Bytes; `u64::MAX` without a limit.

@@ -1,7 +1,7 @@
 //! Fixtures that the tests and benchmarks of all crates share.
 //!
 //! [`SeededRng`] is the one generator of test data. [`ram_volume`] makes small volumes in memory,
-//! [`LoopDevice`] puts an image behind a block device, and [`mount_table`] reads the mounts of this
+//! [`LoopDevice`] makes an image a block device, and [`mount_table`] reads the mounts of this
 //! process. A fixture that the machine cannot provide is `None`, and its reason is printed to
 //! stderr as `skipped: ...`. A fixture undoes its effect on the machine when it is dropped.
 //!

@@ -25,10 +25,10 @@ pub const SEGMENT_BLOCKS_MIN: u64 = 32;
 /// Blocks before the first of the smallest segments: superblock and checkpoint slot, rounded up to a segment.
 const HEAD_BLOCKS: u64 = 32;
 
-/// Blocks behind the last segment: a checkpoint slot and the superblock's backup.
+/// Blocks after the last segment: a checkpoint slot and the superblock's backup.
 const TAIL_BLOCKS: u64 = 17;
 
-/// Returns root at the time [`NOW`].
+/// Returns the user root as a caller at the time [`NOW`].
 pub fn caller() -> Caller {
     Caller { uid: 0, gid: 0, now: NOW }
 }

@@ -13,7 +13,7 @@ use super::{
     source::Import,
 };
 
-/// A room below a module: a child, or (`None`) the file of the module itself.
+/// A node of the import graph below a module: a child, or (`None`) the file of the module itself.
 type Room = Option<String>;
 
 /// Arrows between the rooms below one module, each with the first import that makes it.
@@ -36,7 +36,7 @@ impl fmt::Display for ImportFault {
     }
 }
 
-/// Returns the circles among the rooms of each module, and the imports of an upper layer.
+/// Returns the cycles among the rooms of each module, and the imports of an upper layer.
 pub(super) fn findings(modules: &Modules, layered: &Layered) -> Vec<ImportFault> {
     let mut findings = Vec::new();
     for (parent, arrows) in lifted(modules) {
@@ -94,7 +94,7 @@ fn named(modules: &Modules, from: usize) -> Vec<(usize, usize)> {
     all.map(|(target, line)| (target.module(), line)).collect()
 }
 
-/// Returns whether `import` passes a name on that its file does not use.
+/// Returns whether `import` is a re-export of a name that its file does not use.
 fn is_mere_reexport(modules: &Modules, from: usize, import: &Import) -> bool {
     import.public && !modules.get(from).source.words.contains(&import.name)
 }
@@ -155,7 +155,7 @@ fn unlisted(modules: &Modules, layered: &Layered) -> Vec<ImportFault> {
 fn describe(modules: &Modules, parent: usize, arrows: &Arrows, knot: &Knot<Room>) -> ImportFault {
     let circle = &knot.circle;
     let names: Vec<String> = circle.iter().map(|room| name(modules, parent, room)).collect();
-    let mut text = "circle of imports: ".to_owned() + &names.join(" -> ");
+    let mut text = "import cycle: ".to_owned() + &names.join(" -> ");
     if knot.len >= circle.len() {
         text += &format!(" (one of several among {} rooms)", knot.len);
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_names_every_arrow() {
+    fn a_cycle_names_every_arrow() {
         let files = [
             ("src/lib.rs", "mod a; mod b; mod c;"),
             ("src/a.rs", "mod deep;"),
@@ -240,20 +240,20 @@ mod tests {
             ("src/b.rs", "pub struct B; fn f() { crate::c::g() }"),
             ("src/c.rs", "pub fn g() {}\nuse crate::a as first; fn h() { first::x() }"),
         ];
-        let expected = "circle of imports: a -> b -> c -> a\n    a -> b: src/a/deep.rs:2\n    \
+        let expected = "import cycle: a -> b -> c -> a\n    a -> b: src/a/deep.rs:2\n    \
                         b -> c: src/b.rs:1\n    c -> a: src/c.rs:2";
         assert_eq!(found(&files, &UNLAYERED), [expected]);
     }
 
     #[test]
-    fn a_parent_that_calls_its_child_and_lends_it_a_type_is_a_circle() {
+    fn a_parent_that_calls_its_child_and_lends_it_a_type_is_a_cycle() {
         let files = [
             ("src/lib.rs", "mod room;"),
             ("src/room.rs", "mod child;\npub struct Type;\nfn f() { child::g() }"),
             ("src/room/child.rs", "use super::Type;\npub fn g() {}"),
         ];
         let found_with = found(&files, &UNLAYERED);
-        assert!(found_with[0].starts_with("circle of imports: room.rs -> room::child -> room.rs"));
+        assert!(found_with[0].starts_with("import cycle: room.rs -> room::child -> room.rs"));
         let lenient = Layered { circles: Circles::BetweenChildren, ..UNLAYERED };
         assert!(found(&files, &lenient).is_empty());
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reexport_of_an_enclosing_module_means_the_module_behind_it() {
+    fn a_reexport_of_an_enclosing_module_means_the_module_that_declares_it() {
         let files = [
             ("src/lib.rs", "mod room;"),
             ("src/room.rs", "mod one; mod two; pub use one::One;"),
@@ -279,7 +279,7 @@ mod tests {
             ("src/room/two.rs", "use crate::room::One; pub struct Two;"),
         ];
         let found = found(&files, &UNLAYERED);
-        assert!(found[0].starts_with("circle of imports: room::one -> room::two -> room::one"));
+        assert!(found[0].starts_with("import cycle: room::one -> room::two -> room::one"));
         assert_eq!(found.len(), 1);
     }
 

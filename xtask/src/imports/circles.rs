@@ -1,17 +1,17 @@
-//! Circles in a small directed graph.
+//! Cycles in a small directed graph. An arrow is an edge.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A set of nodes that all reach each other.
+/// A strongly connected component: nodes that all reach each other.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Knot<N> {
     /// Number of nodes.
     pub(super) len: usize,
-    /// A shortest circle in the set; its first node is its last, too.
+    /// A shortest cycle in the component; its first node is its last, too.
     pub(super) circle: Vec<N>,
 }
 
-/// Returns the largest sets of two and more nodes that reach each other.
+/// Returns the strongly connected components of two and more nodes.
 pub(super) fn knots<N: Ord + Clone>(arrows: &[(N, N)]) -> Vec<Knot<N>> {
     let mut next = BTreeMap::<&N, Vec<&N>>::new();
     for (from, to) in arrows {
@@ -77,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_graph_without_circles_has_none() {
+    fn a_graph_without_cycles_has_no_component() {
         assert!(knots(&[(1, 2), (2, 3), (1, 3)]).is_empty());
     }
 
     #[test]
-    fn the_circle_of_a_knot_is_a_shortest_one() {
+    fn the_cycle_of_a_component_is_a_shortest_one() {
         let arrows = [(1, 2), (2, 3), (3, 1), (3, 2), (3, 4), (4, 5), (5, 4)];
         let expected =
             [Knot { len: 3, circle: vec![2, 3, 2] }, Knot { len: 2, circle: vec![4, 5, 4] }];

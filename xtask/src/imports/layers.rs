@@ -5,17 +5,17 @@ pub(super) struct Layered {
     /// Folder of the sources, from the root of the repository.
     pub(super) sources: &'static str,
     /// Outermost modules of the library from the lowest layer to the highest. Modules of one layer may
-    /// import each other, but not in a circle. Without layers only circles are looked for.
+    /// import each other, but not in a cycle. Without layers only cycles are looked for.
     pub(super) layers: &'static [&'static [&'static str]],
     pub(super) circles: Circles,
 }
 
-/// Circles that are reported.
+/// Import cycles that are reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Circles {
-    /// Circles among modules beside each other, and between a module's file and its children.
+    /// Cycles among modules beside each other, and between a module's file and its children.
     WithParents,
-    /// Only circles among modules beside each other.
+    /// Only cycles among modules beside each other.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "for a crate whose folders are not split yet")

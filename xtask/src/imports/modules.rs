@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::source::{Child, Import, SourceFile};
 
-/// Re-exports that a path may pass through. Rust forbids circles of them; the limit catches a misreading.
+/// Re-exports that a path may pass through. Rust forbids cycles of them; the limit catches a misreading.
 const REEXPORTS_MAX: usize = 16;
 
 /// All modules of one module tree; the first is its root.

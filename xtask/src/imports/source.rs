@@ -71,7 +71,8 @@ impl SourceFile {
         Ok(())
     }
 
-    /// Reads the construct that begins with `word`, the identifier at `at`; returns the index behind it.
+    /// Reads the construct that begins with `word`, the identifier at `at`; returns the index after the
+    /// construct.
     fn scan_word(
         &mut self,
         word: &str,

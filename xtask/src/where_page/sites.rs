@@ -17,7 +17,7 @@ pub(super) struct Function {
 }
 
 impl Function {
-    /// Returns whether the body contains the tokens of `pattern` one behind the other.
+    /// Returns whether the body contains the tokens of `pattern` one after the other.
     pub(super) fn contains(&self, pattern: &[String]) -> bool {
         self.body.windows(pattern.len()).any(|window| window == pattern)
     }
@@ -61,7 +61,7 @@ fn collect(tokens: &[TokenTree], found: &mut Vec<Function>) {
     }
 }
 
-/// Adds the function whose name is at `name`, and those inside it; returns the index behind its body.
+/// Adds the function whose name is at `name`, and those inside it; returns the index after its body.
 fn collect_function(tokens: &[TokenTree], name: usize, found: &mut Vec<Function>) -> usize {
     for (at, token) in tokens.iter().enumerate().skip(name + 1) {
         match token {

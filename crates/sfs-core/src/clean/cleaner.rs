@@ -35,7 +35,8 @@ const WRITE_BUFFERS_PER_MOVED: usize = 4;
 /// Blocks of a victim that one step reads, in one request where possible: 1 MiB.
 const STEP_BLOCKS: u64 = 256;
 
-/// Most dead blocks between two live ones that are read along with them: reading them is faster than another request.
+/// Maximum number of dead blocks between two live ones that a read includes: one longer request is
+/// faster than two.
 const GAP_BLOCKS: u64 = 8;
 
 /// Part of the node cache that cleaning may make dirty: the other half is for their copies during a checkpoint.

@@ -1,8 +1,8 @@
 //! Discards: tells the device which segments are Clean, so that it need not preserve their content (informed cleaning;
 //! Rajimwale et al., section 3.5).
 //!
-//! Only Clean segments are discarded, in short requests, so that no sync waits long. A discard is a hint: it never
-//! fails.
+//! Only Clean segments are discarded, in short requests, so that no sync waits long. A discard is a hint and
+//! never fails.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::io::VolumeDevice;
 use crate::log::LogState;
 use crate::metadata::MetadataStore;
 
-/// Most bytes of one request, or one segment if that is longer: the log waits for it.
+/// Maximum length of one request in bytes, or one segment if that is longer: the log waits for the request.
 const DISCARD_LEN_MAX: usize = 64 << 20;
 
 /// Queue of the Clean segments that the device has not been told of.

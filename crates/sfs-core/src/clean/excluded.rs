@@ -73,10 +73,10 @@ impl ExcludedVictims {
         }
     }
 
-    /// Looks at the emptied segments after a checkpoint has written their nodes. A block that is still live had not
-    /// reached the device when it was read, or it cannot be moved: it is damaged, or behind a damaged summary. A
-    /// segment where this happens twice is excluded until it is opened again: cleaning it once more would gain
-    /// nothing.
+    /// Looks at the emptied segments after a checkpoint has written their nodes. A block that is still live
+    /// had not reached the device when it was read, or it cannot be moved: the block is damaged, or follows a
+    /// damaged summary. A segment where this happens twice is excluded until it is opened again: cleaning it
+    /// once more would gain nothing.
     pub(super) fn reconsider_emptied(
         &mut self,
         metadata: &Metadata,

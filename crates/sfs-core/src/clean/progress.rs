@@ -7,9 +7,9 @@ const ROUNDS_WITHOUT_GAIN_MAX: u32 = 6;
 /// round may take what the round has gained.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StallDetector {
-    /// Most room seen so far.
+    /// Largest room seen so far, in the unit of [`StallDetector::note`].
     most: usize,
-    /// Rounds in a row that did not bring more.
+    /// Rounds in a row that brought no more room.
     rounds: u32,
 }
 
@@ -27,7 +27,7 @@ impl StallDetector {
     }
 }
 
-/// Blocks without live content in segments that are in use: the most that cleaning can gain.
+/// Blocks without live content in segments that are in use: an upper limit of the gain of cleaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GarbageBlocks {
     pub(crate) blocks: u64,
@@ -36,7 +36,7 @@ pub(crate) struct GarbageBlocks {
 }
 
 impl GarbageBlocks {
-    /// Returns whether there is a segment's worth more garbage than the `least` so far, which is updated.
+    /// Returns whether the garbage exceeds `least`, the least so far, by a segment's worth; updates `least`.
     pub(crate) fn has_grown(self, least: &mut u64) -> bool {
         *least = self.blocks.min(*least);
         self.blocks >= *least + self.segment_blocks
@@ -46,9 +46,9 @@ impl GarbageBlocks {
 /// Progress of cleaning since users last made a segment's worth of garbage.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CleanProgress {
-    /// Number of changes by users until then.
+    /// Number of changes by users when they had made that garbage.
     changes: u64,
-    /// Least garbage since then.
+    /// Least garbage since then, in blocks.
     least_garbage: u64,
     stall: StallDetector,
 }

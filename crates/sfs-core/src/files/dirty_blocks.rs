@@ -1,7 +1,7 @@
 //! Dirty blocks of one file: blocks in memory that are not on the device yet.
 //!
-//! The blocks are kept in runs of the same size as runs of mappings (decision 3), each block once. A commit walks over
-//! all blocks in ascending order, so neighbours are neighbours in memory.
+//! Each block is stored once, in a run of the same size as the runs of mappings (decision 3). A commit walks
+//! over all blocks in ascending order; the entries of a run are adjacent in memory for this walk.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,7 +31,7 @@ pub(crate) struct DirtyBlocks {
 #[derive(Debug, Default)]
 struct DirtyRun {
     present: u32,
-    /// Blocks in ascending order. After random writes most runs have one.
+    /// Blocks in ascending order. After random writes most runs have one block.
     blocks: SmallVec<[DirtyBlock; 1]>,
 }
 

@@ -236,7 +236,7 @@ impl InodeTable {
         self.referenced_files.load(Ordering::Relaxed)
     }
 
-    /// Returns about `count` files that callers refer to: those that nobody has looked up since the last call, then
+    /// Returns about `count` files that callers refer to: those that had no lookup since the last call, then
     /// others. The references stay.
     pub(crate) fn old_references(&self, count: usize) -> Vec<u64> {
         let of_shard = count.div_ceil(SHARDS);

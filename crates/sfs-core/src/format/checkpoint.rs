@@ -1,6 +1,7 @@
 //! Checkpoint slots: a consistent root of the tree, and the position from which the log continues.
 //!
-//! The payload of a slot keeps the fields of version 1. Later fields are records of the extension area behind it.
+//! The payload of a slot keeps the fields of version 1. Later fields are records of the extension area that
+//! follows the payload.
 
 use bincode::{Decode, Encode};
 use sfs_device::BLOCK_SIZE;
@@ -35,7 +36,7 @@ pub struct PolicyRecord {
     pub state: Vec<u8>,
 }
 
-/// Most bytes of state that a policy keeps in a checkpoint.
+/// Maximum length in bytes of the state that a policy keeps in a checkpoint.
 pub const POLICY_STATE_LEN_MAX: usize = 16 * 1024;
 
 /// Bytes of a slot.
@@ -76,7 +77,7 @@ pub struct CheckpointRecord {
     pub user_bytes_written: u64,
     /// Bytes that SFS wrote to the device, since the volume was made.
     pub device_bytes_written: u64,
-    /// Records of the extension area, which is behind the payload and no part of it.
+    /// Records of the extension area, which follows the payload and is no part of it.
     pub extensions: Extensions,
 }
 

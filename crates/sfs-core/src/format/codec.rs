@@ -4,7 +4,7 @@
 
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 
-/// Most bytes of a record.
+/// Maximum length of a record in bytes.
 pub const RECORD_LEN_MAX: usize = 128 * 1024;
 
 const CONFIG: Configuration<LittleEndian, Fixint, Limit<RECORD_LEN_MAX>> =

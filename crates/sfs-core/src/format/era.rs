@@ -10,10 +10,11 @@ pub struct LogEra {
 }
 
 impl LogEra {
-    /// Era of chunks that do not name theirs.
+    /// Era of chunks that name no era.
     pub const UNKNOWN: Self = Self { mount: 0, first_sequence: 0 };
 
-    /// Returns the era of mount number `mount_count`, which begins with the chunk of number `first_sequence`.
+    /// Returns the era of mount number `mount_count`, which begins with the chunk of sequence number
+    /// `first_sequence`. Mount numbers above `u32::MAX` become `u32::MAX`.
     pub fn of_mount(mount_count: u64, first_sequence: u64) -> Self {
         Self { mount: u32::try_from(mount_count).unwrap_or(u32::MAX), first_sequence }
     }

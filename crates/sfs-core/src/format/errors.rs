@@ -10,7 +10,7 @@ use super::{
     CheckpointRecord, ErrorKind, Extension, ExtensionClass, Extensions, Failure, Superblock,
 };
 
-/// Most kinds in a record.
+/// Maximum number of kinds in a record.
 pub const ERROR_KINDS_MAX: usize = 64;
 
 /// Time and place of an error.
@@ -292,7 +292,7 @@ mod tests {
         let many: Vec<u8> =
             (1..=65u32).flat_map(|code| [&code.to_le_bytes()[..], &bytes[4..]].concat()).collect();
         assert_eq!(ErrorCounts::decode(&many), None, "more kinds than there may be");
-        let mut full = ErrorCounts::decode(&many[RAW_LEN..]).expect("as many as there may be");
+        let mut full = ErrorCounts::decode(&many[RAW_LEN..]).expect("the maximum of kinds");
         assert!(!full.note(ErrorKind::Write, LATE), "there is no room");
         assert_eq!(ErrorCounts::decode(&[]), Some(ErrorCounts::default()));
     }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Incompatibility;
 
-/// Most bytes of an extension area.
+/// Maximum length of an extension area in bytes.
 pub const EXTENSION_LEN_MAX: usize = 24 * 1024;
 
 /// The rule for a program that does not know a record's tag.

@@ -11,19 +11,19 @@ use super::{CHECKPOINT_SLOT_BLOCKS, SUPERBLOCK_ADDRESS};
 /// First block of checkpoint slot 0.
 const SLOT_ADDRESS: u64 = 16;
 
-/// Fewest segments that a volume works with.
+/// Minimum number of segments that a volume works with.
 const SEGMENTS_MIN: u64 = 32;
 
-/// Fewest blocks in a segment: 128 KiB.
+/// Minimum number of blocks in a segment: 128 KiB.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 
-/// Most segments in a volume: half a gigabyte of usage table.
+/// Maximum number of segments in a volume: half a gigabyte of usage table.
 const SEGMENT_COUNT_MAX: u32 = 1 << 24;
 
 /// Addresses have 40 bits: 4 PiB.
 const BLOCK_COUNT_MAX: u64 = (1 << 40) - 1;
 
-/// Most blocks in a segment: 1 GiB.
+/// Maximum number of blocks in a segment: 1 GiB.
 const SEGMENT_BLOCKS_MAX: u64 = 1 << 18;
 
 /// The areas of a volume on the device, in blocks.
@@ -49,7 +49,7 @@ pub enum LayoutError {
     /// The device is too small for this segment size.
     #[error("too small: this segment size needs at least {minimum} bytes")]
     TooSmall {
-        /// Least device size, in bytes.
+        /// Minimum size of the device, in bytes.
         minimum: u64,
     },
     /// The segment size is not a power of two of blocks in range, 128 KiB to 1 GiB.

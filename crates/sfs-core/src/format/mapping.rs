@@ -89,8 +89,8 @@ impl Mapping {
 
 /// The mappings of [`RUN_BLOCKS`] neighbouring blocks: a bitmap of the mapped ones, and their mappings.
 ///
-/// Extension records about the whole run may follow. This program knows none of them. It preserves those that may be
-/// skipped while the run has a mapping.
+/// Extension records about the whole run may follow. This program knows no such record, and preserves the
+/// records that may be skipped while the run has a mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MappingRun {
     slots: [Option<Mapping>; RUN_BLOCKS as usize],
@@ -195,7 +195,7 @@ impl MappingRun {
     }
 }
 
-/// Most bytes of extension records: the room beside the mappings of a full run.
+/// Maximum length in bytes of extension records: the room beside the mappings of a full run.
 const RECORDS_LEN_MAX: usize = VALUE_LEN_MAX - 4 - RUN_BLOCKS as usize * RAW_LEN;
 
 /// The header of an extension record.

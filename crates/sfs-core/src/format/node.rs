@@ -107,8 +107,12 @@ impl NodeHeader {
             .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)
     }
 
-    /// Verifies a node that was read through `pointer`: the checksum against header and pointer, volume and address.
-    /// The items are not checked.
+    /// Verifies a node that was read through `pointer`: magic number, checksum (of header and pointer),
+    /// volume, address, and range of the checkpoint number. The items are not checked.
+    ///
+    /// # Errors
+    ///
+    /// Corruption of the first of these that is wrong.
     pub fn verify(
         bytes: &[u8; BLOCK_SIZE],
         volume: u64,
@@ -137,8 +141,8 @@ impl NodeHeader {
         Ok(Self { level: raw.level, item_count: raw.item_count.get() })
     }
 
-    /// Returns the checksum in the header of `bytes`, without verifying it. The cleaner needs it for a pointer to a
-    /// node that it found through a summary instead of a parent.
+    /// Returns the checksum in the header of `bytes`, without verifying it. The cleaner finds nodes through
+    /// summaries instead of parents, and needs the checksum for a pointer to the node.
     pub fn checksum_of(bytes: &[u8; BLOCK_SIZE]) -> u32 {
         RawHeader::ref_from_prefix(bytes).map_or(0, |(raw, _)| raw.checksum.get())
     }

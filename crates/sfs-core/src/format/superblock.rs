@@ -75,7 +75,7 @@ pub struct Superblock {
     pub tick_shift: u32,
     /// The error that ended writing, until `sfs-fsck` has cleared it.
     pub failure: Option<Failure>,
-    /// Bytes of a newer program behind the known fields, without trailing zeros.
+    /// Bytes of a newer program after the known fields, without trailing zeros.
     pub unknown: Vec<u8>,
 }
 

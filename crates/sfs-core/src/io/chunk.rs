@@ -27,12 +27,12 @@ impl Chunk {
         Stream(self.head.0)
     }
 
-    /// Returns the address of the first block behind the summary.
+    /// Returns the address of the first block after the summary.
     pub(crate) fn first_append(&self) -> u64 {
         self.address + self.summary.len() as u64
     }
 
-    /// Returns the address behind the last block.
+    /// Returns the address after the last block.
     pub(crate) fn end(&self) -> u64 {
         self.first_append() + self.appends.len() as u64
     }
@@ -42,7 +42,8 @@ impl Chunk {
         self.summary.len() + self.appends.len()
     }
 
-    /// Returns the memory of the chunk in the order of the addresses, with neighbours joined.
+    /// Returns the memory of the chunk in the order of the addresses; blocks that are adjacent in memory are
+    /// one part.
     pub(crate) fn parts(&self) -> Vec<&[Block]> {
         let mut parts: Vec<&[Block]> = vec![&self.summary];
         let mut rest = self.appends.as_slice();

@@ -1,6 +1,6 @@
 //! Reader of chunks: finds the chunk at an address, and the chunks of a segment.
 //!
-//! A chunk that is returned has a verified summary. Whether it belongs to the log is for the caller to decide.
+//! A chunk that is returned has a verified summary. The caller decides whether it belongs to the log.
 
 use std::iter;
 use std::sync::Arc;

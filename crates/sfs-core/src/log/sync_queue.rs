@@ -1,7 +1,7 @@
 //! Queue of syncs: one commit and one flush serve every sync that waits.
 //!
-//! A sync joins the queue, then waits for the log. The first to get the log takes the whole queue, commits and flushes;
-//! the others find their generation done.
+//! A sync joins the queue, then waits for the log. The first sync that gets the log takes the whole queue,
+//! commits and flushes; the other syncs find that their generation has been served.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ impl SyncQueue {
         queue.generation + 1
     }
 
-    /// Takes every sync that waits; returns their generation and what they need.
+    /// Takes every sync that waits; returns their generation and their common target.
     pub(crate) fn take(&self) -> (u64, SyncTarget) {
         let mut queue = self.0.lock();
         queue.generation += 1;

@@ -1,9 +1,9 @@
 //! The memory pool: mapped regions by size class, cached for the next use.
 //!
-//! [`Pool::take`] returns the smallest cached region that is large enough and halves it down to the class that
-//! was asked for; without one it maps a region of the largest class. A returned region is cached as far as
-//! the write buffer's budget allows beside the dirty blocks. The rest goes back to the system, a few blocks at
-//! a time, so that no caller pays for thousands. The pool never clears memory.
+//! [`Pool::take`] returns the smallest cached region that is large enough and halves it down to the class
+//! that was asked for; without one it maps a region of the largest class. A returned region is cached as far
+//! as the write buffer's budget allows beside the dirty blocks. Other regions go back to the system, a few
+//! blocks at a time, so that no caller pays for thousands. The pool never clears memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -201,7 +201,7 @@ impl BlockBuf {
         &mut self.blocks[..self.count]
     }
 
-    /// Returns the blocks of the region behind the buffer: `count` rounded up to a size class.
+    /// Returns the number of blocks of the region that holds the buffer: `count` rounded up to a size class.
     pub(super) fn capacity_blocks(&self) -> usize {
         self.blocks.len()
     }

@@ -15,7 +15,7 @@ use crate::tree::{NodeNotCached, Tree};
 /// Number of times that the policies look at all segments while one segment is written.
 const POLICY_LOOKS_PER_SEGMENT: u32 = 8;
 
-/// Why an edit of a prepared item cannot fail.
+/// Reason why an edit of a prepared item cannot fail.
 const PREPARED: &str = "a prepared item is in memory";
 
 /// Changes of one transaction.

@@ -22,7 +22,7 @@ use crate::lock_rank::{Rank, Ranked};
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::{Error, Result};
 
-/// Fewest nodes in the cache: an operation needs some at once.
+/// Minimum number of nodes in the cache: an operation needs several at once.
 const CACHED_NODES_MIN: usize = 256;
 
 /// Attempts to read a node before it counts as unreadable: the device may read it the next time.

@@ -14,7 +14,7 @@ use crate::format::{
 };
 use crate::tree::Tree;
 
-/// Most mapping runs that one transaction changes, so that it holds the lock for a bounded time.
+/// Maximum number of mapping runs that one transaction changes, so that it holds the lock for a bounded time.
 const UNMAP_RUNS_MAX: usize = 128;
 
 /// Reads and changes of one operation.

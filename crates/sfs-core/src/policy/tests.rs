@@ -13,7 +13,7 @@ const SEGMENT_BLOCKS: u32 = 512;
 const BLOCKS: u64 = 600 * 512;
 
 fn made(name: &str) -> Box<dyn GroupingPolicy> {
-    grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name of the list")
+    grouping_policy(name, None, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("the name is in the list")
 }
 
 fn histories() -> impl Strategy<Value = Option<History>> {
@@ -79,7 +79,7 @@ fn candidate(history: Option<History>, cleaning: bool, now: u32) -> Candidate {
     }
 }
 
-/// Applies the events to a policy, checks that its groups are in range, and returns the time at the end.
+/// Applies the events to a policy, checks its groups and histories, and returns the time at the end.
 fn apply(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
     let mut now = 0u32;
     for (step, later) in steps {
@@ -115,7 +115,7 @@ fn apply(policy: &mut dyn GroupingPolicy, steps: &[(PolicyEvent, u32)]) -> u32 {
 fn every_name_makes_the_policy_of_that_name() {
     for name in GROUPING_POLICIES {
         for groups in [None, Some(0), Some(1), Some(3), Some(8), Some(255)] {
-            let policy = grouping_policy(name, groups, 1, 1, 1).expect("a name of the list");
+            let policy = grouping_policy(name, groups, 1, 1, 1).expect("the name is in the list");
             assert_eq!(policy.name(), name);
             assert!((1..=GROUPS_MAX).contains(&policy.group_count()), "{name} {groups:?}");
         }
@@ -124,7 +124,7 @@ fn every_name_makes_the_policy_of_that_name() {
     assert_eq!(grouping_policy("lifetime", None, 1, 1, 1).expect("an old name").name(), "sfs");
     assert_eq!(default_victim_policy("lifetime"), "index");
     for name in VICTIM_POLICIES {
-        assert_eq!(victim_policy(name, 1, 1, 1).expect("a name of the list").name(), name);
+        assert_eq!(victim_policy(name, 1, 1, 1).expect("the name is in the list").name(), name);
     }
     assert!(grouping_policy("", None, 1, 1, 1).is_none() && victim_policy("", 1, 1, 1).is_none());
 }
@@ -139,7 +139,8 @@ fn a_state_with_more_groups_is_restored_within_fewer() {
         };
         let mut state = Vec::new();
         made(GROUPS_MAX).save(&mut state);
-        // Read as numbers of four bytes, these are between 8 and 32 and all different.
+        // Read as `f32`, the bytes are numbers between 8 and 32; read as `f64`, numbers above 100,000. Eight
+        // neighbouring numbers are all different.
         for (at, byte) in state.iter_mut().enumerate() {
             *byte = if at % 4 == 3 { 0x41 } else { (at * 37) as u8 };
         }
@@ -229,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn the_score_of_a_victim_is_a_number(segments in segments(), now in any::<u32>()) {
+    fn the_score_of_a_victim_is_never_negative(segments in segments(), now in any::<u32>()) {
         for name in VICTIM_POLICIES {
             let mut policy = victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, BLOCKS).expect("a name");
             policy.begin(&segments, SEGMENT_BLOCKS, now / 2);

@@ -268,9 +268,9 @@ mod tests {
         Volume::from_components(recovery.components)
     }
 
-    /// Two mounts in a row have no space for a checkpoint and continue from the same chunk. The first leaves one of
-    /// several chunks of a batch, at a head that is read before the head of the second mount: data that the second
-    /// had synced was not found.
+    /// Two mounts in a row have no space for a checkpoint and continue from the same chunk. The first mount
+    /// leaves one of several chunks of a batch, at a head that is read before the head of the second mount:
+    /// data that the second mount had synced was not found.
     #[test]
     fn chunks_of_a_mount_without_checkpoint_do_not_hide_those_of_the_next() {
         let device = Arc::new(RecordingDevice::new(RamDevice::new(BLOCKS), Keep::Contents));

@@ -46,7 +46,7 @@ pub(crate) struct UsageTable {
     releasable: BTreeSet<Freed>,
     /// Drained segments that hold nodes of the last checkpoint or deltas since then.
     pinned: BTreeSet<Freed>,
-    /// Segments that were Open at the last checkpoint or since then: they may hold deltas since then.
+    /// Segments that were Open at the last checkpoint or since then, and so may hold deltas since then.
     recent: BTreeSet<u32>,
     /// Items of the table that differ from those in the tree.
     dirty_items: BTreeSet<u32>,
@@ -149,7 +149,7 @@ impl UsageTable {
         self.clean.iter()
     }
 
-    /// Changes the entry of `segment` behind the back of sets and totals.
+    /// Changes the entry of `segment` without its effects on sets and totals.
     #[cfg(test)]
     pub(crate) fn forge(&mut self, segment: u32, change: impl FnOnce(&mut UsageEntry)) {
         change(&mut self.entries[segment as usize]);

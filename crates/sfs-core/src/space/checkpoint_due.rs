@@ -16,7 +16,7 @@ const LOG_BLOCKS: u64 = 512 << 20 >> 12;
 /// Blocks of log for each dirty node: a checkpoint that writes many nodes has to be worthwhile.
 const LOG_BLOCKS_PER_NODE: u64 = 48;
 
-/// Most blocks of log, however many nodes are dirty: 1.5 GiB.
+/// Maximum number of blocks of log, however many nodes are dirty: 1.5 GiB.
 const LOG_BLOCKS_MAX: u64 = 3 * LOG_BLOCKS;
 
 /// Dirty nodes that never make an operation write a checkpoint, however small the cache: the background has time to

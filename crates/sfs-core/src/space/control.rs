@@ -138,8 +138,8 @@ impl SpaceControl {
                 }
                 Ok(_) => return Ok(()),
                 Err(StepError::Shortage(Shortage)) => {
-                    // Cleaning makes nodes dirty, and their checkpoint may take the segments that were gained. They are
-                    // Clean again once it is written.
+                    // Cleaning makes nodes dirty, and their checkpoint may take the segments that were
+                    // gained. These segments are Clean again once the checkpoint is written.
                     let has_more = self.reclaim(log)?;
                     if !stall.note(self.spare_blocks()) && !has_more {
                         return Err(Shortage.into());

@@ -145,8 +145,8 @@ impl SpaceControl {
             let before = self.dirty.block_count();
             let attempts = if self.is_overrun() { NODE_READS_MAX } else { 1 };
             let outcome = self.commit_with_retries(&mut log, &selection, attempts);
-            // The data of this writer is in the buffer; an error may concern other files. It matters only when the
-            // buffer is overrun.
+            // The data of this writer is in the buffer, and an error may concern other files: an error
+            // matters only when the buffer is overrun or writing has stopped.
             if self.is_overrun() || self.health.has_stopped() {
                 outcome.map_err(StepError::into_user_error)?;
             }

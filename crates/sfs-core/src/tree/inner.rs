@@ -1,4 +1,4 @@
-//! Inner nodes: routing of keys to children, and insertion, removal and division of children.
+//! Inner nodes: routing of keys to children, insertion and removal of children, splits and merges.
 //!
 //! Every key is routed to some child; keys below the first entry go to the first child.
 
@@ -7,7 +7,7 @@ use super::node_cache::is_dirty;
 use super::{Keys, NodeNotCached};
 use crate::format::{Key, NodePointer};
 
-/// Most children of an inner node.
+/// Maximum number of children of an inner node.
 pub(super) const CHILDREN_MAX: usize = ROOM / size_of::<ChildEntry>();
 
 impl Node {
@@ -21,7 +21,7 @@ impl Node {
         count_first(self.entries(), |entry| entry.key() < *key).saturating_sub(1)
     }
 
-    /// Returns the child at `index` of this node, whose own range ends at `end`.
+    /// Returns pointer, level and key range of the child at `index`. The range of this node ends at `end`.
     pub(super) fn child_at(&self, index: usize, end: Option<Key>) -> NodeNotCached {
         let (entry, next) = (&self.entries()[index], self.entries().get(index + 1));
         let keys = Keys { from: entry.key(), end: next.map(ChildEntry::key).or(end) };
@@ -48,7 +48,7 @@ impl Node {
         self.entries_mut(count)[index].pointer = pointer.encode();
     }
 
-    /// Lowers the first key to `key` if it is above.
+    /// Lowers the first key to `key` if the first key is greater.
     pub(super) fn lower_first_key(&mut self, key: &Key) {
         let first = &mut self.entries_mut(1)[0];
         if *key < first.key() {
@@ -56,8 +56,8 @@ impl Node {
         }
     }
 
-    /// Adds a child at `index`. A full node moves some children to a new node after it, which is returned. If the
-    /// new child is the last, only that child moves, so that sequential inserts fill their nodes.
+    /// Adds a child at `index`. A full node is split, and the new right node is returned. If the new child is
+    /// the last, the right node gets only that child, so that sequential inserts fill their nodes.
     pub(super) fn add_child(
         &mut self,
         index: usize,

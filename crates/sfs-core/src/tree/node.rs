@@ -14,7 +14,8 @@ use crate::format::{Key, NodeHeader, NodePointer};
 /// Bytes of a node for its items.
 pub(super) const ROOM: usize = BLOCK_SIZE - NodeHeader::LEN;
 
-/// Most bytes of items in a merged node. Below the full node, so that a merge is not followed by a split.
+/// Maximum bytes of items in a merged node. The limit is below a full node, so that a merge is not followed
+/// by a split.
 pub(super) const MERGED_LEN_MAX: usize = ROOM * 7 / 10;
 
 /// An item in a leaf.

@@ -33,7 +33,8 @@ pub(super) struct NodeCache {
     dirty_count: usize,
     next_dirty: u64,
     old_addresses: FxHashSet<u64>,
-    /// Clock queue: addresses of clean nodes, the next candidate for eviction first. Some are no longer cached.
+    /// Clock queue: addresses of clean nodes, the next candidate for eviction first. Some of the nodes are no
+    /// longer cached.
     clock: VecDeque<u64>,
 }
 

@@ -252,7 +252,7 @@ impl Volume {
             let (name_len, cookie) = (name.len(), key.offset);
             entries.push(CopiedEntry { ino, kind, name_len, cookie, inode });
         }
-        // The metadata's lock is held: nobody can delete one of the files before this.
+        // The metadata's lock is held: no thread can delete one of the files before this.
         if with_attributes {
             entries.iter().for_each(|entry| self.inodes.refer(entry.ino));
         }

@@ -104,7 +104,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
         let metadata = &mut *metadata;
         let mapping = metadata.mapping(f, 0).ok().flatten().expect("mapped");
         let address = mapping.address;
-        let segment = metadata.usage.segment_of(address).expect("in one");
+        let segment = metadata.usage.segment_of(address).expect("a segment");
         let map = |block: u32| Change::Map {
             ino: f,
             block,
@@ -129,7 +129,7 @@ fn a_forged_map_of_what_is_mapped_causes_no_panic() {
 
 /// A repair moves a block of each of some files: there is room for the tree, however few blocks they are.
 #[test]
-fn what_a_repair_moves_leaves_room_for_the_tree() {
+fn blocks_moved_by_a_repair_leave_room_for_the_tree() {
     for data_layout in DataLayout::ALL {
         let (device, volume) = new_placed(data_layout);
         volume.close().expect("RAM");

@@ -33,7 +33,7 @@ fn make_files(volume: &Volume) -> usize {
         }
         volume.metadata.read().tree.node_count()
     });
-    made.max().expect("some")
+    made.max().expect("counts of nodes")
 }
 
 /// Regression: a write for whose data the system had no memory ended the program.
@@ -90,7 +90,7 @@ fn changes_wait_for_the_log_while_dirty_nodes_take_the_whole_cache() {
         }
         let most = dirty_nodes();
         drop(log);
-        files.join().expect("they are made");
+        files.join().expect("the files are made");
         assert!(most <= DIRTY_NODES_MAX + 8, "{most} dirty nodes");
     });
     assert!(dirty_nodes() <= DIRTY_NODES_MAX + 8);

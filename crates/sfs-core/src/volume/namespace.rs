@@ -23,7 +23,8 @@ use crate::metadata::{MetadataError, Txn};
 use crate::request::{Caller, FileEntry};
 use crate::{Error, Result};
 
-/// Most names of a file that is not a directory: the limit of ext4, so that counts fit wherever they are copied.
+/// Maximum number of names of a file that is not a directory: the limit of ext4, so that counts fit wherever
+/// they are copied.
 const LINKS_MAX: u32 = 65_000;
 
 const S_ISGID: u32 = 0o2000;
@@ -43,7 +44,8 @@ impl Volume {
                 }
             };
             let inode = self.inode_of(txn, ino)?;
-            // The metadata's lock is held: nobody can remove the last name, and delete the file, before this.
+            // The metadata's lock is held: no thread can remove the last name, and delete the file, before
+            // this.
             self.inodes.refer(ino);
             Ok(FileEntry { ino, inode })
         })

@@ -10,10 +10,11 @@ use crate::format::Timestamp;
 /// Pause in writing after which dirty data is made durable.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// Pause after which dirty data is made durable where sync(2) does not arrive: the commit follows a sync that nobody reports.
+/// Pause after which dirty data is made durable where sync(2) does not arrive: the commit follows a sync that
+/// no request reports.
 const PAUSE_SHORT: Duration = Duration::from_millis(40);
 
-/// Most commits after a short pause in a row.
+/// Maximum number of consecutive commits after short pauses.
 const SHORT_PAUSES_MAX: u32 = 4;
 
 /// Time after which another commit may follow a short pause. Commits after short pauses are not more frequent in the
@@ -40,14 +41,14 @@ struct Times {
     seen_changes: u64,
     /// Time since when something waits to be made durable.
     waiting_since: Option<i64>,
-    /// Last step that saw a new change.
+    /// Time of the last step that saw a new change.
     active: i64,
     checkpoint: i64,
     sweep: i64,
     memory_release: i64,
-    /// Commits that followed a short pause and count yet, at most [`SHORT_PAUSES_MAX`].
+    /// Commits that followed a short pause and still count, at most [`SHORT_PAUSES_MAX`].
     short_pauses: u32,
-    /// Time at which one of them was last discounted.
+    /// Time at which one of these commits was last discounted.
     discounted: i64,
 }
 

@@ -245,7 +245,7 @@ fn small_files_that_grow_on_a_full_volume_are_admitted_or_refused() {
         });
         assert!(full.is_some(), "{data_layout:?}");
         for (no, ino) in (0u64..).zip(&small) {
-            // By truncating, and by writing beyond the first block.
+            // A file grows by a truncation, or by a write past its first block.
             let grown = match no % 2 {
                 0 => resize(&volume, *ino, 5000),
                 _ => put(&volume, *ino, 9, 1, 2),

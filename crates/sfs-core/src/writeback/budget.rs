@@ -14,17 +14,17 @@ use crate::metadata::Metadata;
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments, cleaning_segments};
 use crate::segments::SegmentBudget;
 
-/// Most segments that one delta releases, so that it stays small.
+/// Maximum number of segments that one delta releases, so that the delta stays small.
 pub(super) const RELEASES_MAX: usize = 128;
 
-/// Most bytes of one change in a delta: a key, the longest value, and their frames.
+/// Maximum length in bytes of one change in a delta: a key, the longest value, and their frames.
 const CHANGE_LEN_MAX: usize = VALUE_LEN_MAX + 64;
 
 /// Bytes of one released segment in a delta.
 const RELEASE_LEN: usize = Change::HEADER_LEN + 12;
 
-/// Most bytes that one file adds to a delta, besides inline content and bytes appended by a newer program: the
-/// inode, and the frames of both items.
+/// Maximum bytes that one file adds to a delta, besides inline content and bytes appended by a newer program:
+/// the inode, and the frames of both items.
 const FILE_CHANGES_LEN_MAX: usize = 256;
 
 /// Returns the segments that a batch with `reserve` leaves Clean when it changes `changed_leaves`.

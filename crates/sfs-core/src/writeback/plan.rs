@@ -112,7 +112,7 @@ pub(super) fn stage(
         let mut dirty = file.data.dirty.iter();
         for planned in &file.blocks {
             let (_, dirty) =
-                dirty.find(|(block, _)| *block == planned.block).expect("its data is locked");
+                dirty.find(|(block, _)| *block == planned.block).expect("the file data is locked");
             let now = metadata.usage.clock.after(staged.len() as u64);
             let before = planned.old.map(|old| old.history);
             let history = metadata.grouping.history(before, now);

@@ -9,7 +9,7 @@ use sfs_device::{Event, FaultyDevice, Keep, RamDevice, RecordingDevice};
 
 use crate::fixture::{NOW, Random, blocks_for, caller, create, fill, format, open, write};
 
-/// A damaged summary hides the owners of the blocks behind it: the segment cannot be emptied.
+/// A damaged summary hides the owners of the blocks after it: the segment cannot be emptied.
 #[test]
 fn a_damaged_summary_does_not_stop_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(40))));

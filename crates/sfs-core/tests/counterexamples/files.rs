@@ -30,8 +30,8 @@ fn a_truncated_file_without_a_name_is_still_deleted() {
     assert!(volume.space().free_blocks > before + 10_000);
 }
 
-/// A truncation that a crash interrupts is finished before the file is extended. It removed blocks that were written
-/// later, or showed the old content again.
+/// A truncation that a crash interrupts is finished before the file is extended. An unfinished truncation
+/// removed blocks that were written later, or showed the old content again.
 #[test]
 fn an_unfinished_truncation_does_not_remove_later_writes() {
     let ram = RamDevice::new(256 << 8);
@@ -62,9 +62,9 @@ fn an_unfinished_truncation_does_not_remove_later_writes() {
     assert_eq!(read(&volume, file, 64 * 4096, 4096), [9; 4096], "synced data is gone");
 }
 
-/// A search took all blocks behind the inline content for data, and visited each of them.
+/// A search took all blocks after the inline content for data, and visited each of them.
 #[test]
-fn an_extended_small_file_has_a_hole_behind_its_content() {
+fn an_extended_small_file_has_a_hole_after_its_content() {
     let volume = open(&ram(40));
     let file = create(&volume, "f");
     volume.write(file, 0, b"little", WriteMode::default(), &caller()).unwrap();

@@ -243,7 +243,8 @@ fn fill_but(volume: &Volume, left: u64) {
     volume.sync_all().expect("a RAM device does not fail");
 }
 
-/// A thread that only overwrites needs none of the space that it is admitted to. Others were refused for it.
+/// A thread that only overwrites needs none of the space that it is admitted to. Other writers were refused
+/// because of this space.
 #[test]
 fn overwriting_does_not_make_others_run_out_of_space() {
     let volume = open(&ram(160));

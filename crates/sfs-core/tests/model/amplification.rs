@@ -33,7 +33,7 @@ fn metadata_overhead_is_within_its_limits() {
     let mut millis = 0;
     for offset in (0..LEN).step_by(bytes.len()) {
         write(&volume, ino, offset, &bytes);
-        // About 50 MB/s.
+        // The rate is about 50 MB/s.
         millis += 20;
         settle(&volume, after(millis)).expect("background work succeeds");
     }
@@ -49,7 +49,7 @@ fn metadata_overhead_is_within_its_limits() {
     for _ in 0..40_000 {
         let block = random.below(LEN / 4096);
         write(&volume, ino, block * 4096, &bytes[..4096]);
-        // About 2,000 a second.
+        // The rate is about 2,000 writes a second.
         if random.one_in(20) {
             millis += 10;
             settle(&volume, after(millis)).expect("background work succeeds");

@@ -16,9 +16,9 @@ fn wait_for(condition: impl Fn() -> bool) {
     }
 }
 
-/// A sync that waits behind a failing one must report success only if its own data is durable.
+/// A sync that waits for a failing one must report success only if its own data is durable.
 #[test]
-fn a_sync_behind_a_failed_one_succeeds_only_if_its_data_is_durable() {
+fn a_sync_after_a_failed_one_succeeds_only_if_its_data_is_durable() {
     within(60, || {
         let faulty = FaultyDevice::new(ram_as(16 << 20, SEGMENT_BLOCKS, DataLayout::Log));
         let device = Arc::new(GatedDevice::new(faulty));

@@ -52,7 +52,7 @@ fn only_new_blocks_need_a_flush_before_the_delta() {
         );
         write(&volume, ino, 2, 4, 2).expect("an overwrite");
         assert_eq!(flushes_of_sync(&device, &volume), [data, delta, flush], "{data_layout:?}");
-        // The truncated content is still on the device behind the new end, and the new length must not show it.
+        // The truncated content is still on the device past the new end, and the new length must not show it.
         set_size(&volume, ino, 7 * 4096 + 100);
         volume.sync_all().expect("a sync");
         let mode = WriteMode::default();

@@ -1,4 +1,4 @@
-//! RunLimits: the largest file.
+//! Limits: the largest file.
 
 use std::sync::Arc;
 

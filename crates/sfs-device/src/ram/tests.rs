@@ -1,4 +1,5 @@
-//! Tests of the memory device: content compared with a plain array of blocks, sparseness, snapshots.
+//! Tests of the memory device: content compared with a plain array of blocks, sparseness, snapshots, requests
+//! past the end, and concurrent writes.
 
 use super::*;
 
@@ -56,7 +57,7 @@ fn a_terabyte_device_allocates_only_written_chunks() {
     }
     assert_eq!(device.allocated_bytes(), 4 * 64 * 1024);
 
-    // All but the first two blocks and the last.
+    // The discard covers all but the first two blocks and the last.
     device.discard(2, (1 << 28) - 3).unwrap();
     assert_eq!(device.allocated_bytes(), 2 * 64 * 1024);
     assert_eq!(read(&device, 1, 1), [block(9)]);
@@ -104,7 +105,7 @@ fn concurrent_writes_to_different_blocks_are_all_stored() {
             let device = &device;
             scope.spawn(move || {
                 for round in 0..50 {
-                    // Interleaved, so that every chunk is written by all threads.
+                    // The addresses are interleaved, so that all threads write to every chunk.
                     for address in (thread_no..8 * 64).step_by(8) {
                         write(device, address, &[block(round ^ thread_no as u8)]);
                         assert_eq!(read(device, address, 1), [block(round ^ thread_no as u8)]);

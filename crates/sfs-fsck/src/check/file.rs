@@ -41,7 +41,7 @@ struct MappedBlocks {
     blocks: u64,
     /// Last mapped block.
     last: Option<u32>,
-    /// First mapped block at or behind the end of the file.
+    /// First mapped block at or past the end of the file.
     beyond: Option<u32>,
     sound: bool,
 }
@@ -102,7 +102,7 @@ impl FileCheck {
         Ok(())
     }
 
-    /// Checks the items against each other, after the last one. `is_truncating` allows mappings behind the
+    /// Checks the items against each other, after the last one. `is_truncating` allows mappings past the
     /// end.
     pub(crate) fn finish(&mut self, is_truncating: bool, findings: &mut Findings) {
         let ino = self.ino;

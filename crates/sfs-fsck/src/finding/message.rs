@@ -31,7 +31,7 @@ impl fmt::Display for Finding {
                 write!(f, "checkpoint slot {slot}: a count is out of range")
             }
             Self::HeadInvalid { head } => {
-                write!(f, "head {} is not behind the blocks of a segment of its own", head.0)
+                write!(f, "head {} is not after the blocks of a segment of its own", head.0)
             }
             Self::Unreadable { address } => write!(f, "block {address}: cannot be read"),
             Self::NodeDamaged { corruption } => corruption.fmt(f),
@@ -137,7 +137,7 @@ impl fmt::Display for Finding {
                 write!(f, "inode {ino}: has a mapping, but can have no blocks")
             }
             Self::MappingBeyondEnd { ino, block } => {
-                write!(f, "inode {ino}: block {block} is mapped behind the end")
+                write!(f, "inode {ino}: block {block} is mapped past the end")
             }
             Self::MappingOutside { ino, block, address } => {
                 write!(f, "inode {ino}: block {block} is at {address}, not in a segment")

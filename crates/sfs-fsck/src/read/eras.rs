@@ -1,7 +1,8 @@
 //! Eras of the chunks on a volume, and the chunks that later eras have overruled.
 //!
-//! A mount continues the log at the sequence number where it ends. Chunks that the log has lost behind that point may
-//! still be whole. The later era shows that they never took effect: it begins at or below their number.
+//! A mount continues the log at the sequence number where it ends. Chunks that the log has lost after that
+//! point may still be whole. The later era begins at or below the number of such chunks, which shows that
+//! they never took effect.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_behind_the_beginning_of_a_later_era_is_overruled() {
+    fn a_chunk_after_the_beginning_of_a_later_era_is_overruled() {
         let era = |mount, first| LogEra::of_mount(mount, first);
         // The second era has lost its log from 30 on; the third from 50 on, without a new number.
         let (first, second, third, fourth) = (era(1, 1), era(2, 20), era(3, 30), era(3, 50));

@@ -21,7 +21,7 @@ pub(crate) struct SegmentChanges {
     pub(crate) placed: BTreeSet<u32>,
 }
 
-/// Fewest blocks that a head needs to append a chunk.
+/// Minimum number of blocks that a head needs to append a chunk.
 const CHUNK_BLOCKS_MIN: u32 = 2;
 
 /// Log past a checkpoint, as far as it was read.
@@ -43,7 +43,7 @@ pub(crate) struct LogTail<'f> {
 }
 
 impl<'f> LogTail<'f> {
-    /// Returns the position behind the checkpoint `record`.
+    /// Returns the position after the checkpoint `record`.
     pub(crate) fn new(
         volume: &VolumeReader<'_>,
         record: &CheckpointRecord,
@@ -70,7 +70,7 @@ impl<'f> LogTail<'f> {
         }
     }
 
-    /// Returns the next chunk, if it is whole, and advances behind it. The chunk is at a head, at the start
+    /// Returns the next chunk, if it is whole, and advances to its end. The chunk is at a head, at the start
     /// of the Clean segment with the lowest stamp, or at a position from the scan.
     pub(crate) fn next(&mut self, volume: &VolumeReader<'_>) -> Option<ChunkSummary> {
         let layout = volume.layout();

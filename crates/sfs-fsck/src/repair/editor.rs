@@ -18,7 +18,7 @@ use crate::repair::plan::RepairPlan;
 pub(crate) struct TreeEditor<'r, 'v> {
     pub(crate) tree: &'r mut OverlayTree<'v>,
     pub(crate) plan: &'r mut RepairPlan,
-    /// Present time, for new inodes.
+    /// Current time, for new inodes.
     pub(crate) now: Timestamp,
 }
 
@@ -56,7 +56,7 @@ impl TreeEditor<'_, '_> {
         any
     }
 
-    /// Deletes the item `key`, and records the loss of its content.
+    /// Deletes the item `key`, and records the loss of its content, unless it is the attributes of an inode.
     pub(crate) fn drop_item(&mut self, key: Key) {
         let Key { ino, kind, offset } = key;
         self.tree.edits.delete(key);
@@ -73,14 +73,14 @@ impl TreeEditor<'_, '_> {
         }
     }
 
-    /// Deletes the items in `range`.
+    /// Deletes the items in `range` without recording a loss.
     pub(crate) fn drop_range(&mut self, range: KeyRange) {
         let mut keys = Vec::new();
         self.tree.each(range, |key, _| keys.push(*key));
         keys.into_iter().for_each(|key| self.tree.edits.delete(key));
     }
 
-    /// Deletes the items of `ino` of this `kind`.
+    /// Deletes the items of `ino` of this `kind` without recording a loss.
     pub(crate) fn drop_kind(&mut self, ino: u64, kind: ItemKind) {
         self.drop_range(KeyRange::of_kind(ino, kind));
     }
@@ -95,7 +95,8 @@ impl TreeEditor<'_, '_> {
         self.drop_range(KeyRange::of_inode(ino));
     }
 
-    /// Adds an entry at the cookie of its name. An entry of that name stays.
+    /// Adds an entry at the first free cookie for its name. An entry of that name stays; if every cookie for
+    /// the name is taken, nothing is added.
     pub(crate) fn add_entry(&mut self, parent: u64, name: &[u8], target: u64, kind: FileKind) {
         if find_entry(self.tree, parent, name).is_some() {
             return;

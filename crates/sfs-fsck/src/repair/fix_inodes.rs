@@ -6,8 +6,8 @@ use crate::check::file::FileCheck;
 use crate::repair::editor::TreeEditor;
 use crate::repair::loss::Loss;
 
-/// Gives guessed attributes to an inode that lost its own. Without a guess from its items, `file`, the inode
-/// is dropped.
+/// Gives guessed attributes to an inode that lost its own. The guess comes from `file`, the check of the
+/// inode's items; an inode without a guess is dropped.
 pub(crate) fn restore_inode(editor: &mut TreeEditor<'_, '_>, ino: u64, file: Option<&FileCheck>) {
     let Some((kind, size)) = file.and_then(FileCheck::guess) else {
         return editor.drop_inode(ino);
@@ -39,7 +39,8 @@ pub(crate) fn restore_root(editor: &mut TreeEditor<'_, '_>) {
     editor.lose(Loss::Attributes { ino });
 }
 
-/// Sets the link count of `ino`.
+/// Changes the link count of `ino` from `links` to `counted`. An inode that had no links loses its orphan
+/// item.
 pub(crate) fn correct_links(editor: &mut TreeEditor<'_, '_>, ino: u64, links: u32, counted: u64) {
     if links == 0 {
         // The inode has names, so no mount may delete it.
@@ -64,7 +65,8 @@ pub(crate) fn correct_orphan(editor: &mut TreeEditor<'_, '_>, ino: u64) {
     let key = Key::new(0, ItemKind::Orphan, ino);
     match editor.inode(ino) {
         Some(Inode { links: 0, .. }) => editor.tree.edits.put(key, [0; 8]),
-        // The item names no block of the file, so blocks behind the end stay.
+        // The item of an inode with links is wrong if its block number is invalid. Blocks past the end of the
+        // file stay.
         Some(_) | None => editor.tree.edits.delete(key),
     }
 }

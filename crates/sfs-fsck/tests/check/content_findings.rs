@@ -97,7 +97,7 @@ fn mappings_are_checked() {
         forge.map(GONE, 0, at(address));
         forge.map(DATA, 0, Mapping { address: address + 20, ..at(0) });
     });
-    // The mapped block is behind the head.
+    // The mapped block is after the head.
     assert_eq!(
         found[..2],
         [Finding::HeadInvalid { head: Head(1) }, Finding::MappingOwner { ino: GONE }]

@@ -75,7 +75,7 @@ fn two_paths_to_one_leaf_are_refused() {
         root.push((Key::new(FILE, ItemKind::Xattr, 0), vec![nodes.len() as u8 - 1]));
         nodes.push((1, root));
     }));
-    let refused = set_xattr(&volume, FILE, b"x").expect_err("the second way is wrong");
+    let refused = set_xattr(&volume, FILE, b"x").expect_err("the second path is wrong");
     assert!(is_out_of_order(&refused), "{refused}");
     assert!(volume.attributes(FILE).is_ok(), "the first is right");
     volume.close().expect("an unmount");
@@ -148,7 +148,7 @@ fn deletion_of_an_orphan_with_many_paths_to_it_ends() {
         assert!(steps < 9, "the repair has no end");
     };
     assert!(is_out_of_order(&refused), "{refused}");
-    let refused = volume.audit().expect_err("an entry of it is wrong");
+    let refused = volume.audit().expect_err("an entry of the root is wrong");
     assert!(is_out_of_order(&refused), "{refused}");
     volume.close().expect("an unmount");
 }

@@ -62,7 +62,8 @@ fn a_sound_volume_exits_with_0_for_all_options() {
     assert!(before == std::fs::read(&path).expect("the image"), "nothing was written");
 }
 
-/// A repair without `--data` calls a volume clean whose data is rotten: the line says that data was not read.
+/// A repair without `--data` calls a volume clean whose data is damaged: the line says that data was not
+/// read.
 #[test]
 fn a_repair_that_reads_no_data_says_so() {
     let directory = directory();

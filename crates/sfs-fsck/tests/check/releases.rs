@@ -19,7 +19,7 @@ fn a_release_of_a_segment_that_is_not_drained_is_found() {
         ("a Sealed segment", &[(5, 0)]),
         ("a Clean segment", &[(9, 77)]),
         ("no segment", &[(u32::MAX, 0), (u32::MAX, u64::MAX)]),
-        ("the checkpoint slot behind the last segment", &[(200, 0), (127, 0)]),
+        ("the checkpoint slot after the last segment", &[(200, 0), (127, 0)]),
     ];
     for (what, releases) in cases {
         let mut forge = populated();
@@ -44,7 +44,7 @@ fn a_release_of_a_segment_that_is_not_drained_is_found() {
     assert!(wrong.is_empty(), "refused, but nothing is wrong: {wrong:?}");
 }
 
-/// The forged release names a segment behind the last one.
+/// The forged release names a segment after the last one.
 #[test]
 fn a_chunk_outside_all_segments_has_no_effect() {
     let mut forge = populated();

@@ -102,7 +102,7 @@ fn counts_are_corrected_without_losses() {
     let orphan = Key::new(0, ItemKind::Orphan, GONE);
     repair_forged(|forge| drop(forge.items.remove(&orphan))).expect(&[]).expect_content();
     repair_forged(|forge| forge.put(orphan, vec![3; 8])).expect(&[]).expect_content();
-    // A truncation that begins behind the end of every file. A sync must succeed with such an item.
+    // The truncation begins past the end of every file. A sync must succeed with such an item.
     for ino in [DATA, HELLO, SUB, ROOT_INO] {
         let cut = Key::new(0, ItemKind::Orphan, ino);
         let repaired = repair_forged(|forge| forge.put(cut, vec![0xff; 8]));
@@ -333,7 +333,7 @@ fn mappings_are_repaired() {
     let repaired =
         repair_forged(|forge| forge.map(DATA, 0, Mapping { checksum: Some(5), ..at(address) }));
     repaired.expect(&[bytes(0)]);
-    // A mapped block behind the end makes the file longer.
+    // A mapped block past the end makes the file longer.
     let repaired = repair_forged(|forge| forge.change_inode(DATA, |inode| inode.size = 40 * 4096));
     repaired.expect(&[]);
     assert_eq!(repaired.read(DATA).len(), 41 * BLOCK_SIZE);

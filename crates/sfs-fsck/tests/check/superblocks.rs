@@ -28,7 +28,7 @@ fn version_1(superblock: &Superblock) -> [u8; BLOCK_SIZE] {
 /// Returns the next generation of `superblock`, with another label.
 fn next(superblock: &Superblock) -> Superblock {
     let label = Label::new("next").expect("a label");
-    Superblock { label, ..superblock.next_generation().expect("there is one") }
+    Superblock { label, ..superblock.next_generation().expect("a next generation") }
 }
 
 fn read(device: &dyn Device, at: u64) -> Superblock {

@@ -101,14 +101,14 @@ mod tests {
     }
 
     fn processors() -> Vec<usize> {
-        let set = sched_getaffinity(None).expect("our own");
+        let set = sched_getaffinity(None).expect("the affinity of this thread");
         (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect()
     }
 
     #[test]
     fn a_thread_stays_for_awaited_requests_and_leaves_for_streams() {
         let all = processors();
-        let last = *all.last().expect("at least one");
+        let last = *all.last().expect("a processor");
         let mut affinity = CpuAffinity::of(last as u16).expect("the processor is allowed");
         let mut serve = |operation: &FuseOperation<'_>, times: usize| {
             (0..times).for_each(|_| affinity.note(operation));

@@ -28,13 +28,13 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Returns a sender to the kernel behind `channel`, whose protocol has minor version `minor`.
+    /// Returns a sender over `channel` to a kernel whose protocol has minor version `minor`.
     pub(crate) fn new(channel: Arc<FuseChannel>, minor: u32) -> Self {
         Self { channel, minor }
     }
 
     /// Asks the kernel to drop the unused among `nodes`: a node that no process uses, and that has no cached children,
-    /// is forgotten, and FORGET requests follow. Others stay as they are.
+    /// is forgotten, and FORGET requests follow. Other nodes stay as they are.
     ///
     /// # Errors
     ///

@@ -124,7 +124,7 @@ pub struct SetattrArgs {
     pub ctime: Option<Time>,
     /// Handle of the caller, as for ftruncate(2).
     pub handle: Option<u64>,
-    /// True if suid, sgid where the group may execute, and capabilities must be cleared. Needs
+    /// `true` if suid, sgid where the group may execute, and capabilities must be cleared. Needs
     /// [`crate::InitFlags::HANDLE_KILLPRIV_V2`].
     pub kill_privileges: bool,
 }
@@ -153,7 +153,7 @@ pub struct WriteArgs<'a> {
     pub data: &'a [u8],
     /// Flags of open(2).
     pub open_flags: u32,
-    /// True if the kernel's cache writes back data of an earlier write.
+    /// `true` if the kernel's cache writes back data of an earlier write.
     pub from_cache: bool,
     /// See [`SetattrArgs::kill_privileges`].
     pub kill_privileges: bool,
@@ -168,7 +168,7 @@ pub struct ReleaseArgs {
     pub open_flags: u32,
     /// Owner of the locks to release.
     pub lock_owner: u64,
-    /// True if locks of flock(2) are released as well.
+    /// `true` if locks of flock(2) are released as well.
     pub unlock_flock: bool,
 }
 
@@ -240,7 +240,7 @@ pub struct CopyArgs {
     pub len: u64,
     /// Flags of copy_file_range(2).
     pub flags: u64,
-    /// True if the reply is [`crate::Reply::Copied`], false if it is [`crate::Reply::Written`].
+    /// `true` if the reply is [`crate::Reply::Copied`], false if it is [`crate::Reply::Written`].
     pub is_wide: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Messages to the kernel: replies and notifications.
 //!
-//! A message has two parts, a head of fixed size and a payload that is sent from where it lies. Its length is
-//! filled in when both parts are known.
+//! A message has two parts, a head of at most `HEAD_LEN_MAX` bytes and a payload that is not copied. The
+//! length of the message is filled in when both parts are known.
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -28,7 +28,7 @@ impl<'a> Message<'a> {
         message
     }
 
-    /// Makes the reply to request `unique`, whose handler was given `room`.
+    /// Makes the reply to request `unique`, whose handler was given the buffer `room`.
     ///
     /// # Panics
     ///

@@ -69,7 +69,7 @@ fn opened(out: &abi::OpenOut) -> OpenReply {
 fn read_as(like: &Reply<Vec<u8>>, bytes: &[u8]) -> Reply<Vec<u8>> {
     let mut from = ArgumentReader::new(bytes);
     let read = take(like, &mut from);
-    from.end().expect("the bytes are the whole answer");
+    from.end().expect("the bytes are the whole reply");
     read
 }
 
@@ -106,7 +106,7 @@ fn take(like: &Reply<Vec<u8>>, from: &mut ArgumentReader<'_>) -> Reply<Vec<u8>> 
 }
 
 fn fixed<T: FromBytes>(from: &mut ArgumentReader<'_>) -> T {
-    from.fixed().expect("the answer is long enough")
+    from.fixed().expect("the reply is long enough")
 }
 
 fn statx(out: &abi::StatxOut) -> Reply<Vec<u8>> {

@@ -30,7 +30,7 @@ impl Kernel {
     /// Reads the next reply: its error, and the bytes after the header.
     fn receive(&self) -> (i32, Vec<u8>) {
         let mut bytes = [0; 8192];
-        let len = read(&self.0, &mut bytes).expect("the session answers");
+        let len = read(&self.0, &mut bytes).expect("the session replies");
         let (header, body) = OutHeader::read_from_prefix(&bytes[..len]).expect("a header");
         assert_eq!((header.len as usize, header.unique), (len, 42));
         (header.error, body.to_vec())
@@ -46,7 +46,7 @@ impl Kernel {
 
 fn answer(request: &FuseRequest<'_>, room: &mut [u8]) -> Result<Reply<Vec<u8>>, Errno> {
     match &request.operation {
-        // Replies in place, with as many bytes as the request asks for, which may be more than the room has.
+        // The reply in place claims as many bytes as the request asks for, even more than the buffer has.
         FuseOperation::Read(read) if read.offset > 0 => {
             let len = room.len().min(read.size as usize);
             room[..len].fill(8);
@@ -61,7 +61,7 @@ fn answer(request: &FuseRequest<'_>, room: &mut [u8]) -> Result<Reply<Vec<u8>>, 
     }
 }
 
-/// Opens both ends; a thread serves ours.
+/// Opens both ends of a socket; a thread runs the session at the other end.
 fn open() -> (Kernel, JoinHandle<io::Result<Agreed>>) {
     let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     let (theirs, ours) = socketpair(kind.0, kind.1, kind.2, None).expect("a pair of sockets");
@@ -82,7 +82,7 @@ fn end(kernel: Kernel, serving: JoinHandle<io::Result<Agreed>>) -> io::Result<Ag
 fn requests_from_init_to_destroy_are_answered() {
     let (kernel, serving) = open();
     let (error, body) = kernel.init(7, 45);
-    let out = InitOut::read_from_bytes(&body).expect("a whole answer");
+    let out = InitOut::read_from_bytes(&body).expect("a whole reply");
     assert_eq!((error, out.major, out.minor, out.max_write), (0, 7, 45, 128 << 10));
 
     let read = abi::ReadIn { size: 5000, ..abi::ReadIn::default() };
@@ -108,7 +108,7 @@ fn requests_without_a_reply_get_none() {
     kernel.init(7, 45);
     for (opcode, arguments) in [
         (opcode::FORGET, &[1; 8][..]),
-        (opcode::FORGET, &[1; 3]), // Malformed.
+        (opcode::FORGET, &[1; 3]), // A malformed request.
         (opcode::INTERRUPT, &[2; 8]),
     ] {
         kernel.send(&message(opcode, 1, arguments, &[]));
@@ -128,7 +128,7 @@ fn malformed_requests_are_refused() {
     assert_eq!(kernel.request(opcode::READ, &[0; 7]), (-libc::EINVAL, vec![]));
     // Bytes without a header have no sender to reply to.
     kernel.send(b"nothing");
-    let error = end(kernel, serving).expect_err("the peer is no kernel");
+    let error = end(kernel, serving).expect_err("the peer is not a kernel");
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
 
@@ -147,7 +147,7 @@ fn a_reply_that_the_kernel_rejects_becomes_eio() {
 fn a_newer_kernel_negotiates_again_and_an_old_one_is_refused() {
     let (kernel, serving) = open();
     let (error, body) = kernel.init(8, 1);
-    let out = InitOut::read_from_bytes(&body).expect("a whole answer");
+    let out = InitOut::read_from_bytes(&body).expect("a whole reply");
     assert_eq!((error, out.major), (0, 7));
     kernel.init(7, 50);
     assert_eq!(end(kernel, serving).expect("the filesystem was unmounted").minor, 45);

@@ -1,5 +1,5 @@
-//! `sfs-lab model`: measures a model as `sfs-mkfs` measures a device, in virtual time, and fits the write cost
-//! model of the FAST 2009 paper.
+//! `sfs-lab model`: measures a model of a device as `sfs-mkfs` measures a real one, in virtual time, and fits
+//! the write cost model of the FAST 2009 paper.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Size of the device.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     size: u64,
-    /// Smallest request.
+    /// Size of the smallest request.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4K")]
     smallest: u64,
     /// Print JSON.
@@ -30,10 +30,11 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// The output.
+/// Measured throughputs and the fitted model, as text or JSON.
 #[derive(Serialize)]
 struct ModelReport {
     rows: Vec<ThroughputRow>,
+    /// Size of the logical block in bytes, if one was found.
     logical_block: Option<u64>,
     model: Option<CostModel>,
 }
@@ -77,7 +78,7 @@ impl ModelReport {
         text
     }
 
-    /// Returns the line of one size of request.
+    /// Returns the line of one request size.
     fn line(&self, row: &ThroughputRow) -> String {
         let mb = |kb_per_s: u64| kb_per_s as f64 / 1000.0;
         let fitted = self.model.filter(|_| self.logical_block.is_some_and(|size| row.size <= size));

@@ -91,7 +91,7 @@ pub(crate) struct Arguments {
 /// The load on an aged filesystem.
 enum Load {
     Postmark(Postmark),
-    /// WorkloadRng direct writes and reads of 4 KiB.
+    /// Random direct writes and reads of 4 KiB.
     Jobs(RandomAccessJobs),
 }
 

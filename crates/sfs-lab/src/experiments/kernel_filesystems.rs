@@ -27,7 +27,7 @@ const CAPACITY: u64 = 1 << 30;
 pub(crate) struct Arguments {
     #[command(flatten)]
     traces: TraceFolder,
-    /// WorkloadRng log blocks of the FAST model.
+    /// Number of random log blocks of the FAST model.
     #[arg(long, default_value_t = 64)]
     log_blocks: u32,
     /// Streams that the page-mapped model separates; only SFS names streams.

@@ -16,8 +16,8 @@ use sfs_mkfs::output;
 const GROUPS: [[f64; 6]; 2] =
     [[6.96, 6.15, 5.29, 4.21, 3.78, 3.15], [5.98, 4.95, 3.79, 2.64, 2.66, 2.30]];
 
-/// Write cost by partitioning. The paper's text exchanges the names of equal width and of equal count, which
-/// has as many segments in every group; here each value is beside the partitioning that the paper means.
+/// Write cost by partitioning. The paper's text exchanges the names of equal width and of equal count (the
+/// same number of segments in every group); here each value is beside the partitioning that the paper means.
 const PARTITIONS: [(&str, [f64; 2]); 3] = [
     ("sfs-equal-count", [6.03, 5.07]),
     ("sfs-equal-width", [4.83, 3.57]),
@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Size of the write buffer, in segments.
     #[arg(long, default_value_t = 8)]
     buffer: u32,
-    /// Blocks that are overwritten, over all blocks; the others are written once (dummies).
+    /// Blocks that are overwritten, over all blocks; the others are written once (the paper's dummy blocks).
     #[arg(long, default_value_t = WORKING_SET)]
     working_set: f64,
     /// Folder of lab.md, whose section is replaced.
@@ -177,7 +177,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     document.map_or(Ok(()), |document| document.section("reproduce", &text))
 }
 
-/// A row: its name, grouping policy and victim policy, groups, and the paper's two values.
+/// A row of an ablation: its name, grouping policy and victim policy, groups, and the paper's two values.
 type Ablation<'a> = (String, (&'a str, &'a str), Option<u8>, [f64; 2]);
 
 /// Returns the table of write cost by utilization, and writes its figures.

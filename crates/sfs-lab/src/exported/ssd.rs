@@ -28,13 +28,13 @@ pub struct ExportedStatus {
     pub erase_block: u64,
     /// Virtual time since the device was made, in nanoseconds.
     pub virtual_ns: u64,
-    /// True if requests take as long as on the device.
+    /// `true` if requests take as long as on the device.
     pub real_time: bool,
     /// Number of requests in the record; zero without a record.
     pub recorded: u64,
     /// Bytes programmed over bytes that the host wrote, since the last reset of the counters.
     pub write_amplification: f64,
-    /// SsdCounters of the model, since their last reset.
+    /// Counters of the model, since their last reset.
     pub counters: SsdCounters,
 }
 

@@ -47,7 +47,7 @@ pub struct RecordedRequests {
 pub struct ModelOutcome {
     /// Bytes that the user wrote.
     pub user_bytes: u64,
-    /// SsdCounters of the model.
+    /// Counters of the model.
     pub counters: SsdCounters,
     /// Bytes programmed over bytes written to the device.
     pub flash_amplification: f64,

@@ -1,4 +1,4 @@
-//! A model behind the interface through which `sfs-mkfs` measures a device.
+//! A model of a device with the interface through which `sfs-mkfs` measures a device.
 
 use anyhow::{Context, Result};
 use sfs_device::DeviceError;

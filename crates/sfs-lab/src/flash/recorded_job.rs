@@ -40,7 +40,7 @@ const START_SECS: i64 = 1_700_000_000;
 pub struct JobOnFlash {
     /// Bytes that the user wrote.
     pub user_bytes: u64,
-    /// SsdCounters of the model.
+    /// Counters of the model.
     pub counters: SsdCounters,
     /// Bytes programmed over bytes written to the device.
     pub flash_amplification: f64,

@@ -16,7 +16,7 @@ pub struct FlashReplay {
     pub config: SsdConfig,
     /// Scheduling of the requests.
     pub queue: RequestQueue,
-    /// True if the device is written once, in order, before the trace.
+    /// `true` if the device is written once, in order, before the trace.
     pub filled: bool,
     /// Number of replays before counting.
     pub warm_up: u32,
@@ -29,7 +29,7 @@ pub struct FlashReplay {
 pub struct FlashOutcome {
     /// Capacity for the host, in bytes.
     pub capacity: u64,
-    /// SsdCounters of the model over the counted replays.
+    /// Counters of the model over the counted replays.
     pub counters: SsdCounters,
     /// Bytes programmed over bytes that the host wrote.
     pub write_amplification: f64,

@@ -60,7 +60,7 @@ impl Disk {
             .process_group(0)
             .spawn()
             .with_context(|| lab.display().to_string())?;
-        let output = BufReader::new(child.stdout.take().context("its output")?);
+        let output = BufReader::new(child.stdout.take().context("the output of the disk process")?);
         let mut line = String::new();
         let mut disk = Disk {
             child,

@@ -43,7 +43,7 @@ pub struct JobPhases {
     pub to: u64,
     /// Overwrites that were counted.
     pub written: u64,
-    /// True if the filesystem ran out of space before the end.
+    /// `true` if the filesystem ran out of space before the end.
     pub is_full: bool,
 }
 

@@ -50,7 +50,7 @@ impl Postmark {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        child.stdin.take().context("its input")?.write_all(self.commands(dir).as_bytes())?;
+        child.stdin.take().context("standard input")?.write_all(self.commands(dir).as_bytes())?;
         let mut synced = 0;
         while child.try_wait()?.is_none() {
             std::thread::sleep(PAUSE);

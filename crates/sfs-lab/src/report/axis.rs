@@ -31,7 +31,7 @@ pub enum AxisScale {
 pub struct Axis {
     /// Quantity and unit.
     pub label: &'static str,
-    /// AxisScale.
+    /// Scale of the axis.
     pub scale: AxisScale,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct BufferedLog {
 }
 
 impl BufferedLog {
-    /// Returns the log behind an empty buffer for `blocks` different blocks.
+    /// Returns the log with an empty buffer for `blocks` different blocks.
     pub(super) fn new(mut writer: SimulatedLogWriter, buffering: Buffering, blocks: u32) -> Self {
         if buffering.writing == WriteOutPolicy::Coldest {
             writer.track_lifetimes();

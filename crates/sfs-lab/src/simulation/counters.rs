@@ -9,7 +9,7 @@ pub const HISTOGRAM_BINS: usize = 10;
 pub struct SimulationCounters {
     /// Blocks that users wrote.
     pub user_writes: u64,
-    /// Blocks of users that reached the log. The others were overwritten in the buffer.
+    /// Blocks of users that reached the log. The other blocks were overwritten in the buffer.
     pub user_blocks: u64,
     /// Blocks that the cleaner moved.
     pub moved_blocks: u64,

@@ -11,7 +11,7 @@ use sfs_core::request::{Caller, Remainder, VolumeOptions, Work};
 use sfs_core::{Error, Volume, make, root_directory};
 use sfs_device::{Device, RamDevice};
 
-/// Begin of the virtual time.
+/// Start of the virtual time.
 pub const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
 /// Mode of a regular file, `rw-r--r--`.

@@ -129,7 +129,7 @@ pub struct RunLimits {
     pub bytes: u64,
     /// Maximum number of files.
     pub files: usize,
-    /// True if remounts are among the operations.
+    /// `true` if remounts are among the operations.
     pub reopens: bool,
 }
 
@@ -262,7 +262,7 @@ impl Chooser<'_> {
             return (parent, self.name());
         }
         let index = self.random.below(entries.len() as u64) as usize;
-        (parent, entries.keys().nth(index).expect("in range").clone())
+        (parent, entries.keys().nth(index).expect("an entry at the index").clone())
     }
 
     fn target(&mut self) -> Vec<u8> {

@@ -49,10 +49,10 @@ pub struct ReferenceNode {
     pub parent: u64,
     /// Entries of a directory.
     pub entries: BTreeMap<Vec<u8>, u64>,
-    /// True if the file replaced another one, or was truncated to be rewritten. The fourth sentence of the
+    /// `true` if the file replaced another one, or was truncated to be rewritten. The fourth sentence of the
     /// durability contract is about these files.
     pub replaces: bool,
-    /// True if the file was made without a name and has never had one.
+    /// `true` if the file was made without a name and has never had one.
     pub linkable: bool,
 }
 

@@ -50,7 +50,7 @@ fn fast_switch_merges_a_complete_sequential_log_block() {
 fn fast_partial_merges_an_incomplete_sequential_log_block() {
     let mut ssd = fast(2);
     write(&mut ssd, &[(0, 0), (0, 1), (3, 0)]);
-    assert_eq!(counts(&ssd), [0, 1, 0, 2, 1], "pages 2 and 3 are copied behind 0 and 1");
+    assert_eq!(counts(&ssd), [0, 1, 0, 2, 1], "pages 2 and 3 are copied after 0 and 1");
 }
 
 #[test]

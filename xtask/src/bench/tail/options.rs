@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn all_filesystems_are_measured_unless_some_are_chosen() {
         let options = TailOptions { filesystems: Vec::new(), ..TailOptions::smoke() };
-        assert_eq!(options.contestants().expect("all").len(), FILESYSTEMS.len());
-        let two = TailOptions::smoke().contestants().expect("two");
+        assert_eq!(options.contestants().expect("all contestants").len(), FILESYSTEMS.len());
+        let two = TailOptions::smoke().contestants().expect("two contestants");
         assert_eq!(two, [FILESYSTEMS[0].1, FILESYSTEMS[3].1]);
     }
 }

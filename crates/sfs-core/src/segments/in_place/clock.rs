@@ -6,7 +6,7 @@
 use super::scheme::{FreeSpaceView, Scheme};
 
 /// Threshold of occupancy, in thousandths, for an average load of up to 0.1, 0.2, ... 0.9 (the paper's table 3).
-/// The paper's example counts free blocks as load; the formula behind the table counts occupied ones, as here.
+/// The paper's example counts free blocks as load; the formula of the table counts occupied ones, as here.
 const TABLE: [u32; 9] = [100, 100, 100, 100, 200, 300, 450, 600, 800];
 
 /// Bisection steps on [0, 1] for a threshold exact to a thousandth.

@@ -199,7 +199,7 @@ proptest! {
         for (segment, count) in changes {
             greedy.note_free(segment, count);
             free[segment as usize] = count;
-            let most = *free.iter().max().expect("twenty");
+            let most = *free.iter().max().expect("twenty counts");
             let expected = free.iter().position(|count| *count == most && most > 0);
             prop_assert_eq!(greedy.choose(&space, 0), expected.map(|segment| segment as u32));
         }

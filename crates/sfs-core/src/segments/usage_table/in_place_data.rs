@@ -8,11 +8,12 @@ use super::UsageTable;
 use crate::format::{Group, Head, Layout, SegmentState, UsageEntry};
 use crate::segments::InPlaceAllocator;
 
-/// Least segments of the log beside those of its nodes. They cover the heads, a checkpoint and room to clean
-/// into, and exceed the critical watermark: the cleaner must not run without progress on a volume full of data.
+/// Minimum number of segments of the log beside those of its nodes. These segments cover the heads, a
+/// checkpoint and room to clean into, and exceed the critical watermark: the cleaner must not run without
+/// progress on a volume full of data.
 const LOG_SEGMENTS_MIN: u32 = 20;
 
-/// Least share of all segments that the log has: one in so many.
+/// Minimum share of all segments that the log has: one in so many.
 const LOG_SHARE: u32 = 16;
 
 /// Segments of the log for each segment that its nodes would fill.

@@ -66,9 +66,8 @@ pub(crate) trait LayoutBehaviour: Send + Sync {
         0
     }
 
-    /// Takes the blocks out of `blocks` that do not go to the log, and gives them addresses. There is space for
-    /// them: see
-    /// [`LayoutBehaviour::opened_segments`].
+    /// Takes the blocks out of `blocks` that do not go to the log, and gives them addresses. The blocks have
+    /// space: see [`LayoutBehaviour::opened_segments`].
     fn allocate(
         &self,
         _layout: &Layout,

@@ -14,10 +14,10 @@ pub(crate) struct Appending;
 /// at first, until their segment is cleaned.
 const BLOCKS_PER_SUMMARY_BLOCK: u32 = 64;
 
-/// Fewest blocks of summaries in a segment.
+/// Minimum number of blocks of summaries in a segment.
 const SUMMARY_BLOCKS_MIN: u32 = 2;
 
-/// Fewest segments withheld from users: for open heads, a checkpoint, and cleaning.
+/// Minimum number of segments withheld from users: for open heads, a checkpoint, and cleaning.
 const RESERVE_SEGMENTS_MIN: u32 = 16;
 
 /// Segments of the volume for one segment withheld from users.

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Overwrites that are counted, in multiples of the working set.
     #[arg(long, default_value_t = 1.0)]
     pub(super) measure: f64,
-    /// WorkloadRng log blocks of the FAST model.
+    /// Number of random log blocks of the FAST model.
     #[arg(long, default_value_t = 64)]
     pub(super) log_blocks: u32,
     /// Leave out throughput by utilization.

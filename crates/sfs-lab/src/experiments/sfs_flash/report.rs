@@ -16,14 +16,15 @@ fn cells(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// Returns our value, with that of the paper in parentheses.
+/// Returns our value, with the paper's value in parentheses.
 fn beside(ours: String, paper: Option<String>) -> String {
     paper.map_or(ours.clone(), |paper| format!("{ours} ({paper})"))
 }
 
 /// A workload, and the runs of all filesystems under it.
 pub(super) type Compared<'a> = (&'a str, Vec<FilesystemRun>);
-/// A workload, a filesystem, and its throughputs on the three devices by utilization.
+/// A workload, a filesystem, and its throughputs in MB/s on the three devices by utilization; `None` if the
+/// filesystem ran out of space.
 pub(super) type Curve<'a> = (&'a str, String, Vec<Option<[f64; 3]>>);
 
 /// Returns the text of the section, and writes the figures.
@@ -34,10 +35,11 @@ pub(super) fn text(
     document: Option<&Document>,
 ) -> Result<String> {
     let mut text = format!(
-        "A device of {}, full before; data fills {:.0}% of it, {:.0}% of it is overwritten; an fsync every 1,024 \
-         writes; {} times the working set to warm up, {} times to count. SFS with segments of {}. Erase blocks of \
-         512 KiB, 10% to spare, FAST with {} random log blocks, no discards unless the column says so. In parentheses: the \
-         paper. Erases of it are ratios to SFS, as its runs were of another size.\n\n",
+        "A device of {}, full before; data fills {:.0}% of it, {:.0}% of it is overwritten; an fsync every \
+         1,024 writes; {} times the working set to warm up, {} times to count. SFS with segments of {}. \
+         Erase blocks of 512 KiB, 10% to spare, FAST with {} random log blocks, no discards unless the \
+         column says so. Values in parentheses are the paper's. The paper's erases are ratios to its SFS: \
+         its runs were of another size.\n\n",
         Human(arguments.size),
         FULL * 100.0,
         arguments.working_set * 100.0,
