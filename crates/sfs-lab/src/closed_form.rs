@@ -42,6 +42,25 @@ pub fn known_rates(classes: &[(f64, f64)], utilization: f64) -> f64 {
     1.0 + moved.sum::<f64>()
 }
 
+/// Returns the classes of [`known_rates`] as they are in the log behind a write buffer that takes away the part
+/// `coalesced`, 0..1, of all writes.
+///
+/// A write puts a block into the buffer for a time that is the same for all blocks. Its copy in the log is dead from then
+/// on, and further writes find the block in the buffer. A block that was written out dies at the rate of its writes again.
+pub fn behind_buffer(classes: &[(f64, f64)], coalesced: f64) -> Vec<(f64, f64)> {
+    let all: f64 = classes.iter().map(|class| class.1).sum();
+    let in_log =
+        |time: f64, (blocks, writes): (f64, f64)| 1.0 / (1.0 + writes / all / blocks * time);
+    let (mut low, mut high) = (0.0_f64, 1e15);
+    for _ in 0..200 {
+        let time = low.midpoint(high);
+        let written: f64 = classes.iter().map(|class| in_log(time, *class) * class.1 / all).sum();
+        if written > 1.0 - coalesced { low = time } else { high = time }
+    }
+    let class = |class: &(f64, f64)| (class.0 * in_log(low, *class), class.1 * in_log(low, *class));
+    classes.iter().map(class).collect()
+}
+
 /// Returns the x with e^x - 1 - x = `ratio`: a segment is cleaned when e^-x of it is live.
 fn cleaning_age(ratio: f64) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0 + (2.0 + ratio).ln() * 2.0);
@@ -70,6 +89,18 @@ mod tests {
         assert!((uniform - write_amplification(within_reserve)).abs() < 0.01, "{uniform}");
         let skewed = known_rates(&[(0.1, 0.9), (0.9, 0.1)], within_reserve);
         assert!((skewed - 1.91).abs() < 0.01, "{skewed}");
+    }
+
+    #[test]
+    fn a_buffer_takes_hot_blocks_out_of_the_log() {
+        let classes = [(10.0, 9.0), (90.0, 1.0)];
+        assert!((behind_buffer(&classes, 0.0)[0].0 - 10.0).abs() < 1e-9);
+        let behind = behind_buffer(&classes, 0.5);
+        assert!((behind[0].1 + behind[1].1 - 5.0).abs() < 1e-6, "{behind:?}");
+        assert!(behind[0].0 < 5.0 && behind[1].0 > 85.0, "{behind:?}");
+        for (before, after) in classes.iter().zip(&behind) {
+            assert!((before.1 / before.0 - after.1 / after.0).abs() < 1e-9);
+        }
     }
 
     /// The job of docs/lab.md, "The kernel's filesystems": 192 Ki blocks, Zipf 0.99, and a sync after every 1,024

@@ -14,8 +14,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::experiments::{
-    atc09, fast09, fast09_schemes, kernel_filesystems, policy_table, postmark, sfs, sfs_flash,
-    sync_remainder,
+    atc09, evidence, fast09, fast09_schemes, kernel_filesystems, policy_table, postmark, sfs,
+    sfs_flash, sync_remainder,
 };
 
 #[derive(Parser)]
@@ -45,6 +45,8 @@ enum LabCommand {
     SyncRemainder(sync_remainder::Arguments),
     /// Run every policy on every generator and every trace.
     Table(policy_table::Arguments),
+    /// Run the default policy and the others, with a mounted volume's write buffer, over five seeds.
+    Evidence(evidence::Arguments),
     /// Draw the figures of docs/lab again from the CSV files beside them.
     Redraw(redraw::Arguments),
 }
@@ -81,6 +83,7 @@ impl Arguments {
             LabCommand::Reproduce(paper) => paper.run(),
             LabCommand::SyncRemainder(arguments) => sync_remainder::run(arguments),
             LabCommand::Table(arguments) => policy_table::run(arguments),
+            LabCommand::Evidence(arguments) => evidence::run(arguments),
             LabCommand::Redraw(arguments) => redraw::run(arguments),
         }
     }

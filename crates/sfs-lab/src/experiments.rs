@@ -5,6 +5,7 @@
 //! documents. No experiment draws a conclusion: the text around the section does.
 
 pub(crate) mod atc09;
+pub(crate) mod evidence;
 pub(crate) mod fast09;
 pub(crate) mod fast09_schemes;
 mod informed_cleaning;
@@ -15,3 +16,4 @@ pub(crate) mod postmark;
 pub(crate) mod sfs;
 pub(crate) mod sfs_flash;
 pub(crate) mod sync_remainder;
+mod workloads;

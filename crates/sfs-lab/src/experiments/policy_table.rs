@@ -14,17 +14,7 @@ use sfs_mkfs::output;
 
 use sfs_lab::block_trace::TraceFolder;
 
-const GENERATORS: [&str; 7] =
-    ["uniform", "zipf:0.8", "zipf:0.99", "zipf:1.2", "hotcold:90/10", "shift", "tpcc"];
-
-const TRACES: [&str; 6] = [
-    "cloudphysics-vm",
-    "opencas-rocksdb-ycsb-a-xfs",
-    "disksim-postmark",
-    "msr-rsrch_1-full-week",
-    "tpcc-small",
-    "msr-mds_0-first1000w",
-];
+use super::workloads::{self, NamedSource};
 
 /// Grouping policy, victim policy, and policy of writing a buffer out.
 type PolicySet = (&'static str, &'static str, WriteOutPolicy);
@@ -66,7 +56,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let workloads = workloads(arguments)?;
+    let mut workloads = workloads::generators()?;
+    workloads.extend(workloads::traces(&arguments.traces, arguments.blocks_max)?);
     let unbuffered = Results::of(arguments, &workloads, 0, &UNBUFFERED)?;
     let policies = [&UNBUFFERED[..], &BUFFERED].concat();
     let buffered = Results::of(arguments, &workloads, BUFFER_SEGMENTS, &policies)?;
@@ -102,7 +93,7 @@ struct Results<'a> {
 impl<'a> Results<'a> {
     fn of(
         arguments: &Arguments,
-        workloads: &'a [(String, Source)],
+        workloads: &'a [NamedSource],
         buffer: u32,
         policies: &'a [PolicySet],
     ) -> Result<Self> {
@@ -116,7 +107,7 @@ impl<'a> Results<'a> {
             experiment.run(&mut |_, _| ())
         })?
         .into_iter();
-        let row = |(name, _): &'a (String, Source)| {
+        let row = |(name, _): &'a NamedSource| {
             (name.as_str(), outcomes.by_ref().take(policies.len()).collect())
         };
         Ok(Self { policies, rows: workloads.iter().map(row).collect() })
@@ -145,26 +136,6 @@ impl<'a> Results<'a> {
     }
 }
 
-fn workloads(arguments: &Arguments) -> Result<Vec<(String, Source)>> {
-    let mut workloads = Vec::new();
-    for name in GENERATORS {
-        workloads.push((name.to_owned(), Source::open(name)?));
-    }
-    for name in TRACES {
-        let Some(path) = arguments.traces.find(format!("{name}.csv.zst")) else { continue };
-        let source = Source::open(&format!("trace:{}", path.display()))?;
-        if source.block_count().is_some_and(|count| count > arguments.blocks_max) {
-            output::complain(format_args!(
-                "skipped: {name} has more than {} blocks",
-                arguments.blocks_max
-            ));
-            continue;
-        }
-        workloads.push((name.to_owned(), source));
-    }
-    Ok(workloads)
-}
-
 fn experiment<'a>(
     arguments: &Arguments,
     name: &str,
@@ -172,8 +143,7 @@ fn experiment<'a>(
     (grouping, victims, writing): PolicySet,
     buffer: u32,
 ) -> Experiment<'a> {
-    // A small trace has fewer segments, but the open segments must not be a large part of them.
-    let live_segments = source.block_count().map_or(512, |blocks| (blocks / 16).clamp(128, 512));
+    let live_segments = workloads::live_segments(source);
     Experiment {
         source,
         workload: name.to_owned(),
@@ -182,7 +152,7 @@ fn experiment<'a>(
             utilization: 0.85,
             live_segments,
             segment_blocks: arguments.segment_blocks,
-            reserve: 0.02_f64.max(10.0 * 0.85 / f64::from(live_segments)),
+            reserve: workloads::reserve(live_segments),
             blocks: None,
         },
         exact: None,

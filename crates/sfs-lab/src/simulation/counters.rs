@@ -31,6 +31,10 @@ pub struct SimulationCounters {
     pub group_blocks: [u64; 8],
     /// Victims of each group, and the live blocks in them.
     pub group_victims: [(u64, u64); 8],
+    /// Blocks of clean segments and unwritten blocks of open ones, all samples together.
+    pub withheld_blocks: u64,
+    /// Number of samples.
+    pub samples: u64,
 }
 
 /// Returns the bin of a segment with `live_blocks`.
@@ -61,6 +65,12 @@ impl SimulationCounters {
         let new = self.user_blocks.max(1) as f64;
         let reads = self.cleaning_reads as f64 * 87.0 / 10.6;
         (new + reads + self.moved_blocks as f64) / new
+    }
+
+    /// Returns the mean number of blocks that no data could be in: those of clean segments, and unwritten ones of
+    /// open segments.
+    pub fn withheld(&self) -> f64 {
+        self.withheld_blocks as f64 / self.samples.max(1) as f64
     }
 
     /// Returns the mean number of heads to which a sync writes.

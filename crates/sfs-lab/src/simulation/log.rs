@@ -217,8 +217,13 @@ impl SegmentLog {
         self.clean.push_back(segment);
     }
 
-    /// Adds the Sealed segments to the histogram of the volume.
+    /// Adds the Sealed segments to the histogram of the volume, and counts the room that holds no data.
     pub(super) fn sample(&self, counters: &mut SimulationCounters) {
+        let unwritten =
+            self.heads.iter().flatten().map(|open| self.segment_blocks - open.used_blocks);
+        let clean = self.clean_segments() * self.segment_blocks;
+        counters.withheld_blocks += u64::from(clean + unwritten.sum::<u32>());
+        counters.samples += 1;
         for entry in self.entries.iter().filter(|entry| entry.state == SegmentState::Sealed) {
             counters.histogram_volume[bin(entry.live_blocks, self.segment_blocks)] += 1;
         }

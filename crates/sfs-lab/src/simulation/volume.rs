@@ -45,7 +45,7 @@ impl Simulation {
         self.log.writer.counters = SimulationCounters::default();
     }
 
-    /// Adds the Sealed segments, as they are now, to the histogram of the volume.
+    /// Adds the Sealed segments and the room that holds no data, as they are now, to the counters.
     pub fn sample(&mut self) {
         self.log.writer.log.sample(&mut self.log.writer.counters);
     }

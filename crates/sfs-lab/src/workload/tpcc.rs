@@ -24,7 +24,7 @@ enum AccessPattern {
 /// Warehouses and districts; stock; customers; orders with their lines and the history.
 ///
 /// TPC-C does not give these shares, because its pages go through a buffer pool. The shares were fitted
-/// to the published figures of policies other than `lifetime` (docs/lab.md, "How far to trust this").
+/// to the published figures of policies other than `sfs` (docs/lab.md, "How far to trust this").
 const TABLES: [TableShare; 4] = [
     TableShare { blocks: 0.006, writes: 0.17, pattern: AccessPattern::Even },
     TableShare { blocks: 0.375, writes: 0.46, pattern: AccessPattern::Skewed },
