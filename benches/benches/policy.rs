@@ -5,8 +5,8 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use sfs_core::format::{Group, Head, SegmentState, UsageEntry};
 use sfs_core::policy::{
-    Candidate, Distance, Fast12, GROUPING_POLICIES, GroupingPolicy, Partition, VICTIM_POLICIES,
-    grouping_policy, victim_policy,
+    Candidate, Distance, Fast12, GROUPING_POLICIES, GroupingPolicy, Partition, Tournament,
+    VICTIM_POLICIES, full_scan, grouping_policy, victim_policy,
 };
 
 const SEGMENTS: u32 = 10_000;
@@ -14,8 +14,8 @@ const SEGMENT_BLOCKS: u32 = 8192;
 const BLOCKS: u64 = SEGMENTS as u64 * SEGMENT_BLOCKS as u64;
 const NOW: u32 = 1 << 20;
 
-/// Returns segments of all ages, utilizations and groups.
-fn segments() -> Vec<UsageEntry> {
+/// Returns `count` segments of all ages, utilizations and groups.
+fn segments_of(count: u32) -> Vec<UsageEntry> {
     let segment = |no: u32| {
         let mixed = no.wrapping_mul(0x9E37_79B9);
         let live_blocks = mixed >> 19;
@@ -31,7 +31,11 @@ fn segments() -> Vec<UsageEntry> {
             ..UsageEntry::NEW
         }
     };
-    (0..SEGMENTS).map(segment).collect()
+    (0..count).map(segment).collect()
+}
+
+fn segments() -> Vec<UsageEntry> {
+    segments_of(SEGMENTS)
 }
 
 fn quantization(criterion: &mut Criterion) {
@@ -59,6 +63,42 @@ fn victims(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let worth = |entry: &UsageEntry| policy.score(entry, SEGMENT_BLOCKS, NOW);
                 black_box(&segments).iter().map(worth).max_by(f64::total_cmp)
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Segments in which a block dies between two choices of a victim.
+const CHANGED_SEGMENTS: u32 = 256;
+
+/// The next victim of the default policy, while the time goes on and blocks die: by a tournament, and by a full scan.
+fn victims_by_size(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("next victim");
+    for count in [1 << 10, 1 << 14, 1 << 17] {
+        let blocks = u64::from(count) * u64::from(SEGMENT_BLOCKS);
+        let new = || victim_policy("index", count, SEGMENT_BLOCKS, blocks).expect("a name");
+        let (mut policy, mut entries) = (new(), segments_of(count));
+        let (mut tournament, mut now) = (Tournament::new(entries.len()), NOW);
+        group.bench_function(format!("tournament of {count}"), |bencher| {
+            bencher.iter(|| {
+                now += 1;
+                let changed: Vec<u32> = (0..CHANGED_SEGMENTS)
+                    .map(|no| (now * CHANGED_SEGMENTS + no).wrapping_mul(0x9E37_79B9) % count)
+                    .collect();
+                for segment in &changed {
+                    let entry = &mut entries[*segment as usize];
+                    entry.live_blocks = entry.live_blocks.saturating_sub(1);
+                }
+                tournament.refresh(&mut *policy, &entries, &changed, (SEGMENT_BLOCKS, now));
+                tournament.best(&*policy, &entries, (SEGMENT_BLOCKS, now), |_| true)
+            });
+        });
+        let (policy, entries) = (new(), segments_of(count));
+        group.bench_function(format!("full scan of {count}"), |bencher| {
+            bencher.iter(|| {
+                let at = (SEGMENT_BLOCKS, NOW);
+                full_scan(&*policy, black_box(&entries), at, |_| true)
             });
         });
     }
@@ -100,5 +140,5 @@ fn grouping_policies(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, quantization, victims, grouping_policies);
+criterion_group!(benches, quantization, victims, victims_by_size, grouping_policies);
 criterion_main!(benches);

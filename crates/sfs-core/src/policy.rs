@@ -23,8 +23,10 @@ pub use names::{
     GROUPING_POLICIES, VICTIM_POLICIES, current_name, default_victim_policy, grouping_policy,
     victim_policy,
 };
-pub(crate) use victim::best_victim;
-pub use victim::{CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy, Index, VictimPolicy};
+pub use victim::{
+    CostAge, CostBenefit, CostBenefitSqrt, CostHotness, Greedy, Index, Tournament, VictimPolicy,
+    full_scan,
+};
 
 use crate::format::POLICY_STATE_LEN_MAX;
 

@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
 use super::progress::{CleanProgress, GarbageBlocks};
+use super::watermarks::{Urgency, urgency};
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
@@ -24,7 +25,6 @@ use crate::lock_rank::{Rank, Ranked};
 use crate::log::{Batch, ChunkReader};
 use crate::memory::DirtyBuf;
 use crate::metadata::{Metadata, MetadataStore, Owner};
-use crate::policy::{Greedy, VictimPolicy};
 use crate::reserves::{DELTA_SEGMENTS, checkpoint_segments};
 use crate::tree::{NodeNotCached, VerifiedNode};
 use crate::writeback::MovedBlock;
@@ -48,6 +48,10 @@ const NODES_PER_FIRST_VICTIM: usize = 4;
 /// Part of a data segment that must be garbage while a better victim waits for a checkpoint: moving a fuller one would gain
 /// less than that one does afterwards.
 const SEGMENTS_PER_GARBAGE: usize = 8;
+
+/// Part of a segment that must be garbage while nobody waits for segments: moving a fuller one would wear the device for
+/// little.
+const SEGMENTS_PER_GARBAGE_AT_REST: usize = 32;
 
 /// Dirty nodes that cleaning may cause with the smallest cache.
 const DIRTY_NODES_MIN: usize = 512;
@@ -277,8 +281,11 @@ impl Cleaner {
 
     fn choose_victim(&self, round: &CleaningRound, choice: Choice) -> Option<SegmentGeneration> {
         let mut guard = self.metadata.write();
-        let metadata = &mut *guard;
         let layout = &self.superblock.layout;
+        if choice == Choice::Policy {
+            guard.score_segments(layout.segment_blocks);
+        }
+        let metadata = &*guard;
         let generation = |segment: u32| (segment, metadata.usage.entry(segment).stamp);
         // The nodes of a victim become dirty, and stay in memory until the next checkpoint.
         let dirty_nodes = metadata.tree.dirty_count();
@@ -300,20 +307,31 @@ impl Cleaner {
             has_waiting.set(has_waiting.get() || waits);
             !waits
         };
-        let greedy: &dyn VictimPolicy = &Greedy;
-        let policy = if choice == Choice::Emptiest { greedy } else { &*metadata.victim_policy };
-        let victim = metadata.victim_by_policy(policy, layout.segment_blocks, is_fit);
+        let victim = match choice {
+            Choice::Policy => metadata.best_victim(layout.segment_blocks, is_fit),
+            Choice::Emptiest => metadata.emptiest_victim(layout.segment_blocks, is_fit),
+        };
         self.waits_for_checkpoint.store(has_waiting.get(), Ordering::Relaxed);
         let victim = victim?;
-        if choice == Choice::Policy && has_waiting.get() && is_nearly_full(layout, metadata, victim)
-        {
-            return None;
+        if choice == Choice::Policy {
+            let segments_per_garbage = if has_waiting.get() {
+                SEGMENTS_PER_GARBAGE
+            } else if urgency(layout, metadata) < Urgency::Critical {
+                SEGMENTS_PER_GARBAGE_AT_REST
+            } else {
+                usize::MAX
+            };
+            if is_nearly_full(layout, metadata, victim, segments_per_garbage) {
+                return None;
+            }
         }
         drop(excluded);
-        self.fits(round, metadata, victim).then(|| {
-            metadata.note_cleaning(victim);
-            (victim, metadata.usage.entry(victim).stamp)
-        })
+        if !self.fits(round, metadata, victim) {
+            return None;
+        }
+        let victim = (victim, metadata.usage.entry(victim).stamp);
+        guard.note_cleaning(victim.0);
+        Some(victim)
     }
 
     /// Returns whether a victim with `live_nodes` has to wait for a checkpoint while `dirty_nodes` are dirty. After a
@@ -428,8 +446,14 @@ impl Cleaner {
     }
 }
 
-/// Returns whether moving the live blocks of `segment` would gain little.
-fn is_nearly_full(layout: &Layout, metadata: &Metadata, segment: u32) -> bool {
+/// Returns whether less than one of `segments_per_garbage` parts of `segment` is garbage: moving its live blocks would gain
+/// little.
+fn is_nearly_full(
+    layout: &Layout,
+    metadata: &Metadata,
+    segment: u32,
+    segments_per_garbage: usize,
+) -> bool {
     let garbage_blocks = layout.segment_blocks - metadata.usage.entry(segment).live_blocks;
-    garbage_blocks as usize * SEGMENTS_PER_GARBAGE < layout.segment_blocks as usize
+    (garbage_blocks as usize).saturating_mul(segments_per_garbage) < layout.segment_blocks as usize
 }

@@ -8,7 +8,7 @@ use crate::format::{
     PolicyRecord, Tolerance, run_key,
 };
 use crate::mutant::{Mutant, mutated};
-use crate::policy::{self, GroupingPolicy, VictimPolicy};
+use crate::policy::{self, Greedy, GroupingPolicy, Tournament, VictimPolicy};
 use crate::segments::UsageTable;
 use crate::tree::{NodeNotCached, Tree};
 
@@ -38,6 +38,8 @@ pub(crate) struct Metadata {
     pub(crate) next_ino: u64,
     pub(crate) grouping: Box<dyn GroupingPolicy>,
     pub(crate) victim_policy: Box<dyn VictimPolicy>,
+    /// Scores of the segments by the victim policy.
+    victims: Tournament,
     /// Structures of a newer program that the tree may hold.
     pub(crate) tolerance: Tolerance,
     /// Number of nodes that the last checkpoint wrote.
@@ -53,11 +55,16 @@ pub(crate) struct Metadata {
 impl Metadata {
     pub(crate) fn new(
         tree: Tree,
-        usage: UsageTable,
+        mut usage: UsageTable,
         next_ino: u64,
         (grouping, victim_policy): (Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>),
     ) -> Self {
+        let victims = Tournament::new(usage.entries().len());
+        if victims.is_large() {
+            usage.keep_changed();
+        }
         Self {
+            victims,
             tree,
             usage,
             next_ino,
@@ -298,15 +305,31 @@ impl Metadata {
         }
     }
 
-    /// Returns the segment with the highest score by `policy` among those that are `fit`.
-    pub(crate) fn victim_by_policy(
+    /// Updates the scores of the segments before victims are chosen.
+    pub(crate) fn score_segments(&mut self, segment_blocks: u32) {
+        let (changed, now) = (self.usage.take_changed(), self.usage.clock.now());
+        let (policy, entries) = (&mut *self.victim_policy, self.usage.entries());
+        self.victims.refresh(policy, entries, &changed, (segment_blocks, now));
+    }
+
+    /// Returns the segment with the highest score by the victim policy among those that are `fit`.
+    pub(crate) fn best_victim(
         &self,
-        policy: &dyn VictimPolicy,
         segment_blocks: u32,
         fit: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        let now = self.usage.clock.now();
-        policy::best_victim(policy, self.usage.entries(), segment_blocks, now, fit)
+        let at = (segment_blocks, self.usage.clock.now());
+        self.victims.best(&*self.victim_policy, self.usage.entries(), at, fit)
+    }
+
+    /// Returns the segment with the fewest live blocks among those that are `fit`.
+    pub(crate) fn emptiest_victim(
+        &self,
+        segment_blocks: u32,
+        fit: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let at = (segment_blocks, self.usage.clock.now());
+        policy::full_scan(&Greedy, self.usage.entries(), at, fit)
     }
 
     /// Informs the grouping policy that `segment` is about to be cleaned.

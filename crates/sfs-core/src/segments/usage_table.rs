@@ -21,6 +21,7 @@
 //!
 //! `Bad` has no arrow: nothing sets it, and a segment that a device says is Bad stays so and is never opened.
 
+mod changed_segments;
 mod clean_queue;
 mod coherence;
 mod in_place_data;
@@ -30,6 +31,7 @@ use std::collections::BTreeSet;
 use crate::format::{Head, History, Layout, Mapping, SegmentState, USAGE_PER_ITEM, UsageEntry};
 use crate::segments::{InPlaceAllocator, WriteClock};
 
+use changed_segments::ChangedSegments;
 use clean_queue::CleanQueue;
 pub(crate) use in_place_data::{Extent, SegmentBudget};
 
@@ -53,6 +55,8 @@ pub(crate) struct UsageTable {
     live_blocks: u64,
     /// Tree nodes among the live blocks.
     live_nodes: u64,
+    /// Segments that have changed since the last [`UsageTable::take_changed`].
+    changed: ChangedSegments,
     /// Segments sealed since the last [`UsageTable::settle_sealed`].
     unsettled: Vec<u32>,
     /// Number of InPlace segments.
@@ -102,6 +106,7 @@ impl UsageTable {
             dirty_items: BTreeSet::new(),
             live_blocks,
             live_nodes,
+            changed: ChangedSegments::default(),
             unsettled: Vec::new(),
             in_place_segments,
             allocator: None,
@@ -157,7 +162,18 @@ impl UsageTable {
 
     fn edit(&mut self, segment: u32) -> &mut UsageEntry {
         self.dirty_items.insert(segment / USAGE_PER_ITEM);
+        self.changed.add(segment);
         &mut self.entries[segment as usize]
+    }
+
+    /// Keeps the numbers of the segments that change from now on.
+    pub(crate) fn keep_changed(&mut self) {
+        self.changed = ChangedSegments::new(self.entries.len());
+    }
+
+    /// Returns the segments that have changed since the last call, if they are kept, each once.
+    pub(crate) fn take_changed(&mut self) -> Vec<u32> {
+        self.changed.take()
     }
 
     /// Opens the least recently freed Clean segment for `head`; the first chunk in it has number `sequence`.
@@ -197,6 +213,7 @@ impl UsageTable {
         if (was_in_place || entry.state == SegmentState::Sealed) && entry.live_blocks == 0 {
             entry.state = SegmentState::Drained;
             entry.stamp = sequence;
+            self.changed.add(segment);
             let pinned = holds_nodes(entry) || self.recent.contains(&segment);
             let set = if pinned { &mut self.pinned } else { &mut self.releasable };
             set.insert((sequence, segment));

@@ -10,6 +10,7 @@ use crate::clean::{Cleaner, CleanerParts, CleaningRound, ReadStep};
 use crate::fixture::{CALLER, NOW, create, new_volume_of, put, write};
 use crate::format::{Layout, ROOT_INO, Superblock, Timestamp};
 use crate::log::ChunkReader;
+use crate::policy::full_scan;
 use crate::request::{VolumeOptions, Work};
 use crate::writeback::CheckpointReason;
 
@@ -43,7 +44,7 @@ fn new_with_large_segments(options: VolumeOptions) -> Volume {
     Volume::open(device, options, NOW).expect("the volume opens")
 }
 
-/// Returns a volume whose large segments are full of the blocks of a file.
+/// Returns a volume whose large segments are full of the blocks of a file, all but an eighth of them live.
 fn with_large_segments() -> Volume {
     let volume = new_with_large_segments(VolumeOptions::default());
     let file = create(&volume, "f");
@@ -51,6 +52,10 @@ fn with_large_segments() -> Volume {
         put(&volume, file, block, 256, 1).expect("there is room");
         volume.sync_all().expect("RAM");
     }
+    for block in (0..3 * LARGE_SEGMENT_BLOCKS).step_by(512) {
+        put(&volume, file, block, 64, 2).expect("there is room");
+    }
+    volume.sync_all().expect("RAM");
     volume
 }
 
@@ -192,4 +197,49 @@ fn cleaning_ends_on_a_volume_at_rest() {
     let cleaned = after.segments_cleaned - before.segments_cleaned;
     let bytes = after.device_bytes_written - before.device_bytes_written;
     assert!(cleaned < 8, "{cleaned} segments cleaned, {} MiB written", bytes >> 20);
+}
+
+/// Segments of a volume that does not score all of them for each victim.
+const MANY_SEGMENTS: u64 = 1200;
+
+/// The scores that the metadata keeps follow every death, seal and release of a mounted volume.
+#[test]
+fn the_victim_among_many_segments_is_that_of_a_full_scan() {
+    let blocks = MANY_SEGMENTS * 32 + 64;
+    let volume = new_volume_of(Arc::new(RamDevice::new(blocks)), blocks, VolumeOptions::default());
+    let file = create(&volume, "f");
+    let file_blocks = MANY_SEGMENTS * 32 / 4 * 3;
+    for block in (0..file_blocks).step_by(64) {
+        put(&volume, file, block, 64, 1).expect("there is room");
+    }
+    let mut random = SmallRandom(1);
+    for step in 0..600 {
+        for _ in 0..32 {
+            // Most writes go to an eighth of the file.
+            let hot = if random.below(8) == 0 { file_blocks } else { file_blocks / 8 };
+            put(&volume, file, random.below(hot), 1, 2).expect("overwriting needs no room");
+        }
+        volume.sync_all().expect("RAM");
+        while volume.work(NOW).expect("RAM") == Work::More {}
+        let mut metadata = volume.metadata.write();
+        metadata.score_segments(32);
+        let at = (32, metadata.usage.clock.now());
+        let expected = full_scan(&*metadata.victim_policy, metadata.usage.entries(), at, |_| true);
+        assert_eq!(metadata.best_victim(32, |_| true), expected, "step {step}");
+        assert!(expected.is_some());
+    }
+    let cleaned = volume.counters().segments_cleaned;
+    assert!(cleaned > 50, "{cleaned} segments cleaned");
+}
+
+/// Pseudo-random numbers (xorshift64).
+struct SmallRandom(u64);
+
+impl SmallRandom {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
 }

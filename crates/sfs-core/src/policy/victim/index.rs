@@ -8,12 +8,15 @@ mod death_rates;
 use super::VictimPolicy;
 use crate::format::{SegmentState, UsageEntry};
 use crate::policy::{GROUPS_MAX, SavedState, tick_blocks_log2};
-use death_rates::{AGES, DeathRates, age_class};
+use death_rates::{AGES, DeathRates, age_class, class_end};
 
 const GROUPS: usize = GROUPS_MAX as usize;
 
 /// Weight of the group's rate against the segment's own deaths, in segments' worth of deaths.
 const GROUP_WEIGHT: f64 = 0.25;
+
+/// Most counts of block-ticks per write of the volume's size; one per segment in a volume of fewer segments.
+const COUNTS_PER_SIZE: u64 = 1024;
 
 /// Factor by which counts decay when a sixteenth of the volume has been written.
 const DECAY: f64 = 0.85;
@@ -29,13 +32,15 @@ pub struct Index {
     waiting: Box<[f64]>,
     /// Group whose rates were updated last.
     next: usize,
+    /// Groups whose rates were updated since the last [`VictimPolicy::take_rescored`], a bit each.
+    rescored: u16,
     /// Time of the last count of block-ticks, and of the last decay.
     counted: u32,
     faded: u32,
     /// A sixteenth of the volume, in ticks.
     sixteenth: u32,
-    /// The blocks of a segment, in ticks.
-    segment_ticks: u32,
+    /// Ticks between two counts of block-ticks, each of which looks at every segment.
+    interval: u32,
 }
 
 /// Returns the ticks since the middle of the time in which the segment was written.
@@ -62,10 +67,11 @@ impl Index {
             groups: Box::new([DeathRates::none(); GROUPS]),
             waiting: waiting.collect(),
             next: 0,
+            rescored: 0,
             counted: 0,
             faded: 0,
             sixteenth: (size / 16).max(1) as u32,
-            segment_ticks: (segment_blocks >> log2).max(1),
+            interval: u64::from(segment_blocks >> log2).max(size / COUNTS_PER_SIZE).max(1) as u32,
         }
     }
 
@@ -81,6 +87,7 @@ impl Index {
         // One group at a time: rates change slowly.
         self.next = (self.next + 1) % GROUPS;
         self.groups[self.next].update_rates();
+        self.rescored |= 1 << self.next;
     }
 
     /// Returns the expected deaths per block and tick in a segment.
@@ -114,7 +121,7 @@ impl VictimPolicy for Index {
     }
 
     fn begin(&mut self, segments: &[UsageEntry], _segment_blocks: u32, now: u32) {
-        if now.saturating_sub(self.counted) >= self.segment_ticks {
+        if now.saturating_sub(self.counted) >= self.interval {
             self.count(segments, now);
         }
         if now.saturating_sub(self.faded) > self.sixteenth {
@@ -131,6 +138,17 @@ impl VictimPolicy for Index {
             return 0.0;
         }
         self.waiting[segment.live_blocks as usize] / self.lambda(segment, segment_blocks, now)
+    }
+
+    /// Blocks of a group that die at a known age leave the segment's score to jump after that age.
+    fn next_jump(&self, segment: &UsageEntry, now: u32) -> Option<u32> {
+        let age = age(segment, now);
+        let wait = (class_end(age_class(age)) - age).ceil().max(1.0);
+        Some(now.saturating_add(wait as u32))
+    }
+
+    fn take_rescored(&mut self) -> u16 {
+        std::mem::take(&mut self.rescored)
     }
 
     fn note_death(&mut self, segment: &UsageEntry, now: u32) {

@@ -32,6 +32,11 @@ fn start(class: usize) -> f64 {
     f64::from_bits((class as u64 + ONE) << (EXPONENT - PER_OCTAVE_LOG2))
 }
 
+/// Returns the age at which a class ends, in ticks.
+pub(super) fn class_end(class: usize) -> f64 {
+    start(class + 1)
+}
+
 /// The counts and rates of one group, by age class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeathRates {

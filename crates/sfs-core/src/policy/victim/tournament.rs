@@ -1,0 +1,333 @@
+//! A tournament of segments: finds the best victim of a large volume without scoring every segment for each choice.
+//!
+//! A binary tree holds the last known score of every segment in its leaves, and the higher of two scores above them. Before
+//! a choice [`Tournament::refresh`] scores the segments that have changed, those about which the policy has learned
+//! something, and those whose age has grown by a 256th, because a score depends on the time, too. [`Tournament::best`] walks
+//! down from the highest scores, and scores the best few anew. Segments of all ages up to n are due 256 ln n times per tick
+//! in which one is written, so the work grows with the logarithm of the size.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::{VictimPolicy, full_scan, score_of};
+use crate::format::{SegmentState, UsageEntry};
+
+/// Number of segments up to which every choice scores all of them.
+const SCANNED_SEGMENTS_MAX: usize = 1024;
+
+/// Part of its age by which a segment grows older before it is scored anew.
+const AGE_PARTS: u32 = 256;
+
+/// Part of the best score by which a last known score may be lower and the segment is still scored anew.
+const MARGIN: f64 = 0.02;
+
+/// Most segments that are scored anew for a choice.
+const SCORED_ANEW_MAX: usize = 1024;
+
+/// Unfit segments after which a choice scores all segments: walking down the tree is for the best few.
+const UNFIT_MAX: usize = 256;
+
+/// Last known scores of the segments of a volume, as a tree of maxima.
+#[derive(Default)]
+pub struct Tournament {
+    /// Number of leaves, a power of two; zero for a volume whose segments are all scored for each choice.
+    leaves: usize,
+    /// Bits of a score that is not negative, in the order of the scores: the root at 1, the leaves from `leaves` on.
+    scores: Vec<u32>,
+    /// Time at which each segment is scored anew, in ticks; empty before the first choice.
+    due: Vec<u32>,
+    /// Segments by that time. Only an entry with the time in `due` counts.
+    queue: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+impl Tournament {
+    /// Returns a tournament for a volume of `segments`.
+    pub fn new(segments: usize) -> Self {
+        if segments <= SCANNED_SEGMENTS_MAX {
+            return Self::default();
+        }
+        let leaves = segments.next_power_of_two();
+        Self { leaves, scores: vec![0; 2 * leaves], ..Self::default() }
+    }
+
+    /// Returns whether the tournament wants to know the segments that change.
+    pub fn is_large(&self) -> bool {
+        self.leaves > 0
+    }
+
+    /// Scores the `changed` segments, those of groups about which the policy has learned something, and a part of the others
+    /// at the time `now`, in ticks.
+    pub fn refresh(
+        &mut self,
+        policy: &mut dyn VictimPolicy,
+        entries: &[UsageEntry],
+        changed: &[u32],
+        (segment_blocks, now): (u32, u32),
+    ) {
+        if !self.is_large() {
+            return;
+        }
+        let rescored = policy.take_rescored();
+        let is_rescored = |entry: &UsageEntry| {
+            entry.data_group().is_some_and(|group| rescored & (1 << group.index()) != 0)
+        };
+        let mut again: Vec<u32> = if self.due.is_empty() {
+            self.due = vec![0; entries.len()];
+            (0..entries.len() as u32).collect()
+        } else {
+            changed.to_vec()
+        };
+        if rescored != 0 {
+            again.extend((0u32..).zip(entries).filter(|(_, e)| is_rescored(e)).map(|(no, _)| no));
+        }
+        while let Some(Reverse((due, segment))) =
+            self.queue.peek().copied().filter(|r| r.0.0 <= now)
+        {
+            self.queue.pop();
+            if self.due[segment as usize] == due {
+                again.push(segment);
+            }
+        }
+        for segment in again {
+            let entry = &entries[segment as usize];
+            self.set(segment as usize, score_of(&*policy, entry, segment_blocks, now));
+            if entry.state == SegmentState::Sealed && self.due[segment as usize] <= now {
+                let due = now.saturating_add(1 + now.saturating_sub(entry.sealed) / AGE_PARTS);
+                let due = policy.next_jump(entry, now).map_or(due, |jump| due.min(jump));
+                self.due[segment as usize] = due;
+                self.queue.push(Reverse((due, segment)));
+            }
+        }
+    }
+
+    /// Returns a segment with the highest score above zero at the time `now` among those for which `is_fit` holds, as far as
+    /// the last scores tell; the lowest number among equals.
+    pub fn best(
+        &self,
+        policy: &dyn VictimPolicy,
+        entries: &[UsageEntry],
+        (segment_blocks, now): (u32, u32),
+        is_fit: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        if !self.is_large() {
+            return full_scan(policy, entries, (segment_blocks, now), is_fit);
+        }
+        let mut best: Option<(f64, Reverse<u32>)> = None;
+        let mut unfit = 0;
+        for (looked_at, (segment, known)) in self.descending().enumerate() {
+            let is_enough =
+                |(best, _)| known < best * (1.0 - MARGIN) || looked_at >= SCORED_ANEW_MAX;
+            if best.is_some_and(is_enough) {
+                break;
+            }
+            if unfit > UNFIT_MAX || looked_at >= SCORED_ANEW_MAX {
+                return full_scan(policy, entries, (segment_blocks, now), is_fit);
+            }
+            let score = score_of(policy, &entries[segment as usize], segment_blocks, now);
+            let candidate = (score, Reverse(segment));
+            if score > 0.0 && best.is_none_or(|best| candidate > best) {
+                if is_fit(segment) {
+                    best = Some(candidate);
+                } else {
+                    unfit += 1;
+                }
+            }
+        }
+        best.map(|(_, Reverse(segment))| segment)
+    }
+
+    /// Sets the score of a segment, and the maxima above it.
+    fn set(&mut self, segment: usize, score: f64) {
+        let mut at = self.leaves + segment;
+        // The bits of floats that are not negative are ordered as the floats are.
+        let mut bits = (score.max(0.0) as f32).to_bits();
+        while at > 0 && self.scores[at] != bits {
+            self.scores[at] = bits;
+            bits = bits.max(self.scores[at ^ 1]);
+            at /= 2;
+        }
+    }
+
+    /// Returns the segments with a known score above zero and that score, the highest first, and the lowest number among
+    /// equals.
+    fn descending(&self) -> impl Iterator<Item = (u32, f64)> {
+        let known = |at: usize| (self.scores[at], Reverse(self.first_leaf(at)), at);
+        let mut places = BinaryHeap::from([known(1)]);
+        std::iter::from_fn(move || {
+            loop {
+                let (bits, _, at) = places.pop()?;
+                if bits == 0 {
+                    return None;
+                }
+                if at >= self.leaves {
+                    return Some(((at - self.leaves) as u32, f64::from(f32::from_bits(bits))));
+                }
+                places.extend([known(2 * at), known(2 * at + 1)]);
+            }
+        })
+    }
+
+    /// Returns the leftmost leaf below the place `at`.
+    fn first_leaf(&self, at: usize) -> usize {
+        at << (self.leaves.ilog2() - at.ilog2())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Group, Head};
+    use crate::policy::{VICTIM_POLICIES, victim_policy};
+
+    const SEGMENT_BLOCKS: u32 = 64;
+    const SEGMENTS: u32 = 4096;
+    const GROUPS: usize = 4;
+
+    /// A volume of segments in which blocks die at rates that differ by group, and whose victims are written anew.
+    struct Model {
+        entries: Vec<UsageEntry>,
+        changed: Vec<u32>,
+        /// Blocks that wait to be written, by group; negative where a segment was filled up with others.
+        waiting: [i32; GROUPS],
+        random: u64,
+        now: u32,
+    }
+
+    impl Model {
+        fn new() -> Self {
+            let (entries, changed) = (Vec::new(), Vec::new());
+            let mut model = Self { entries, changed, waiting: [0; GROUPS], random: 1, now: 0 };
+            for segment in 0..SEGMENTS {
+                model.entries.push(UsageEntry::NEW);
+                model.now = segment;
+                model.waiting[segment as usize % GROUPS] += SEGMENT_BLOCKS as i32;
+                model.write(segment);
+            }
+            model
+        }
+
+        /// Returns a pseudo-random number below `below` (xorshift64).
+        fn random(&mut self, below: u64) -> u64 {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            self.random % below
+        }
+
+        /// Fills `segment` with blocks of the group of which the most wait.
+        fn write(&mut self, segment: u32) {
+            let group = (0..GROUPS).max_by_key(|group| self.waiting[*group]).unwrap_or(0);
+            self.waiting[group] -= SEGMENT_BLOCKS as i32;
+            let group = group as u8;
+            self.entries[segment as usize] = UsageEntry {
+                live_blocks: SEGMENT_BLOCKS,
+                state: SegmentState::Sealed,
+                head: Head::of(Group(group)),
+                write_count_sum: u64::from(SEGMENT_BLOCKS) << (2 * (GROUPS as u8 - group)),
+                modified_sum: u64::from(SEGMENT_BLOCKS) * u64::from(self.now),
+                opened: self.now,
+                sealed: self.now,
+                ..UsageEntry::NEW
+            };
+            self.changed.push(segment);
+        }
+
+        /// Lets `deaths` blocks die, in segments of hot groups more often.
+        fn age(&mut self, policy: &mut dyn VictimPolicy, deaths: u32) {
+            self.now += 1;
+            for _ in 0..deaths {
+                let segment = loop {
+                    let segment = self.random(u64::from(SEGMENTS)) as usize;
+                    let entry = &self.entries[segment];
+                    let group = group_of(entry);
+                    if entry.live_blocks > 0 && self.random(1 << (2 * group)) == 0 {
+                        break segment;
+                    }
+                };
+                policy.note_death(&self.entries[segment], self.now);
+                self.waiting[group_of(&self.entries[segment])] += 1;
+                let entry = &mut self.entries[segment];
+                let live = u64::from(entry.live_blocks);
+                entry.write_count_sum -= entry.write_count_sum / live;
+                entry.modified_sum -= entry.modified_sum / live;
+                entry.live_blocks -= 1;
+                self.changed.push(segment as u32);
+            }
+            policy.begin(&self.entries, SEGMENT_BLOCKS, self.now);
+        }
+    }
+
+    fn group_of(entry: &UsageEntry) -> usize {
+        entry.data_group().map_or(0, Group::index)
+    }
+
+    /// Returns the part of `choices` in which the tournament chooses the segment that a full scan does.
+    fn agreement(name: &str, choices: u32) -> f64 {
+        let blocks = u64::from(SEGMENTS) * u64::from(SEGMENT_BLOCKS);
+        let mut policy =
+            victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, blocks).expect("a policy of this name");
+        let mut model = Model::new();
+        let mut tournament = Tournament::new(model.entries.len());
+        let mut same = 0;
+        let warm_up = 2 * SEGMENTS;
+        let mut deaths = SEGMENTS * SEGMENT_BLOCKS / 100 * 15;
+        for choice in 0..warm_up + choices {
+            model.age(&mut *policy, deaths);
+            let at = (SEGMENT_BLOCKS, model.now);
+            // A segment in 16 is not fit, and another one at each choice.
+            let is_fit = |segment: u32| (segment + choice) % 16 != 0;
+            let changed = std::mem::take(&mut model.changed);
+            tournament.refresh(&mut *policy, &model.entries, &changed, at);
+            let found = tournament.best(&*policy, &model.entries, at, is_fit);
+            if choice >= warm_up {
+                let expected = full_scan(&*policy, &model.entries, at, is_fit);
+                same += u32::from(found == expected);
+            }
+            let victim = found.expect("some blocks are dead");
+            // Users overwrite as many blocks as the victim makes room for.
+            let entry = model.entries[victim as usize];
+            deaths = SEGMENT_BLOCKS - entry.live_blocks;
+            model.waiting[group_of(&entry)] += entry.live_blocks as i32;
+            model.write(victim);
+        }
+        f64::from(same) / f64::from(choices)
+    }
+
+    #[test]
+    fn a_tournament_chooses_the_victim_of_a_full_scan() {
+        for name in VICTIM_POLICIES {
+            let agreement = agreement(name, 3000);
+            println!("{name}: {agreement:.4}");
+            assert!(agreement >= 0.99, "{name}: {agreement}");
+        }
+    }
+
+    #[test]
+    fn scores_come_in_descending_order_and_equals_by_number() {
+        let numbers = |tournament: &Tournament| -> Vec<u32> {
+            tournament.descending().map(|(segment, _)| segment).collect()
+        };
+        let mut tournament = Tournament::new(2000);
+        for (segment, score) in [(7, 2.0), (1999, f64::INFINITY), (3, 2.0), (500, 0.5), (600, 0.0)]
+        {
+            tournament.set(segment, score);
+        }
+        assert_eq!(numbers(&tournament), [1999, 3, 7, 500]);
+        tournament.set(1999, 0.0);
+        tournament.set(3, 0.25);
+        assert_eq!(numbers(&tournament), [7, 500, 3]);
+    }
+
+    #[test]
+    fn a_choice_without_a_fit_segment_looks_at_all() {
+        let model = Model::new();
+        let mut tournament = Tournament::new(model.entries.len());
+        let mut entries = model.entries;
+        entries.iter_mut().for_each(|entry| entry.live_blocks /= 2);
+        let (policy, at) = (&mut crate::policy::Greedy, (SEGMENT_BLOCKS, model.now));
+        tournament.refresh(policy, &entries, &[], at);
+        assert_eq!(tournament.best(policy, &entries, at, |_| false), None);
+        let last = SEGMENTS - 1;
+        assert_eq!(tournament.best(policy, &entries, at, |segment| segment == last), Some(last));
+    }
+}
