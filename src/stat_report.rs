@@ -2,6 +2,7 @@
 //! docs/sfs-ctl.md lists them.
 
 mod error_report;
+mod lock_report;
 mod text;
 mod volume_report;
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sfs_system::Human;
 
+use super::lock_report::LockReport;
 use super::volume_report::{
     ActivityReport, CacheReport, GroupReport, Holds, TransportReport, VolumeReport,
 };
@@ -51,6 +52,18 @@ impl VolumeReport {
         }
         for group in &self.groups {
             self.fmt_group(f, group)?;
+        }
+        for LockReport { name, waits, holds } in &self.locks {
+            let name = plain(name);
+            let micros = |ns: u64| ns / 1000;
+            writeln!(
+                f,
+                "  lock        {name}: waits 99.9 % {} us, longest {} us; held 99.9 % {} us, longest {} us",
+                micros(waits.p999_ns),
+                micros(waits.longest_ns),
+                micros(holds.p999_ns),
+                micros(holds.longest_ns)
+            )?;
         }
         if let Some(mount) = &self.mount {
             fmt_activity(f, "this mount", mount)?;

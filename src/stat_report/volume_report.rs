@@ -13,6 +13,7 @@ use sfs_core::request::{
 use uuid::Uuid;
 
 use super::error_report::{ErrorReport, FailureReport};
+use super::lock_report::LockReport;
 use crate::bdi::DirtyBound;
 use crate::transport::ActiveTransport;
 
@@ -60,6 +61,9 @@ pub struct VolumeReport {
     pub failure: Option<FailureReport>,
     /// Activity since the mount; `None` when the volume is not mounted.
     pub mount: Option<ActivityReport>,
+    /// Times of locks since the daemon began; empty in a build that does not keep them.
+    #[serde(default)]
+    pub locks: Vec<LockReport>,
     /// Activity in all mounts: that of earlier ones as of their last checkpoints, and that of this one.
     pub life: ActivityReport,
 }
@@ -194,6 +198,7 @@ impl VolumeReport {
             mount,
             on_error: Some(on_error.to_owned()),
             policies,
+            locks: sfs_core::lock_times().into_iter().map(LockReport::from).collect(),
             transport: Some(TransportReport {
                 name: transport.to_string(),
                 reason: reason.clone(),
@@ -228,6 +233,7 @@ impl VolumeReport {
             errors: status.remembered.errors.iter().map(ErrorReport::from).collect(),
             failure: status.remembered.failure.map(FailureReport::from),
             mount: None,
+            locks: Vec::new(),
             life: ActivityReport::of_life(life),
         }
     }

@@ -32,5 +32,6 @@ mod volume;
 mod writeback;
 
 pub use error::{Error, Result};
+pub use lock_rank::{DurationHistogram, LockTimes, lock_times};
 pub use recovery::{Basis, Moved, Rebuild, make, root_directory};
 pub use volume::Volume;

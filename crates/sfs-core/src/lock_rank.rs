@@ -31,17 +31,21 @@
 
 mod held;
 mod rank;
+mod times;
 
 use std::ops::{Deref, DerefMut};
 
 use held::Held;
 pub(crate) use rank::Rank;
+pub use times::{DurationHistogram, LockTimes, lock_times};
+use times::{Hold, Wait};
 
 /// Guard of a lock that has a rank.
 #[derive(Debug)]
 pub(crate) struct Ranked<G> {
     // Dropped first: the lock is released before its rank.
     guard: G,
+    _hold: Hold,
     _held: Held,
 }
 
@@ -49,17 +53,20 @@ impl<G> Ranked<G> {
     /// Takes a lock of `rank`.
     pub(crate) fn take(rank: Rank, lock: impl FnOnce() -> G) -> Self {
         let held = Held::check_and_add(rank);
-        Self { guard: lock(), _held: held }
+        let wait = Wait::begin(rank);
+        let guard = lock();
+        Self { guard, _hold: wait.end(), _held: held }
     }
 
     /// Tries to take a lock of `rank`. An attempt cannot deadlock, so the order is not checked.
     pub(crate) fn try_take(rank: Rank, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
-        lock().map(|guard| Self { guard, _held: Held::add(rank) })
+        let wait = Wait::begin(rank);
+        lock().map(|guard| Self { guard, _hold: wait.end(), _held: Held::add(rank) })
     }
 
     /// Replaces the guard, as a downgrade does; the rank stays.
     pub(crate) fn map<H>(self, change: impl FnOnce(G) -> H) -> Ranked<H> {
-        Ranked { guard: change(self.guard), _held: self._held }
+        Ranked { guard: change(self.guard), _hold: self._hold, _held: self._held }
     }
 }
 

@@ -19,3 +19,37 @@ pub(crate) enum Rank {
     /// `InodeState::data`. A commit holds those of many files at once, hence no check among equals.
     FileData,
 }
+
+impl Rank {
+    /// Every rank, ascending.
+    #[cfg(any(debug_assertions, feature = "lock-times"))]
+    pub(super) const ALL: [Self; 7] = [
+        Self::Admission,
+        Self::FileIo,
+        Self::Cleaner,
+        Self::Log,
+        Self::Metadata,
+        Self::InodeShard,
+        Self::FileData,
+    ];
+
+    /// Returns the place in [`Rank::ALL`].
+    #[cfg(any(debug_assertions, feature = "lock-times"))]
+    pub(super) fn index(self) -> usize {
+        self as usize - 1
+    }
+
+    /// Returns the name, as the table in `lock_rank.rs` has it.
+    #[cfg(any(debug_assertions, feature = "lock-times"))]
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Admission => "Admission::lock",
+            Self::FileIo => "InodeState::io",
+            Self::Cleaner => "Cleaner::round",
+            Self::Log => "LogWriter::state",
+            Self::Metadata => "MetadataStore::metadata",
+            Self::InodeShard => "InodeTable::shards",
+            Self::FileData => "InodeState::data",
+        }
+    }
+}
