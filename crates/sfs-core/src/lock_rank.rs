@@ -29,15 +29,17 @@
 //! | – | `MetadataStore::unread` | nodes that the device failed to read | no |
 //! | – | `PoolState::classes` | free memory | no |
 
+mod durations;
 mod held;
 mod rank;
 mod times;
 
 use std::ops::{Deref, DerefMut};
 
+pub use durations::{DurationHistogram, LockTimes};
 use held::Held;
 pub(crate) use rank::Rank;
-pub use times::{DurationHistogram, LockTimes, lock_times};
+pub use times::lock_times;
 use times::{Hold, Wait};
 
 /// Guard of a lock that has a rank.
