@@ -30,13 +30,19 @@ mod kept {
         holds: AtomicHistogram,
     }
 
-    static TIMES: [AtomicTimes; Rank::ALL.len()] =
-        [const { AtomicTimes { waits: AtomicHistogram::NEW, holds: AtomicHistogram::NEW } };
-            Rank::ALL.len()];
+    static TIMES: [AtomicTimes; Rank::ALL.len()] = [const { AtomicTimes::new() }; Rank::ALL.len()];
+
+    impl AtomicTimes {
+        const fn new() -> Self {
+            Self { waits: AtomicHistogram::new(), holds: AtomicHistogram::new() }
+        }
+    }
 
     impl AtomicHistogram {
-        const NEW: Self =
-            Self { counts: [const { AtomicU64::new(0) }; OCTAVES], longest_ns: AtomicU64::new(0) };
+        const fn new() -> Self {
+            let counts = [const { AtomicU64::new(0) }; OCTAVES];
+            Self { counts, longest_ns: AtomicU64::new(0) }
+        }
 
         fn add(&self, time: Duration) {
             let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -275,7 +275,7 @@ mod tests {
             model.age(&mut *policy, deaths);
             let at = (SEGMENT_BLOCKS, model.now);
             // A segment in 16 is not fit, and another one at each choice.
-            let is_fit = |segment: u32| (segment + choice) % 16 != 0;
+            let is_fit = |segment: u32| !(segment + choice).is_multiple_of(16);
             let changed = std::mem::take(&mut model.changed);
             tournament.refresh(&mut *policy, &model.entries, &changed, at);
             let found = tournament.best(&*policy, &model.entries, at, is_fit);
