@@ -96,7 +96,7 @@ fn mounted_numbers_agree_with_the_kernels() {
 }
 
 /// Returns the numbers without the times of locks, which every request changes; a debug build has them.
-fn without_locks(mut numbers: serde_json::Value) -> serde_json::Value {
+fn without_locks(mut numbers: Value) -> Value {
     let locks = numbers.as_object_mut().and_then(|numbers| numbers.remove("locks"));
     let locks = locks.expect("the times of locks");
     assert!(!cfg!(debug_assertions) || locks[3]["name"] == "LogWriter::state", "{locks}");

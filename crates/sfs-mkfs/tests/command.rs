@@ -335,7 +335,7 @@ fn a_loop_device_gets_the_default_segment_size_without_a_measurement() {
         durations.push(began.elapsed());
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
-        assert_eq!(made["segment_size"], 8 * MIB);
+        assert_eq!(made["segment_size"], 4 * MIB);
         assert!(made["measured"].is_null(), "a loop device has no erase blocks of its own");
     }
     assert!(durations.iter().any(|took| *took < Duration::from_secs(1)), "{durations:?}");
