@@ -19,10 +19,10 @@ const SCANNED_SEGMENTS_MAX: usize = 1024;
 const AGE_PARTS: u32 = 256;
 
 /// Part of the best score by which a last known score may be lower and the segment is still scored anew.
-const MARGIN: f64 = 0.02;
+const MARGIN: f64 = 0.005;
 
 /// Most segments that are scored anew for a choice.
-const SCORED_ANEW_MAX: usize = 1024;
+const SCORED_ANEW_MAX: usize = 64;
 
 /// Unfit segments after which a choice scores all segments: walking down the tree is for the best few.
 const UNFIT_MAX: usize = 256;
