@@ -56,7 +56,7 @@ pub struct OpenError {
 /// Reason why a device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenErrorKind {
-    /// Nothing exists at the path.
+    /// The path does not exist.
     #[error("no such file or device")]
     Missing,
     /// The path is a directory.
