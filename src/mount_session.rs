@@ -2,8 +2,8 @@
 //!
 //! [`run`] opens the device and the volume, mounts, and starts the threads: one of the transport for each request
 //! that is served at a time, the background thread, the signal thread and the control socket. When the transport's
-//! loop ends, the threads end and the volume is closed with its last checkpoint. Nothing is written to the device
-//! before everything has been checked, and the last checkpoint comes after the last request.
+//! loop ends, the threads end and the volume is closed with its last checkpoint. The first write to the
+//! device comes after all checks, and the last checkpoint comes after the last request.
 
 mod own_mount;
 

@@ -1,7 +1,8 @@
 //! The panic hook: a panic in any thread ends the process at once.
 //!
-//! A panic shows a defect, after which nothing in memory can be trusted. The log says where it was and what to do.
-//! Data that was synced is on the device, as after a power cut, and no request waits for a thread that is gone.
+//! A panic shows a defect, after which nothing in memory can be trusted. The log states the place of the
+//! panic and the remedy. Data that was synced is on the device, as after a power cut, and no request waits
+//! for a thread that is gone.
 
 use std::panic;
 

@@ -183,7 +183,8 @@ fn mounted_numbers_are_hidden_from_other_users() {
     // A directory in which every user may run the program and read the device.
     let program = volume.scratch.path().join("sfs-ctl");
     copy_program(env!("CARGO_BIN_EXE_sfs-ctl").as_ref(), &program);
-    fs::set_permissions(&volume.device, Permissions::from_mode(0o644)).expect("its mode");
+    fs::set_permissions(&volume.device, Permissions::from_mode(0o644))
+        .expect("the mode of the device");
     let ask = |path: &Path| {
         let mut command = Command::new(&program);
         command.arg("stat").arg(path).uid(NOBODY).gid(NOBODY).output().expect("the program runs")

@@ -1,8 +1,8 @@
 //! The null filesystem: a FUSE filesystem in RAM that does the least work per request, as the
 //! ceiling for SFS.
 //!
-//! Its mount options are those of `sfs-mount`. Nothing is stored durably, and no permission is
-//! checked.
+//! Its mount options are those of `sfs-mount`. The filesystem stores no data durably, and checks no
+//! permission.
 
 mod below;
 mod filesystem;

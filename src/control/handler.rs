@@ -1,8 +1,8 @@
 //! The daemon's answers to requests at its control socket.
 //!
-//! Nothing is written to the volume for a client once the last checkpoint has begun: [`ControlHandler::is_over`] is
-//! locked while a client's request writes. The kernel's mount is never changed here; `sfs-mount -o remount` does
-//! that.
+//! A client cannot write to the volume once the last checkpoint has begun: [`ControlHandler::is_over`] is
+//! locked while a client's request writes. The kernel's mount is never changed here; `sfs-mount -o remount`
+//! does that.
 
 use std::sync::Arc;
 

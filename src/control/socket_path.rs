@@ -179,13 +179,16 @@ mod tests {
         refused(scratch.path().join("file"));
         let open = scratch.path().join("open");
         fs::create_dir(&open).expect("a directory");
-        fs::set_permissions(&open, Permissions::from_mode(0o755)).expect("its mode");
+        fs::set_permissions(&open, Permissions::from_mode(0o755))
+            .expect("the mode of the directory");
         refused(open.clone());
-        fs::set_permissions(&open, Permissions::from_mode(0o777)).expect("its mode");
+        fs::set_permissions(&open, Permissions::from_mode(0o777))
+            .expect("the mode of the directory");
         refused(open.join("sfs"));
         assert!(!open.join("sfs").exists());
         // In a directory like /tmp no user can replace the files of another user.
-        fs::set_permissions(&open, Permissions::from_mode(0o1777)).expect("its mode");
+        fs::set_permissions(&open, Permissions::from_mode(0o1777))
+            .expect("the mode of the directory");
         listen(&[open.join("sfs")], NUMBER).map(drop).expect("a socket");
         assert_eq!(fs::read_dir(target).expect("a directory").count(), 0);
     }

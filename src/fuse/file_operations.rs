@@ -18,7 +18,8 @@ use super::fuse_shell::{FuseShell, caller};
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 use crate::mount_options::SyncPolicy;
 
-/// Small files that a free block holds, about: the items of each take some 250 bytes. Nothing else limits their number.
+/// Small files that a free block holds, about: the items of each take some 250 bytes. Only free space limits
+/// the number of files.
 const FILES_PER_BLOCK: u64 = 16;
 
 impl FuseShell {

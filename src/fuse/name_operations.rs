@@ -310,7 +310,8 @@ impl FuseShell {
 }
 
 /// Returns whether a request sets only the time of change. The kernel sends one before a write to a file with
-/// privileges, and for a chown(2) with neither owner nor group. Both clear the privileges, and no flag says so.
+/// privileges, and for a chown(2) with neither owner nor group. Both requests clear the privileges, and no
+/// flag states this.
 fn sets_only_ctime(asked: &SetattrArgs) -> bool {
     (asked.mode, asked.uid, asked.gid, asked.size) == (None, None, None, None)
         && (asked.atime, asked.mtime) == (None, None)

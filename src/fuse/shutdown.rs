@@ -1,8 +1,8 @@
 //! The ioctl(2) that stops a volume at once, as ext4, XFS and F2FS have it, for tests of crashes.
 //!
-//! Afterwards nothing is written to the device, not even a last checkpoint, and the next mount finds what a crash
-//! would have left. Dirty data in the kernel's cache is not written back first; a caller who wants that calls
-//! syncfs(2).
+//! Afterwards the volume writes no more to the device, not even a last checkpoint, and the next mount finds
+//! what a crash would have left. Dirty data in the kernel's cache is not written back first; a caller that
+//! needs the write-back calls syncfs(2).
 
 use std::io::IoSliceMut;
 

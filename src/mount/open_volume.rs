@@ -1,7 +1,7 @@
 //! Opening of a device and of the volume on it, and explanations of failures.
 //!
 //! A device that is used through a loop device is refused, and one that is write-protected is opened for reading.
-//! Nothing is written to the device before the volume has been checked.
+//! The first write to the device comes after the check of the volume.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) fn open_volume(
     }
 }
 
-/// Converts the error of opening a volume to a line that says what is on the device and what to do.
+/// Converts the error of opening a volume to a line that states the content of the device and the remedy.
 pub(crate) fn explain(error: &Error, path: &Path, device: &FileDevice) -> ExitError {
     let shown = path.display();
     match error {

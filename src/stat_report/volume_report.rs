@@ -64,7 +64,7 @@ pub struct VolumeReport {
     /// Times of locks since the daemon began; empty in a build that does not keep them.
     #[serde(default)]
     pub locks: Vec<LockReport>,
-    /// Activity in all mounts: that of earlier ones as of their last checkpoints, and that of this one.
+    /// Activity in all mounts: in earlier mounts up to their last checkpoints, and in this mount.
     pub life: ActivityReport,
 }
 

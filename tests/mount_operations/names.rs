@@ -225,7 +225,8 @@ fn names_of_all_kinds(dir: &Path) {
     for (index, name) in names.iter().enumerate() {
         fs::write(dir.join(name), [index as u8]).expect("writing");
     }
-    let listed = fs::read_dir(dir).expect("the root").map(|entry| entry.expect("one").file_name());
+    let listed =
+        fs::read_dir(dir).expect("the root").map(|entry| entry.expect("an entry").file_name());
     let mut listed: Vec<OsString> = listed.collect();
     listed.sort();
     names.sort();

@@ -111,8 +111,8 @@ fn files_without_names(dir: &Path) {
     let file = File::from(new(flags).expect("a file"));
     file.write_all_at(&[7; 10_000], 0).expect("writing");
     assert_eq!(file.metadata().expect("the file is open").nlink(), 0);
-    name(&file, "named").expect("its first name");
-    name(&file, "twice").expect("its second name");
+    name(&file, "named").expect("the first name of the file");
+    name(&file, "twice").expect("the second name of the file");
     assert_eq!(file.metadata().expect("the file is open").nlink(), 2);
     assert!(fs::read(dir.join("named")).expect("reading") == [7; 10_000]);
 

@@ -1,7 +1,7 @@
 //! Cleanup of mounts, loop devices and files.
 //!
 //! A guard undoes its effect when it is dropped. On Ctrl-C all guards are undone, the newest first.
-//! Nothing is undone twice.
+//! No guard is undone twice.
 
 use std::{
     fs,

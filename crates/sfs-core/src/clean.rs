@@ -2,9 +2,9 @@
 //!
 //! [`Cleaner`] chooses victims, reads their live blocks and verifies them; the caller commits the moved blocks and
 //! reports back. The original of a moved block is not overwritten before the copy is durable, because its segment
-//! becomes Clean only after the delta that maps the copy (least recently freed first: nothing overwrites the only copy
-//! of a block). [`watermarks`] decides when cleaning is due, and [`Discards`] discards Clean segments on the device.
-//! Nothing here commits or waits for the log.
+//! becomes Clean only after the delta that maps the copy (least recently freed first: no write overwrites the
+//! only copy of a block). [`watermarks`] decides when cleaning is due, and [`Discards`] discards Clean
+//! segments on the device. The module neither commits nor waits for the log.
 
 mod cleaner;
 mod discards;

@@ -1,7 +1,8 @@
 //! Files in memory: references, dirty blocks, pending attributes, losses, and files to delete.
 //!
 //! [`InodeTable`] holds the state of each file; [`DirtyData`] lists the files that are dirty, and counts their
-//! blocks and memory; [`Orphans`] deletes files without a name in bounded steps. Nothing here writes to the device.
+//! blocks and memory; [`Orphans`] deletes files without a name in bounded steps. The module does not write to
+//! the device.
 
 mod dirty_blocks;
 mod dirty_data;

@@ -1,7 +1,7 @@
 //! The bytes of a volume: encoding and decoding of every structure of `docs/FORMAT.md`.
 //!
 //! A decoder verifies the checksum, where the structure has one, and the range of each field. No decoder
-//! panics on bytes from a device. Nothing here reads a device.
+//! panics on bytes from a device. The module does not read a device.
 //!
 //! To add an on-disk field:
 //! 1. Choose its place: a record of the checkpoint's extension area, a tagged change of a delta, an extension record

@@ -24,7 +24,7 @@ pub(crate) use superblocks::{SuperblockCopies, SuperblockStore};
 #[derive(Debug)]
 pub(crate) struct Health {
     record: Mutex<Record>,
-    /// `true` since a write has failed or the volume was shut down: nothing is written any more.
+    /// `true` since a write has failed or the volume was shut down: the volume does not write any more.
     is_stopped: AtomicBool,
     /// `true` since [`Health::shut_down`].
     is_shut_down: AtomicBool,

@@ -1,8 +1,8 @@
 //! The device as an open volume uses it.
 //!
 //! A read finds blocks that are still on their way to the device, so callers never see stale content. Errors are
-//! counted in [`Health`]; a write or flush that fails ends writing. Nothing here interprets the content of
-//! a block, or knows which lock a caller holds.
+//! counted in [`Health`]; a write or flush that fails ends writing. The module does not interpret the content
+//! of a block, and does not depend on the locks that a caller holds.
 
 mod chunk;
 mod in_flight;

@@ -2,7 +2,7 @@
 //!
 //! [`MetadataStore`] owns the lock and loads nodes; [`Metadata`] is the state under the lock; [`Txn`] collects the
 //! changes of one operation. A set of changes takes effect whole or not at all. Every change is kept until a delta
-//! or a checkpoint has encoded it. No method of [`Metadata`] waits for the device: it returns
+//! or a checkpoint has encoded it. A method of [`Metadata`] does not wait for the device: the method returns
 //! [`MetadataError::NotCached`] instead.
 
 mod changes;

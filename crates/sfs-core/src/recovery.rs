@@ -1,9 +1,9 @@
 //! Recovery: making a volume, opening it after an unmount or a crash, and rebuilding its tree.
 //!
-//! [`open`] reads the superblock and the newest checkpoint, and rolls the log forward. Nothing is written before
-//! everything has been understood. A writable mount then writes a checkpoint of its own, so that no chunk of an
-//! earlier mount can be taken for one of this mount. [`make`] and [`Rebuild`] write a tree from nothing, for
-//! `sfs-mkfs` and `sfs-fsck`.
+//! [`open`] reads the superblock and the newest checkpoint, and rolls the log forward. The first write comes
+//! after the roll-forward in memory. A writable mount then writes a checkpoint of its own, so that no chunk
+//! of an earlier mount can be taken for one of this mount. [`make`] and [`Rebuild`] write a tree from
+//! nothing, for `sfs-mkfs` and `sfs-fsck`.
 
 mod apply_batch;
 mod components;

@@ -2,7 +2,7 @@
 //!
 //! [`UsageTable`] decides which state each segment is in and which one is opened next. [`WriteClock`] counts
 //! the blocks that users write. [`InPlaceAllocator`] allocates single blocks on volumes whose data is
-//! overwritten in place. Nothing here reads or writes the device.
+//! overwritten in place. The module does not read or write the device.
 
 mod in_place;
 mod usage_table;

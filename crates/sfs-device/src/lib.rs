@@ -3,7 +3,7 @@
 //! [`FileDevice`] is the production device, on an image file or a block device. [`RamDevice`] holds
 //! its blocks in memory. [`RecordingDevice`], [`FaultyDevice`] and [`GatedDevice`] wrap another device for
 //! tests and the simulator. After a [`Device::flush`] succeeds, every write that was acknowledged before
-//! the flush is durable. Nothing in this crate interprets the content of blocks.
+//! the flush is durable. The crate does not interpret the content of blocks.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Structures of a volume, read with tolerance of damage.
 //!
-//! A reader returns the sound part and reports the rest as findings or as lost ranges of keys. Nothing here
-//! writes to the device.
+//! A reader returns the sound part and reports the rest as findings or as lost ranges of keys. The module
+//! does not write to the device.
 
 pub(crate) mod batch;
 pub(crate) mod block_set;

@@ -2,8 +2,8 @@
 //!
 //! [`Disk`] starts the process that exports the model and records its requests, [`Filesystem`] makes and
 //! mounts a filesystem, and [`overwrite`], [`RandomAccessJobs`], [`Postmark`] and [`Ageing`] load the mount.
-//! A disk is detached and a mount unmounted when its value is dropped, after an error too. Nothing here
-//! measures: the recorded requests are replayed on models.
+//! A disk is detached and a mount unmounted when its value is dropped, after an error too. The module
+//! measures no time: the recorded requests are replayed on models.
 
 mod ageing;
 mod command;

@@ -4,7 +4,7 @@
 //! [`simulation`] runs one policy pair under one [`workload`]. [`block_trace`] reads recorded
 //! requests, [`flash`] replays them on the models of `sfs-ssd`, and [`host`] runs real filesystems on
 //! a model that [`exported`] serves as a disk. [`report`] writes tables and figures. The experiments
-//! and the commands of the program `sfs-lab` use this library; nothing here imports them.
+//! and the commands of the program `sfs-lab` use this library; the library does not import them.
 #![forbid(unsafe_code)]
 
 pub mod block_trace;

@@ -43,7 +43,7 @@ impl<'a> Load<'a> {
         Self { workload, before: None, utilization, measure: 3.0 }
     }
 
-    /// Returns the first volume written after a change of load.
+    /// Returns a load that measures the first volume written after a change of load.
     fn changed(before: &'a str, workload: &'a str) -> Self {
         Self { workload, before: Some(before), utilization: 0.85, measure: 1.0 }
     }

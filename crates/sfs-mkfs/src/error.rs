@@ -51,12 +51,12 @@ pub enum MkfsError {
     /// The kernel swaps to the device.
     #[error("{device}: is in use as swap; swapoff {device} first", device = .0.display())]
     Swap(PathBuf),
-    /// The device carries the marks of other content.
+    /// The device carries the signatures of other content.
     #[error("{}: has {}; give -f to overwrite", .device.display(), listed(.found))]
     Signatures {
         /// Path of the device.
         device: PathBuf,
-        /// Marks; at least one.
+        /// Signatures; at least one.
         found: Vec<Found>,
     },
     /// The file or device exists with another size than the requested one.
@@ -123,7 +123,7 @@ pub enum MkfsError {
     },
 }
 
-/// Returns the marks as a list: `XFS filesystem (at byte 0), ...`.
+/// Returns the signatures as a list: `XFS filesystem (at byte 0), ...`.
 fn listed(found: &[Found]) -> String {
     let mut list = String::new();
     for (index, Found { name, offset }) in found.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Makes an SFS volume on a block device or in an image file.
 //!
 //! [`make`] refuses a device that is in use or holds other content, chooses the segment size, wipes
-//! the old content, and has `sfs_core::make` write the empty log. Nothing is written before every
-//! check has passed. An interrupted run leaves neither the old superblocks nor the new ones.
+//! the old content, and has `sfs_core::make` write the empty log. The first write comes after every check has
+//! passed. An interrupted run leaves neither the old superblocks nor the new ones.
 //!
-//! Other crates use three modules besides: [`signatures`] finds the marks of other filesystems,
+//! Other crates use three modules besides: [`signatures`] finds the signatures of other filesystems,
 //! [`measure`] finds the erase block size of a device, and [`probe`] finds fake capacity.
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Making a volume: check, refuse, wipe, write.
 //!
-//! Nothing is written before the last check, and the new superblocks are written last. An image
-//! file that a failed run has created is removed.
+//! The first write comes after the last check, and the new superblocks are written last. An image file that a
+//! failed run has created is removed.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -206,7 +206,7 @@ fn explain(path: &Path, error: OpenError) -> MkfsError {
     }
 }
 
-/// Reads the ranges where marks can be, up to the last odd byte, which a [`Device`] does not reach.
+/// Reads the ranges where signatures can be, up to the last odd byte, which a [`Device`] does not reach.
 fn look(path: &Path) -> io::Result<(Ends, u64)> {
     let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
@@ -294,7 +294,7 @@ pub fn make_on(device: Arc<dyn Device>, plan: &VolumePlan, discard: bool) -> sfs
     sfs_core::make(device, &plan.superblock, &plan.root)
 }
 
-/// Wipes old marks, superblocks and checkpoint slots, and discards all blocks if `discard` is set.
+/// Wipes old signatures, superblocks and checkpoint slots, and discards all blocks if `discard` is set.
 fn clear(device: &dyn Device, layout: &Layout, discard: bool) -> Result<(), DeviceError> {
     wipe::wipe(device, layout)?;
     // A discard only helps the device. A device that fails at it may still store blocks.

@@ -18,8 +18,8 @@ pub struct MkfsOptions {
     #[arg(short = 'L', long, value_parser = parse_label, default_value = "", hide_default_value = true)]
     pub label: Label,
 
-    /// UUID of the volume, instead of a random one. A device is read whole, and what is left on it of a
-    /// volume with this UUID is erased
+    /// UUID of the volume, instead of a random one. The whole device is read, and remains of a volume with
+    /// this UUID are erased
     #[arg(short = 'U', long)]
     pub uuid: Option<Uuid>,
 

@@ -1,7 +1,7 @@
-//! Marks of other filesystems, volumes and partition tables.
+//! Signatures of other filesystems, volumes and partition tables.
 //!
-//! [`detect`] compares the bytes in [`ranges`] with a table of marks. Every mark lies in these
-//! ranges, so that `sfs-mkfs` removes all marks by wiping them. A mark does not prove that the
+//! [`detect`] compares the bytes in [`ranges`] with a table of signatures. Every signature lies in these
+//! ranges, so that `sfs-mkfs` removes all signatures by wiping them. A signature does not prove that the
 //! content still works.
 
 mod table;
@@ -13,27 +13,26 @@ use sfs_device::{BLOCK_SIZE, Block, Device, DeviceError};
 pub use self::table::SFS;
 use self::table::{Position, SIGNATURES};
 
-/// Bytes at the start of a device. The last mark is the ninth possible position of a second LUKS2
+/// Bytes at the start of a device. The last signature is the ninth possible position of a second LUKS2
 /// header, at 4 MiB.
 const START_LEN: u64 = (4 << 20) + (64 << 10);
 
-/// Bytes at the end of a device. The first mark is a ZFS label: 512 KiB before a multiple of 256
-/// KiB.
+/// Bytes at the end of a device. The first signature is a ZFS label: 512 KiB before a multiple of 256 KiB.
 const END_LEN: u64 = 2 << 20;
 
 /// Offsets of copies of the btrfs superblock, far inside a device.
 const FAR: [u64; 2] = [64 << 20, 256 << 30];
 
-/// A mark that was found.
+/// A signature that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Kind of content: `XFS filesystem`.
     pub name: &'static str,
-    /// Offset of the mark on the device, in bytes.
+    /// Offset of the signature on the device, in bytes.
     pub offset: u64,
 }
 
-/// Returns the ranges of a device of `size` bytes where marks can be, ascending, without overlap.
+/// Returns the ranges of a device of `size` bytes where signatures can be, ascending, without overlap.
 pub fn ranges(size: u64) -> Vec<Range<u64>> {
     let block_size = BLOCK_SIZE as u64;
     let end = size.saturating_sub(END_LEN) / block_size * block_size;
@@ -93,7 +92,7 @@ impl Ends {
     }
 }
 
-/// Returns the marks on a device, each kind once.
+/// Returns the signatures on a device, each kind once.
 pub fn detect(ends: &Ends) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for signature in SIGNATURES {

@@ -18,7 +18,7 @@ const REQUEST_BLOCKS: u64 = 256;
 /// Blocks of one discard: 1 GiB, so that an interrupt does not wait for a whole disk.
 const DISCARD_BLOCKS: u64 = 1 << 18;
 
-/// Zeroes the ranges of old marks, and the superblocks and checkpoint slots of the new volume.
+/// Zeroes the ranges of old signatures, and the superblocks and checkpoint slots of the new volume.
 pub(crate) fn wipe(device: &dyn Device, layout: &Layout) -> Result<(), DeviceError> {
     let block_size = BLOCK_SIZE as u64;
     // The superblocks go first: without them an interrupted run leaves no old volume.

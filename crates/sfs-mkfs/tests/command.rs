@@ -36,8 +36,8 @@ fn stdout(output: &Output) -> String {
 fn image(directory: &TempDir, size: u64, offset: u64, bytes: &[u8]) -> PathBuf {
     let path = directory.path().join("image");
     let file = File::create(&path).expect("an image");
-    file.set_len(size).expect("its size");
-    file.write_all_at(bytes, offset).expect("its content");
+    file.set_len(size).expect("the size of the image");
+    file.write_all_at(bytes, offset).expect("the content of the image");
     path
 }
 
@@ -102,7 +102,7 @@ fn wrong_usage_exits_with_1() {
 #[test]
 fn foreign_content_is_refused_and_unchanged() {
     let directory = directory();
-    let marks: [(u64, &[u8], &str); 7] = [
+    let signatures: [(u64, &[u8], &str); 7] = [
         (0, b"XFSB", "has XFS filesystem (at byte 0)"),
         (0x438, b"\x53\xef", "has ext2/ext3/ext4 filesystem (at byte 1080)"),
         (64 * 1024 + 0x40, b"_BHRfS_M", "has btrfs filesystem (at byte 65600)"),
@@ -111,7 +111,7 @@ fn foreign_content_is_refused_and_unchanged() {
         (32 * MIB - 512, b"EFI PART", "has GPT partition table (at byte 33553920)"),
         (32 * MIB - 4096, b"SFS-log\n", "has SFS volume (at byte 33550336)"),
     ];
-    for (offset, bytes, message) in marks {
+    for (offset, bytes, message) in signatures {
         let path = image(&directory, 32 * MIB, offset, bytes);
         expect_refusal(&[], &path, &format!("{message}; give -f to overwrite"));
         expect_refusal(&["-n"], &path, &format!("{message}; give -f to overwrite"));
@@ -119,7 +119,7 @@ fn foreign_content_is_refused_and_unchanged() {
 }
 
 #[test]
-fn a_mark_in_the_last_odd_bytes_is_seen() {
+fn a_signature_in_the_last_odd_bytes_is_found() {
     let directory = directory();
     let size = 32 * MIB + 1536;
     let path = image(&directory, size, size - 512, b"EFI PART");

@@ -157,8 +157,8 @@ pub fn of_number(number: DeviceNumber) -> io::Result<Option<MountRecord>> {
     Ok(mounts()?.into_iter().find(|mount| mount.number == number))
 }
 
-/// Returns the absolute path of `dir` if one of `mounts` is there. Nothing below the mount point is looked at, so this
-/// works for a mount whose daemon is dead or does not answer.
+/// Returns the absolute path of `dir` if one of `mounts` is there. The function does not look below the mount
+/// point, so it also works for a mount whose daemon is dead or does not answer.
 pub fn mount_point(dir: &Path, mounts: &[MountRecord]) -> Option<PathBuf> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     let absolute = parent.unwrap_or(Path::new(".")).canonicalize().ok()?.join(dir.file_name()?);

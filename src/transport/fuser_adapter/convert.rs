@@ -14,8 +14,8 @@ pub(super) fn errno(errno: Errno) -> fuser::Errno {
 
 /// Converts a time that fuser has decoded.
 ///
-/// For a time before 1970 fuser subtracts the nanoseconds instead of adding them. Nothing is lost: the distance
-/// from 1970 still has the kernel's seconds and nanoseconds apart.
+/// For a time before 1970 fuser subtracts the nanoseconds instead of adding them. The conversion loses no
+/// information: the distance from 1970 still has the kernel's seconds and nanoseconds apart.
 pub(super) fn time(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time { secs: since.as_secs() as i64, nanos: since.subsec_nanos() },

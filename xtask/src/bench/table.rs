@@ -51,11 +51,12 @@ pub(super) fn markdown(
     text += &format!(
         "Cells: {scale}median of {rounds} rounds, all filesystems mounted at once and taking turns; \
          in parentheses CPU time per call, and for SFS the ratio to the null filesystem with the same \
-         transport; for uring also to the null filesystem on a device. Each is on a loop device of {gib} GiB over an allocated file {place}; the null \
-         filesystem has none, but where it says so. CPU time is the client's, the daemon's, and that of the kernel \
-         workers which bear the loop device's or the write-back's name at the end: for a kernel \
-         filesystem that is a lower bound. ext4 starts with initialized tables, and no filesystem discards, which \
-         would take the file's memory away.\n\n"
+         transport; for uring also to the null filesystem on a device. Each filesystem is on a loop \
+         device of {gib} GiB over an allocated file {place}; the null filesystem has no device unless \
+         its column says so. CPU time is the client's, the daemon's, and that of the kernel workers \
+         whose names end with the loop device or the write-back; this sum is a lower bound for a kernel \
+         filesystem. ext4 starts with initialized tables. No filesystem discards blocks, because a \
+         discard would free the file's memory.\n\n"
     );
     let is_ours = |contestant: &Contestant| {
         matches!(

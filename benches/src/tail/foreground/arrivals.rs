@@ -101,7 +101,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
         std::fs::write(&path, [0; 4 * BLOCK_LEN]).expect("written");
-        let mut blocks = Overwriting::open(&path, super::super::Choice::Uniform, 1, 0).expect("it");
+        let mut blocks =
+            Overwriting::open(&path, super::super::Choice::Uniform, 1, 0).expect("the file");
         // All arrive within a microsecond, which no filesystem serves in time.
         let burst = Arrivals { requests: 500, rate: 1e9, seed: 1 };
         let outcome = arrivals(&path, &mut blocks, burst).expect("served");

@@ -241,7 +241,8 @@ impl ChunkSummary {
         Ok(blocks as usize)
     }
 
-    /// Returns whether `first` begins like a summary of volume `volume`. Nothing else is verified here.
+    /// Returns whether `first` begins like a summary of volume `volume`. The rest of the summary is not
+    /// verified.
     pub fn begins(first: &[u8], volume: u64) -> bool {
         RawHeader::ref_from_prefix(first)
             .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)

@@ -101,7 +101,7 @@ impl NodeHeader {
         checksum
     }
 
-    /// Returns whether `bytes` begin like a node of volume `volume`. Nothing else is verified here.
+    /// Returns whether `bytes` begin like a node of volume `volume`. The rest of the node is not verified.
     pub fn begins(bytes: &[u8], volume: u64) -> bool {
         RawHeader::ref_from_prefix(bytes)
             .is_ok_and(|(raw, _)| raw.magic == MAGIC && raw.volume.get() == volume)

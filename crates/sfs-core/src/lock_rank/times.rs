@@ -1,12 +1,13 @@
 //! Times for which locks are waited for and held, by rank: in debug builds, and with the feature `lock-times`.
 //!
-//! The counts are those of the process, over all volumes: a static table needs no way to each lock. Elsewhere the core
-//! reads no clock; here the clock changes nothing but the counts.
+//! The counts are those of the process, over all volumes: a static table needs no reference from each lock.
+//! Elsewhere the core reads no clock; here the clock changes nothing but the counts.
 
 use super::durations::{DurationHistogram, LockTimes, OCTAVES};
 use super::rank::Rank;
 
-/// Returns the times of the locks of each rank since the process began; nothing in a build that does not keep them.
+/// Returns the times of the locks of each rank since the process began; an empty list in a build that does
+/// not count.
 pub fn lock_times() -> Vec<LockTimes> {
     kept::all()
 }

@@ -1,7 +1,8 @@
 //! Layout of a batch: chunks of one commit or checkpoint, spread over the heads.
 //!
 //! [`Batch::reserve`] gives every block its address and opens segments; [`Batch::fill`] adds the content;
-//! [`Batch::finish`] numbers the chunks and computes their summaries. Nothing is written here.
+//! [`Batch::finish`] numbers the chunks and computes their summaries. The layout writes nothing to the
+//! device.
 
 use std::sync::Arc;
 

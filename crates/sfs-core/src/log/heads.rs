@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn only_heads_of_unused_groups_are_unused() {
-        let layout = Layout::new(2100, 32, 0).expect("it fits");
+        let layout = Layout::new(2100, 32, 0).expect("the layout fits");
         let mut usage = UsageTable::new(layout, 0);
         let mut heads = Heads::default();
         for head in Head::first(4) {

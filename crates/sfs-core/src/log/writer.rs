@@ -2,7 +2,7 @@
 //!
 //! A caller locks the log, builds a batch with it, and passes the batch back to be written in order. A flush covers
 //! everything written before it. Concurrent syncs share one commit and one flush by the queue in `sync_queue`.
-//! Nothing here decides what a batch holds, or looks for space.
+//! The writer neither decides the content of a batch nor looks for space.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

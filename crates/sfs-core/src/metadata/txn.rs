@@ -1,7 +1,7 @@
 //! Transactions: the reads and the changes of one operation, before anything takes effect.
 //!
-//! Reads see the changes of the same transaction, except where a method says otherwise. Nothing takes effect until
-//! [`Metadata::apply`].
+//! Reads see the changes of the same transaction, except where a method says otherwise. No change takes
+//! effect until [`Metadata::apply`].
 
 use super::changes::Unmap;
 use super::metadata_error::MetadataError;

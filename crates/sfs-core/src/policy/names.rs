@@ -6,7 +6,7 @@
 //! 2. Export it from `grouping.rs` or `victim.rs`, and from `policy.rs`.
 //! 3. Import it here, and add its line to the table below: name, for a grouping policy its default victim policy, and
 //!    constructor. Mount options, tests and the laboratory read the table.
-//! 4. Run `cargo test -p sfs-core policy` and `--test policies`: both test every name of the table.
+//! 4. Run `cargo test -p sfs-core policy` and `--test policies`: both commands test every name of the table.
 //! 5. Compare it with the others in `docs/lab.md`.
 
 use super::{

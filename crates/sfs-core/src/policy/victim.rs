@@ -32,8 +32,8 @@ pub trait VictimPolicy: StateBound + Send + Sync {
         None
     }
 
-    /// Returns the groups, a bit each, whose segments have other scores since the last call although neither their entries nor
-    /// the time made the difference: what the policy has learned did.
+    /// Returns the groups, a bit each, whose segments have other scores since the last call because the
+    /// policy has learned something: the entries and the time do not explain the difference.
     fn take_rescored(&mut self) -> u16 {
         0
     }

@@ -22,7 +22,7 @@ use crate::tree::Tree;
 use crate::writeback::{CheckpointReason, Shortage, StepError};
 use crate::{Error, Result};
 
-/// A volume that was recovered in memory. Nothing has been written.
+/// A volume that was recovered in memory, without a write to the device.
 pub(crate) struct Recovery {
     pub(crate) components: Components,
     /// Record of the newest checkpoint.

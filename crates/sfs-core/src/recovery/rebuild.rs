@@ -61,7 +61,7 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// Begins a new tree on `device`. Nothing is written yet.
+    /// Begins a new tree on `device`, without a write.
     ///
     /// # Errors
     ///

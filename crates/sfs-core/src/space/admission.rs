@@ -31,7 +31,7 @@ pub(super) struct Admission {
 pub(crate) struct Admitted<'a> {
     admission: &'a Admission,
     blocks: u64,
-    /// Held so that a writer who needs the last blocks waits for this one.
+    /// Held so that a writer that needs the last blocks waits for this one.
     _shared: Ranked<RwLockReadGuard<'a, ()>>,
 }
 

@@ -128,7 +128,7 @@ impl SpaceControl {
     }
 
     /// Commits the dirty data in `selection`: in one batch if it fits, otherwise in several, and reclaims segments
-    /// between them. Nothing is flushed.
+    /// between them. The commit does not flush.
     pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
         let mut stall = StallDetector::default();
         loop {

@@ -1,7 +1,8 @@
 //! Audit: compares the usage table with a recount of the tree.
 //!
 //! The recount visits every node and every mapping under the locks of the log and of the metadata, so table and tree
-//! are compared in one state of the volume. Nothing is changed. Tests call the audit after each scenario.
+//! are compared in one state of the volume. The audit changes nothing. Tests call the audit after each
+//! scenario.
 
 use super::Volume;
 use crate::Result;

@@ -1,7 +1,7 @@
 //! Status of a mounted volume, for its administrator.
 //!
 //! The counts by state and by group come from the usage table in memory. [`Volume::status`] waits for no device
-//! request: it takes only locks that are not held across one. Nothing here changes the volume.
+//! request: it takes only locks that are not held across one. A status request does not change the volume.
 
 use super::Volume;
 use crate::format::{SegmentState, UsageEntry};

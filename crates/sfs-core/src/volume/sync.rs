@@ -96,8 +96,8 @@ impl Volume {
         outcome
     }
 
-    /// Writes everything and a last checkpoint. Nothing may be written afterwards. Changes without damage are written
-    /// in spite of damage elsewhere. The error of the damage is returned at the end; [`Volume::is_closed`]
+    /// Writes everything and a last checkpoint. No write may follow. Changes without damage are written in
+    /// spite of damage elsewhere. The error of the damage is returned at the end; [`Volume::is_closed`]
     /// distinguishes it from other errors.
     pub fn close(&self) -> Result<()> {
         if self.options.read_only {

@@ -141,7 +141,7 @@ mod tests {
                 "the truncation takes another step"
             );
         }
-        volume.link(file, ROOT_INO, b"name", &CALLER).expect("its first name");
+        volume.link(file, ROOT_INO, b"name", &CALLER).expect("the first name of the file");
         volume.sync_all().expect("RAM");
         drop(volume);
         let volume = Volume::open(device, VolumeOptions::default(), NOW).expect("the volume opens");

@@ -1,7 +1,7 @@
-//! Budget of a batch: how much dirty data fits, and how it shares the Clean segments.
+//! Budget of a batch: the amount of dirty data that fits, and its share of the Clean segments.
 //!
-//! A batch that fits can be written whole, and leaves its reserve Clean (see [`crate::reserves`]). Nothing here
-//! reclaims.
+//! A batch that fits can be written whole, and leaves its reserve Clean (see [`crate::reserves`]). The budget
+//! reclaims no segments.
 
 use sfs_device::BLOCK_SIZE;
 

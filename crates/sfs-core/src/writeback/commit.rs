@@ -2,7 +2,7 @@
 //!
 //! A commit is a leaf step. Each commit returns [`Shortage`](super::Shortage) when too few segments are Clean, and calls
 //! neither the checkpoint nor the cleaner. A file whose place in the tree is damaged loses its dirty data, so that
-//! it cannot keep other files from becoming durable. Nothing is flushed here.
+//! it cannot keep other files from becoming durable. A commit does not flush.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Requests for a commit: which dirty data it takes, what it may open, and what it releases.
+//! Requests for a commit: the dirty data to take, the Clean segments to leave, and the Drained segments to
+//! release.
 //!
 //! Each occasion has a constructor of its own.
 
@@ -45,10 +46,11 @@ pub(crate) struct CommitRequest<'a> {
     pub(crate) moves: &'a [MovedBlock],
     pub(crate) reserve: Reserve,
     pub(crate) releases: Releases,
-    /// `true` if the delta goes even when the data ordered with it does not fit.
+    /// `true` if the delta is written even when the data ordered with it does not fit.
     pub(crate) delta_first: bool,
-    /// `true` if data goes where open segments have room, whatever its group. A batch takes a block of summaries for each group, so on a full volume with
-    /// small segments a round of cleaning may otherwise take as much as it gains.
+    /// `true` if data of any group goes to the open segments with room. A batch needs a summary block for
+    /// each group, so a round of cleaning on a full volume with small segments may otherwise use as much
+    /// space as it gains.
     pub(crate) merges_groups: bool,
 }
 

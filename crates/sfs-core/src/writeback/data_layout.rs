@@ -1,4 +1,4 @@
-//! Data layouts: where the data blocks of a commit go, and how many fit.
+//! Data layouts: the places of the data blocks of a commit, and the number of blocks that fit.
 //!
 //! Data is appended to the log, or overwritten in place, as `sfs-mkfs --layout` has decided. A layout sees staged
 //! blocks and a [`SpaceView`]; it neither writes nor changes anything before the commit is certain. The namespace

@@ -147,7 +147,7 @@ fn stage_moves(
         _ => staged.iter().map(|b| (b.ino, b.block)).collect(),
     };
     for moved in moves {
-        // Every error has to occur here: nothing may fail once blocks have addresses.
+        // Every error has to occur here: no step may fail once blocks have addresses.
         for owner in owners_of(metadata, moved)? {
             // The address may have new content since the block was read.
             let is_live = owner.mapping.checksum == Some(moved.checksum);

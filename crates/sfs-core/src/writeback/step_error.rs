@@ -10,7 +10,7 @@ use crate::tree::NodeNotCached;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shortage;
 
-/// Reason why a commit or checkpoint did not happen. Nothing has changed, unless writing has ended.
+/// Reason why a commit or checkpoint did not happen. The volume has not changed, unless writing has ended.
 #[derive(Debug)]
 pub(crate) enum StepError {
     /// Segments are short.

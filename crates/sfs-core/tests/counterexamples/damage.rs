@@ -346,8 +346,8 @@ fn a_loss_is_reported_once_to_each_open_handle() {
     volume.sync_file_after(bad, &mut late).unwrap();
 }
 
-/// The cleaner had planned to move blocks of a file when the leaf with their mappings became unreadable. The plan stayed
-/// for ever: nothing else was cleaned, and writers got the error.
+/// The cleaner had planned to move blocks of a file when the leaf with their mappings became unreadable. The
+/// plan stayed for ever: no other segment was cleaned, and writers got the error.
 #[test]
 fn an_unreadable_leaf_does_not_stop_cleaning() {
     let device = Arc::new(FaultyDevice::new(RamDevice::new(blocks_for(285))));

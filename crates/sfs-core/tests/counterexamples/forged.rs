@@ -1,4 +1,5 @@
-//! Forged volumes: trees that no program of ours writes, and what mounting them must not lead to.
+//! Forged volumes: trees that no program of SFS writes, and the damage that a mount of such a tree must not
+//! cause.
 
 use std::hash::Hasher;
 use std::sync::Arc;

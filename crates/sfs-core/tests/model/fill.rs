@@ -1,4 +1,5 @@
-//! Volumes filled in one go: what fits, what `statfs` says of it, and what is there again after deleting.
+//! Volumes filled in one go: the data that fits, the space that `statfs` reports, and the space that is free
+//! again after deleting.
 
 use std::sync::Arc;
 

@@ -57,7 +57,7 @@ fn a_power_cut_leaves_a_new_file_with_its_first_name_or_deletes_it() {
     let volume = open(device.clone(), tight());
     let ino = unnamed(&volume);
     volume.sync_all().expect("a sync");
-    volume.link(ino, ROOT_INO, b"name", &caller()).expect("its first name");
+    volume.link(ino, ROOT_INO, b"name", &caller()).expect("the first name of the file");
     volume.sync_file(ino).expect("a sync");
     let events = device.events();
     drop(volume);
@@ -90,9 +90,9 @@ fn only_a_file_created_without_a_name_can_get_a_first_name() {
     assert!(matches!(link(removed, b"b"), Err(Error::NotFound)));
 
     let ino = unnamed(&volume);
-    let linked = link(ino, b"c").expect("its first name");
+    let linked = link(ino, b"c").expect("the first name of the file");
     assert_eq!(linked.inode.links, 1);
-    assert_eq!(link(ino, b"d").expect("its second name").inode.links, 2);
+    assert_eq!(link(ino, b"d").expect("the second name of the file").inode.links, 2);
     for name in [&b"c"[..], b"d"] {
         volume.unlink(ROOT_INO, name, &caller()).expect("the name is removed");
     }

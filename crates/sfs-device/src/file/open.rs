@@ -1,7 +1,8 @@
 //! Opening of image files and block devices: exclusive claims, locks, direct I/O, and the errors.
 //!
 //! An exclusive open takes the kernel's claim (`O_EXCL`) on a block device and an advisory lock on the
-//! file. Direct I/O is chosen if the filesystem and the device accept it. Nothing here writes to the medium.
+//! file. Direct I/O is chosen if the filesystem and the device accept it. No function of the module writes to
+//! the medium.
 
 use std::error::Error;
 use std::fmt;
@@ -55,7 +56,7 @@ pub struct OpenError {
 /// Reason why a device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenErrorKind {
-    /// Nothing exists at the path.
+    /// The path does not exist.
     #[error("no such file or device")]
     Missing,
     /// The path is a directory.

@@ -1,7 +1,7 @@
 //! Check of a whole volume.
 //!
 //! Findings come in the order of the structures: superblocks, checkpoints, nodes, usage, log, items, names,
-//! content, references. Nothing is written.
+//! content, references. The check does not write.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -30,7 +30,7 @@ pub struct CheckOptions {
     pub data: bool,
 }
 
-/// Checks the volume on `device`. Nothing else may write to the device meanwhile.
+/// Checks the volume on `device`. No other program may write to the device meanwhile.
 ///
 /// # Errors
 ///

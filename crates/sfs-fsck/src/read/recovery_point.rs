@@ -2,7 +2,7 @@
 //!
 //! As long as both slots hold sound checkpoints, the newer one counts and no segment is searched. Otherwise a
 //! scan of the segments shows whether a newer checkpoint was durable. A repair may also begin with the newest
-//! root of the segments, or with no root at all. Nothing below the root is judged here.
+//! root of the segments, or with no root at all. The search does not check the nodes below the root.
 
 use std::collections::BTreeSet;
 

@@ -58,7 +58,7 @@ fn refuse_truncated(layout: &Layout, device: u64) -> Result<(), FsckError> {
     Ok(())
 }
 
-/// Refuses the superblock of a newer format. Nothing of such a volume can be judged, not even by its backup.
+/// Refuses the superblock of a newer format. Such a volume cannot be checked, not even by its backup.
 fn refuse_newer(block: &Block) -> Result<(), FsckError> {
     match Superblock::incompatibility_of(&block.0) {
         Some(reason) => Err(FsckError::Incompatible(reason)),

@@ -1,7 +1,7 @@
 //! Edits of a tree under repair, with the losses that they cause.
 //!
 //! An edit is small. Inconsistencies that it causes elsewhere, such as a wrong count, are findings of the
-//! next check of the tree. Nothing is written to the device.
+//! next check of the tree. The editor does not write to the device.
 
 use std::collections::BTreeSet;
 

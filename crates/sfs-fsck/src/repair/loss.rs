@@ -40,7 +40,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Returns the inode concerned; for a lost file that is its directory.
+    /// Returns the inode concerned; for a lost file, the inode of its directory.
     pub fn ino(&self) -> Option<u64> {
         match *self {
             Self::Log { .. } => None,

@@ -1,6 +1,6 @@
 //! One pass of a repair: check, edit until a check of the edited tree finds nothing, write.
 //!
-//! Nothing is written before the edited tree is sound.
+//! The first write comes after the edited tree is sound.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;

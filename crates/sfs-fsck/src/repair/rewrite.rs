@@ -1,8 +1,8 @@
 //! Writing the repaired tree beside the old one.
 //!
-//! [`sfs_core::Rebuild`] writes to Clean segments and ends with a checkpoint. Nothing that the old checkpoint
-//! or the repair needs is overwritten before that checkpoint is durable. Leaves of files without a change
-//! stay in place.
+//! [`sfs_core::Rebuild`] writes to Clean segments and ends with a checkpoint. Blocks that the old checkpoint
+//! or the repair needs are not overwritten before that checkpoint is durable. Leaves of files without a
+//! change stay in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

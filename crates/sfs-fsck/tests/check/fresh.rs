@@ -182,7 +182,7 @@ fn a_damaged_newest_checkpoint_is_reported_and_its_root_found() {
     assert_eq!((repaired.errors_left(), &repaired.losses[..]), (0, &[][..]));
     let volume = Volume::open(image, VolumeOptions::default(), NOW).expect("a mount");
     let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
-    assert_eq!(volume.read(file, 0, 9000).expect("its content").as_bytes(), [7; 9000]);
+    assert_eq!(volume.read(file, 0, 9000).expect("the content of the file").as_bytes(), [7; 9000]);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn leaves_without_an_older_copy_are_restored_from_deltas_and_summaries() {
             let entry = volume.lookup(ROOT_INO, format!("file {number}").as_bytes());
             let entry = entry.expect("a name");
             assert_eq!(entry.inode.mode, regular);
-            let read = volume.read(entry.ino, 0, 10_000).expect("its content");
+            let read = volume.read(entry.ino, 0, 10_000).expect("the content of the file");
             assert!(read.as_bytes() == content(number), "file {number} without {leaf}");
         }
     }

@@ -208,12 +208,12 @@ fn an_unusable_device_exits_with_8() {
     File::create(&path).expect("a file");
     expect(&path, "not an SFS volume");
     let file = File::create(&path).expect("a file");
-    file.set_len(1 << 20).expect("its size");
-    file.write_all_at(b"XFSB", 0).expect("its content");
+    file.set_len(1 << 20).expect("the size of the image");
+    file.write_all_at(b"XFSB", 0).expect("the content of the image");
     expect(&path, "not an SFS volume, but: XFS filesystem");
     let path = image(&directory, &populated().build());
     let file = File::options().write(true).open(&path).expect("the image");
-    file.set_len(8 << 20).expect("its size");
+    file.set_len(8 << 20).expect("the size of the image");
     expect(
         &path,
         "the device has 2048 blocks and its volume 4096: \

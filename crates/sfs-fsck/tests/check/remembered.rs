@@ -235,7 +235,10 @@ fn an_interrupted_removal_of_errors_leaves_a_sound_volume() {
             assert!(len < events.len() || report.remembered.is_empty(), "every error is forgotten");
             let volume = open(&image);
             let file = volume.lookup(ROOT_INO, b"file").expect("the file").ino;
-            assert_eq!(volume.read(file, 0, 4096).expect("its content").as_bytes(), CONTENT);
+            assert_eq!(
+                volume.read(file, 0, 4096).expect("the content of the file").as_bytes(),
+                CONTENT
+            );
         }
     }
 }

@@ -148,7 +148,7 @@ pub(crate) fn tree(device: Arc<RamDevice>) -> FileTree {
                 FileKind::Symlink => volume.read_link(ino).expect("a target"),
                 _ => {
                     let read = volume.read(ino, 0, inode.size as usize);
-                    read.expect("its content").as_bytes().to_vec()
+                    read.expect("the content of the file").as_bytes().to_vec()
                 }
             };
             tree.insert(path, (ino, inode.mode, content));

@@ -1,6 +1,6 @@
 //! Replies: one variant for each form that the protocol has.
 //!
-//! [`Reply`] holds values; `message` encodes them. Nothing here knows the request of a reply, so the kernel alone
+//! [`Reply`] holds values; `message` encodes them. A [`Reply`] does not name its request, so the kernel alone
 //! detects a reply of the wrong form.
 
 use std::time::Duration;

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Number of seeds for each generator.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Workloads whose names begin so; all by default.
+    /// Prefixes of the names of the workloads to run; all workloads by default.
     #[arg(long, value_delimiter = ',')]
     workloads: Vec<String>,
     /// Folder of lab.md, whose section is replaced.

@@ -1,9 +1,9 @@
-//! The table of marks: names, positions and bytes.
+//! The table of signatures: names, positions and bytes.
 //!
 //! Sources are each project's on-disk headers and the probers of libblkid. Every position is within
 //! the ranges of the parent module, which a test checks.
 
-/// Position of a mark.
+/// Position of a signature.
 #[derive(Clone, Copy)]
 pub(super) enum Position {
     /// Bytes from the start.
@@ -13,7 +13,7 @@ pub(super) enum Position {
     End { unit: u64, back: u64, offset: u64 },
 }
 
-/// A mark.
+/// Bytes that identify a kind of content.
 pub(super) struct Signature {
     pub(super) name: &'static str,
     pub(super) position: Position,

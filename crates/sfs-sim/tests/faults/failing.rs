@@ -30,7 +30,7 @@ fn assert_content(volume: &Volume, ino: u64, byte: u8) {
     assert!(volume.read(ino, 0, 30_000).expect("a read").as_bytes() == [byte; 20_000]);
 }
 
-/// "A device that fails a write turns the volume read-only; what is in memory can still be read."
+/// "A device that fails a write turns the volume read-only; data in memory can still be read."
 #[test]
 fn a_failing_device_turns_the_volume_read_only() {
     for operation in [Operation::Write, Operation::Flush] {

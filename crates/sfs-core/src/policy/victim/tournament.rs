@@ -36,7 +36,8 @@ pub struct Tournament {
     scores: Vec<u32>,
     /// Time at which each segment is scored anew, in ticks; empty before the first choice.
     due: Vec<u32>,
-    /// Segments by that time. Only an entry with the time in `due` counts.
+    /// Segments by the time at which they are scored anew. An entry counts only if its time equals that in
+    /// `due`.
     queue: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
@@ -50,7 +51,7 @@ impl Tournament {
         Self { leaves, scores: vec![0; 2 * leaves], ..Self::default() }
     }
 
-    /// Returns whether the tournament wants to know the segments that change.
+    /// Returns whether [`Self::refresh`] needs the segments that have changed.
     pub fn is_large(&self) -> bool {
         self.leaves > 0
     }
@@ -187,7 +188,8 @@ mod tests {
     struct Model {
         entries: Vec<UsageEntry>,
         changed: Vec<u32>,
-        /// Blocks that wait to be written, by group; negative where a segment was filled up with others.
+        /// Blocks that wait to be written, by group; negative where blocks of other groups filled up a
+        /// segment.
         waiting: [i32; GROUPS],
         random: u64,
         now: u32,
@@ -214,7 +216,7 @@ mod tests {
             self.random % below
         }
 
-        /// Fills `segment` with blocks of the group of which the most wait.
+        /// Fills `segment` with blocks of the group with the most waiting blocks.
         fn write(&mut self, segment: u32) {
             let group = (0..GROUPS).max_by_key(|group| self.waiting[*group]).unwrap_or(0);
             self.waiting[group] -= SEGMENT_BLOCKS as i32;
@@ -274,7 +276,7 @@ mod tests {
         for choice in 0..warm_up + choices {
             model.age(&mut *policy, deaths);
             let at = (SEGMENT_BLOCKS, model.now);
-            // A segment in 16 is not fit, and another one at each choice.
+            // One segment in 16 is unfit, a different segment at each choice.
             let is_fit = |segment: u32| !(segment + choice).is_multiple_of(16);
             let changed = std::mem::take(&mut model.changed);
             tournament.refresh(&mut *policy, &model.entries, &changed, at);
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_without_a_fit_segment_looks_at_all() {
+    fn a_choice_without_a_fit_segment_scores_all_segments() {
         let model = Model::new();
         let mut tournament = Tournament::new(model.entries.len());
         let mut entries = model.entries;

@@ -1,8 +1,8 @@
 //! InPlace segments: how many of them data may have beside the log, and the allocation of their blocks.
 //!
-//! A Clean segment becomes InPlace when data takes its first block, and Drained when its last block dies. Data
-//! gets only segments that the log does not need: those of the batch's chunks, the log's minimum, and room for
-//! the tree nodes to grow come first.
+//! A Clean segment becomes InPlace when data takes its first block, and Drained when its last block dies.
+//! Data gets only segments that the log does not need. The segments of the batch's chunks, the log's minimum,
+//! and room for the tree nodes to grow come first.
 
 use super::UsageTable;
 use crate::format::{Group, Head, Layout, SegmentState, UsageEntry};

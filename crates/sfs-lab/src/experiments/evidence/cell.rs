@@ -37,7 +37,7 @@ const SEGMENT_BLOCKS: u32 = 64;
 /// Segments of a generator's volume that are kept clean: 2%.
 const RESERVE_SEGMENTS: u32 = 20;
 
-/// Size of the volume over that of the buffer: a volume of 2 GiB is written from 32 MiB of dirty blocks on.
+/// Size of the volume over that of the buffer: a volume of 2 GiB writes back from 32 MiB of dirty blocks on.
 const VOLUME_PER_BUFFER: u32 = 64;
 
 /// A volume under a workload.

@@ -74,7 +74,7 @@ impl Ages {
     }
 
     /// Returns the ticks that each block in `cell` has spent there before `epoch` and that [`Self::stay`] has not
-    /// counted yet. They matter in a cell that has had no blocks before.
+    /// counted yet. These ticks matter in a cell that has had no blocks before.
     pub(super) fn uncounted(&self, cell: usize, epoch: u32) -> f64 {
         f64::from(epoch % epochs_between(level(cell))) * self.ticks()
     }
