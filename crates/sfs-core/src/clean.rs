@@ -6,9 +6,11 @@
 //! only copy of a block). [`watermarks`] decides when cleaning is due, and [`Discards`] discards Clean
 //! segments on the device. The module neither commits nor waits for the log.
 
+mod choice;
 mod cleaner;
 mod discards;
 mod excluded;
+mod futility;
 mod progress;
 pub(crate) mod watermarks;
 

@@ -18,7 +18,7 @@
 //! | – | `DirtyData::files`, then `DirtyData::ordered` | which files are dirty | no |
 //! | – | `VolumeDevice::in_flight` | blocks on their way to the device | no |
 //! | – | `Cleaner::excluded` | segments that the cleaner must not choose | no |
-//! | – | `Cleaner::gained_nothing` | whether cleaning is futile | no |
+//! | – | `Cleaner::futility` | the state in which cleaning gained nothing | no |
 //! | – | `Discards::segments` | Clean segments to discard | no |
 //! | – | `Orphans::queue` | inodes to delete | no |
 //! | – | `SyncQueue` | syncs that wait | no |

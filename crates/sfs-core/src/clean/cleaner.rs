@@ -1,10 +1,9 @@
-//! Cleaner: chooses victims, and reads and verifies their live blocks.
+//! Cleaner: takes victims, and reads and verifies their live blocks.
 //!
 //! A round collects live blocks of one or more victims in bounded steps. The caller then commits the blocks and calls
-//! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. A policy scores the victims; `watermarks` say when
-//! to clean.
+//! [`Cleaner::finish`], or [`Cleaner::abandon`] after a failure. `choice` has the choice of the victims; `watermarks` say
+//! when to clean.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,13 +11,15 @@ use parking_lot::{Mutex, MutexGuard};
 use sfs_device::{BLOCK_SIZE, Block};
 use zerocopy::IntoBytes;
 
+use super::choice::{Candidates, Choice, Chosen};
 use super::excluded::{BlockDamage, ExcludedVictims, SegmentGeneration};
+use super::futility::Futility;
 use super::progress::{CleanProgress, GarbageBlocks};
-use super::watermarks::{Urgency, urgency};
+use super::watermarks::Urgency;
 use crate::Result;
 use crate::counters::AtomicCounters;
 use crate::files::DirtyData;
-use crate::format::{ErrorKind, Layout, NodeHeader, NodePointer, SummaryEntry, Superblock};
+use crate::format::{ErrorKind, NodeHeader, NodePointer, SummaryEntry, Superblock};
 use crate::health::Health;
 use crate::io::VolumeDevice;
 use crate::lock_rank::{Rank, Ranked};
@@ -42,17 +43,6 @@ const GAP_BLOCKS: u64 = 8;
 /// Part of the node cache that cleaning may make dirty: the other half is for their copies during a checkpoint.
 const CACHES_PER_DIRTY: usize = 2;
 
-/// Fraction of the dirty nodes that cleaning may cause up to which any victim is taken.
-const NODES_PER_FIRST_VICTIM: usize = 4;
-
-/// Part of a data segment that must be garbage while a better victim waits for a checkpoint: moving a fuller one would gain
-/// less than that one does afterwards.
-const SEGMENTS_PER_GARBAGE: usize = 8;
-
-/// Part of a segment that must be garbage while nobody waits for segments: moving a fuller one would wear the device for
-/// little.
-const SEGMENTS_PER_GARBAGE_AT_REST: usize = 32;
-
 /// Dirty nodes that cleaning may cause with the smallest cache.
 const DIRTY_NODES_MIN: usize = 512;
 
@@ -63,15 +53,6 @@ struct LiveBlock {
     address: u64,
     /// Checksum in the mappings of all owners.
     checksum: Option<u32>,
-}
-
-/// Rule by which victims are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
-    /// By the victim policy, which looks ahead.
-    Policy,
-    /// The emptiest segments, for a thread that cannot wait.
-    Emptiest,
 }
 
 /// Result of a step of reading.
@@ -124,8 +105,8 @@ pub(crate) struct Cleaner {
     /// Round of the background, and of writers that are throttled.
     round: Mutex<CleaningRound>,
     excluded: Mutex<ExcludedVictims>,
-    /// Number of changes when cleaning last gained nothing, and the least garbage since.
-    gained_nothing: Mutex<Option<(u64, u64)>>,
+    /// `None` until cleaning has gained nothing.
+    futility: Mutex<Option<Futility>>,
     superblock: Arc<Superblock>,
     metadata: Arc<MetadataStore>,
     dirty: Arc<DirtyData>,
@@ -159,7 +140,7 @@ impl Cleaner {
         Self {
             round: Mutex::default(),
             excluded: Mutex::default(),
-            gained_nothing: Mutex::default(),
+            futility: Mutex::default(),
             superblock,
             metadata,
             dirty,
@@ -183,14 +164,11 @@ impl Cleaner {
         Ranked::try_take(Rank::Cleaner, || self.round.try_lock())
     }
 
-    /// Returns whether users have made too little garbage since cleaning last gained nothing: another round would
-    /// only wear the device.
-    pub(crate) fn is_futile(&self, garbage: GarbageBlocks) -> bool {
-        let changes_now = self.metadata.changes();
-        let is_futile = |(changes, least): &mut (u64, u64)| {
-            !garbage.has_grown(least) || *changes == changes_now
-        };
-        self.gained_nothing.lock().as_mut().is_some_and(is_futile)
+    /// Returns whether another round would only wear the device, at this `garbage` and `urgency`: see [`Futility`].
+    pub(crate) fn is_futile(&self, garbage: GarbageBlocks, urgency: Urgency) -> bool {
+        let changes = self.metadata.changes();
+        let mut futility = self.futility.lock();
+        futility.as_mut().is_some_and(|futility| futility.holds(changes, garbage, urgency))
     }
 
     /// Returns whether the last choice left victims out that can be cleaned after a checkpoint.
@@ -199,8 +177,8 @@ impl Cleaner {
     }
 
     /// Records that cleaning has gained nothing.
-    pub(crate) fn note_futile(&self, garbage: GarbageBlocks) {
-        *self.gained_nothing.lock() = Some((self.metadata.changes(), garbage.blocks));
+    pub(crate) fn note_futile(&self, garbage: GarbageBlocks, urgency: Urgency) {
+        *self.futility.lock() = Some(Futility::new(self.metadata.changes(), garbage, urgency));
     }
 
     /// Reads the next part of a victim, and takes another victim when one has been read. The log is not needed.
@@ -280,65 +258,31 @@ impl Cleaner {
     }
 
     fn choose_victim(&self, round: &CleaningRound, choice: Choice) -> Option<SegmentGeneration> {
-        let mut guard = self.metadata.write();
+        let mut metadata = self.metadata.write();
         let layout = &self.superblock.layout;
         if choice == Choice::Policy {
-            guard.score_segments(layout.segment_blocks);
+            metadata.score_segments(layout.segment_blocks);
         }
-        let metadata = &*guard;
-        let generation = |segment: u32| (segment, metadata.usage.entry(segment).stamp);
-        // The nodes of a victim become dirty, and stay in memory until the next checkpoint.
-        let dirty_nodes = metadata.tree.dirty_count();
-        let has_waiting = Cell::new(false);
         let excluded = self.excluded.lock();
-        let is_fit = |segment: u32| {
-            let victim = generation(segment);
-            // A thread that lacks segments does not wait for other rounds: a block in two rounds is moved once.
-            let is_taken = match choice {
-                Choice::Policy => excluded.is_taken(segment),
-                Choice::Emptiest => round.victims.contains(&victim),
-            };
-            if is_taken || excluded.contains(&victim) {
-                return false;
-            }
-            let entry = metadata.usage.entry(segment);
-            let waits =
-                entry.data_group().is_none() && self.waits(dirty_nodes, entry.live_blocks as usize);
-            has_waiting.set(has_waiting.get() || waits);
-            !waits
+        let candidates = Candidates {
+            layout,
+            metadata: &metadata,
+            excluded: &excluded,
+            victims: &round.victims,
+            dirty_nodes_max: self.dirty_nodes_max,
         };
-        let victim = match choice {
-            Choice::Policy => metadata.best_victim(layout.segment_blocks, is_fit),
-            Choice::Emptiest => metadata.emptiest_victim(layout.segment_blocks, is_fit),
+        let Chosen { victim, has_waiting } = match choice {
+            Choice::Policy => candidates.best(),
+            Choice::Emptiest => candidates.emptiest(),
         };
-        self.waits_for_checkpoint.store(has_waiting.get(), Ordering::Relaxed);
-        let victim = victim?;
-        if choice == Choice::Policy {
-            let segments_per_garbage = if has_waiting.get() {
-                SEGMENTS_PER_GARBAGE
-            } else if urgency(layout, metadata) < Urgency::Critical {
-                SEGMENTS_PER_GARBAGE_AT_REST
-            } else {
-                usize::MAX
-            };
-            if is_nearly_full(layout, metadata, victim, segments_per_garbage) {
-                return None;
-            }
-        }
+        self.waits_for_checkpoint.store(has_waiting, Ordering::Relaxed);
+        let victim = candidates.generation(victim?);
         drop(excluded);
-        if !self.fits(round, metadata, victim) {
+        if !self.fits(round, &metadata, victim.0) {
             return None;
         }
-        let victim = (victim, metadata.usage.entry(victim).stamp);
-        guard.note_cleaning(victim.0);
+        metadata.note_cleaning(victim.0);
         Some(victim)
-    }
-
-    /// Returns whether a victim with `live_nodes` has to wait for a checkpoint while `dirty_nodes` are dirty. After a
-    /// checkpoint no victim waits, however many nodes it has.
-    fn waits(&self, dirty_nodes: usize, live_nodes: usize) -> bool {
-        dirty_nodes > self.dirty_nodes_max / NODES_PER_FIRST_VICTIM
-            && dirty_nodes + live_nodes > self.dirty_nodes_max
     }
 
     /// Returns whether the live blocks of `victim` fit beside those of `round`.
@@ -444,16 +388,4 @@ impl Cleaner {
             .update(|metadata| Ok(metadata.tree.relocate_node(&node, pointer.address)?))?;
         Ok(true)
     }
-}
-
-/// Returns whether less than one of `segments_per_garbage` parts of `segment` is garbage: moving its live blocks would gain
-/// little.
-fn is_nearly_full(
-    layout: &Layout,
-    metadata: &Metadata,
-    segment: u32,
-    segments_per_garbage: usize,
-) -> bool {
-    let garbage_blocks = layout.segment_blocks - metadata.usage.entry(segment).live_blocks;
-    (garbage_blocks as usize).saturating_mul(segments_per_garbage) < layout.segment_blocks as usize
 }

@@ -52,6 +52,15 @@ pub(crate) struct Metadata {
     file_count: Option<u64>,
 }
 
+/// Returns a tournament of the segments in `usage`, which then keeps the changed ones for it.
+fn tournament_of(usage: &mut UsageTable) -> Tournament {
+    let tournament = Tournament::new(usage.entries().len());
+    if tournament.is_large() {
+        usage.keep_changed();
+    }
+    tournament
+}
+
 impl Metadata {
     pub(crate) fn new(
         tree: Tree,
@@ -59,12 +68,8 @@ impl Metadata {
         next_ino: u64,
         (grouping, victim_policy): (Box<dyn GroupingPolicy>, Box<dyn VictimPolicy>),
     ) -> Self {
-        let victims = Tournament::new(usage.entries().len());
-        if victims.is_large() {
-            usage.keep_changed();
-        }
         Self {
-            victims,
+            victims: tournament_of(&mut usage),
             tree,
             usage,
             next_ino,
@@ -76,6 +81,12 @@ impl Metadata {
             changes: PendingChanges::new(next_ino),
             file_count: None,
         }
+    }
+
+    /// Replaces the usage table, and with it the scores of the segments.
+    pub(crate) fn set_usage(&mut self, mut usage: UsageTable) {
+        self.victims = tournament_of(&mut usage);
+        self.usage = usage;
     }
 
     /// Sets the number of inodes in the tree, if it is known.

@@ -192,8 +192,9 @@ impl Components {
                 return Err(wrong(head.segment).into());
             }
         }
-        self.metadata.write().usage =
-            UsageTable::from_entries(layout, entries, self.superblock.tick_shift, blocks_written);
+        let tick_shift = self.superblock.tick_shift;
+        let usage = UsageTable::from_entries(layout, entries, tick_shift, blocks_written);
+        self.metadata.write().set_usage(usage);
         Ok(())
     }
 }

@@ -85,7 +85,7 @@ impl SpaceControl {
             self.finish_round(&mut round)?;
             return Ok(Some(Work::More));
         }
-        if self.cleaner.is_futile(garbage_before) {
+        if self.cleaner.is_futile(garbage_before, urgency) {
             return Ok(None);
         }
         let (goes_on, may_wait) = match self.cleaner.read_step(&mut round) {
@@ -98,7 +98,7 @@ impl SpaceControl {
         }
         // Rounds that gain nothing are futile even while other victims wait.
         if !(may_wait && self.cleaner.waits_for_checkpoint()) {
-            self.cleaner.note_futile(garbage(layout, &self.metadata.read()));
+            self.cleaner.note_futile(garbage(layout, &self.metadata.read()), urgency);
         }
         Ok(None)
     }

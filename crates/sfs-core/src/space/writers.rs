@@ -169,7 +169,7 @@ impl SpaceControl {
             }
             (self.pace.add_debt(blocks), garbage(layout, &metadata))
         };
-        if !is_due || self.cleaner.is_futile(garbage) {
+        if !is_due || self.cleaner.is_futile(garbage, Urgency::Critical) {
             return Ok(());
         }
         self.pace.pay_debt();

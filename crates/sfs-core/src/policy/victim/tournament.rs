@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{VictimPolicy, full_scan, score_of};
-use crate::format::{SegmentState, UsageEntry};
+use crate::format::{Group, SegmentState, UsageEntry};
 
 /// Number of segments up to which every choice scores all of them.
 const SCANNED_SEGMENTS_MAX: usize = 1024;
@@ -26,6 +26,9 @@ const SCORED_ANEW_MAX: usize = 64;
 
 /// Unfit segments after which a choice scores all segments: walking down the tree is for the best few.
 const UNFIT_MAX: usize = 256;
+
+/// Entries of the queue for each segment beyond which entries that do not count are dropped.
+const QUEUED_PER_SEGMENT_MAX: usize = 2;
 
 /// Last known scores of the segments of a volume, as a tree of maxima.
 #[derive(Default)]
@@ -70,7 +73,9 @@ impl Tournament {
         }
         let rescored = policy.take_rescored();
         let is_rescored = |entry: &UsageEntry| {
-            entry.data_group().is_some_and(|group| rescored & (1 << group.index()) != 0)
+            let is_set =
+                |group: Group| rescored.checked_shr(group.index() as u32).unwrap_or(0) & 1 == 1;
+            entry.data_group().is_some_and(is_set)
         };
         let mut again: Vec<u32> = if self.due.is_empty() {
             self.due = vec![0; entries.len()];
@@ -92,12 +97,28 @@ impl Tournament {
         for segment in again {
             let entry = &entries[segment as usize];
             self.set(segment as usize, score_of(&*policy, entry, segment_blocks, now));
-            if entry.state == SegmentState::Sealed && self.due[segment as usize] <= now {
+            if entry.state == SegmentState::Sealed {
                 let due = now.saturating_add(1 + now.saturating_sub(entry.sealed) / AGE_PARTS);
                 let due = policy.next_jump(entry, now).map_or(due, |jump| due.min(jump));
-                self.due[segment as usize] = due;
-                self.queue.push(Reverse((due, segment)));
+                self.schedule(segment, due, now);
             }
+        }
+    }
+
+    /// Sets the time `due` at which `segment` is scored anew, unless an earlier time is set. A segment that was written anew
+    /// is due sooner than its old content was; when the clock has reached its end, no segment is due any more.
+    fn schedule(&mut self, segment: u32, due: u32, now: u32) {
+        let known = &mut self.due[segment as usize];
+        let is_set = *known > now && *known <= due;
+        if due <= now || is_set {
+            return;
+        }
+        *known = due;
+        self.queue.push(Reverse((due, segment)));
+        if self.queue.len() > QUEUED_PER_SEGMENT_MAX * self.due.len() {
+            let queued =
+                |(segment, due): (u32, &u32)| (*due > now).then_some(Reverse((*due, segment)));
+            self.queue = (0..).zip(&self.due).filter_map(queued).collect();
         }
     }
 
@@ -177,7 +198,7 @@ impl Tournament {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Group, Head};
+    use crate::format::Head;
     use crate::policy::{VICTIM_POLICIES, victim_policy};
 
     const SEGMENT_BLOCKS: u32 = 64;
@@ -265,9 +286,7 @@ mod tests {
 
     /// Returns the part of `choices` in which the tournament chooses the segment that a full scan does.
     fn agreement(name: &str, choices: u32) -> f64 {
-        let blocks = u64::from(SEGMENTS) * u64::from(SEGMENT_BLOCKS);
-        let mut policy =
-            victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, blocks).expect("a policy of this name");
+        let mut policy = policy(name);
         let mut model = Model::new();
         let mut tournament = Tournament::new(model.entries.len());
         let mut same = 0;
@@ -331,5 +350,74 @@ mod tests {
         assert_eq!(tournament.best(policy, &entries, at, |_| false), None);
         let last = SEGMENTS - 1;
         assert_eq!(tournament.best(policy, &entries, at, |segment| segment == last), Some(last));
+    }
+
+    /// Returns a segment of `live_blocks` that was written at the time `at`.
+    fn sealed(live_blocks: u32, at: u32) -> UsageEntry {
+        UsageEntry {
+            live_blocks,
+            state: SegmentState::Sealed,
+            head: Head::of(Group(0)),
+            write_count_sum: u64::from(live_blocks),
+            modified_sum: u64::from(live_blocks) * u64::from(at),
+            opened: at,
+            sealed: at,
+            ..UsageEntry::NEW
+        }
+    }
+
+    fn policy(name: &str) -> Box<dyn VictimPolicy> {
+        let blocks = u64::from(SEGMENTS) * u64::from(SEGMENT_BLOCKS);
+        victim_policy(name, SEGMENTS, SEGMENT_BLOCKS, blocks).expect("a policy of this name")
+    }
+
+    #[test]
+    fn the_queue_is_bounded_however_often_segments_are_scored() {
+        for name in VICTIM_POLICIES {
+            for first in [0, 1 << 30, u32::MAX - 100] {
+                let mut policy = policy(name);
+                let mut entries = vec![sealed(32, 7); SEGMENTS as usize];
+                let mut tournament = Tournament::new(entries.len());
+                let changed: Vec<u32> = (0..64).collect();
+                for choice in 0..400 {
+                    let now = u32::saturating_add(first, choice);
+                    // Written anew at every other choice; otherwise, old content that is due late.
+                    let at = if choice % 2 == 0 { now } else { 0 };
+                    entries[..64].fill(sealed(32, at));
+                    tournament.refresh(&mut *policy, &entries, &changed, (SEGMENT_BLOCKS, now));
+                }
+                let queued = tournament.queue.len();
+                assert!(queued <= 2 * entries.len(), "{name}: {queued} entries from {first} on");
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_written_anew_is_scored_by_its_new_age() {
+        for name in VICTIM_POLICIES {
+            let mut policy = policy(name);
+            // The old content was cold for many times the time that it takes to write the volume.
+            let now = 100_000_000;
+            let mut entries = vec![sealed(SEGMENT_BLOCKS - 1, 0); SEGMENTS as usize];
+            let mut tournament = Tournament::new(entries.len());
+            tournament.refresh(&mut *policy, &entries, &[], (SEGMENT_BLOCKS, now));
+            // All is written anew; half of each odd segment dies at once, and no more of it later.
+            for no in 0..SEGMENTS {
+                let live = if no % 2 == 1 { SEGMENT_BLOCKS / 2 } else { SEGMENT_BLOCKS - 1 };
+                let at = now + 1 + no;
+                entries[no as usize] = sealed(live, at);
+                tournament.refresh(&mut *policy, &entries, &[no], (SEGMENT_BLOCKS, at));
+            }
+            let mut same = 0;
+            for choice in 0..200 {
+                let at = (SEGMENT_BLOCKS, now + SEGMENTS + 1000 * (1 + choice));
+                let dying = 2 * choice;
+                entries[dying as usize].live_blocks = SEGMENT_BLOCKS - 4;
+                tournament.refresh(&mut *policy, &entries, &[dying], at);
+                let best = tournament.best(&*policy, &entries, at, |_| true);
+                same += u32::from(best == full_scan(&*policy, &entries, at, |_| true));
+            }
+            assert!(same >= 198, "{name}: {same} of 200 choices are those of a full scan");
+        }
     }
 }

@@ -1,0 +1,108 @@
+//! Choice of the next victim: which Sealed segments are fit, and which of them is the best.
+
+use std::cell::Cell;
+
+use super::excluded::{ExcludedVictims, SegmentGeneration};
+use super::watermarks::{Urgency, urgency};
+use crate::format::{Layout, UsageEntry};
+use crate::metadata::Metadata;
+
+/// Fraction of the dirty nodes that cleaning may cause up to which any victim is taken.
+const NODES_PER_FIRST_VICTIM: usize = 4;
+
+/// Part of a data segment that must be garbage while a better victim waits for a checkpoint: moving a fuller one would gain
+/// less than that one does afterwards.
+const SEGMENTS_PER_GARBAGE: u32 = 8;
+
+/// Part of a segment that must be garbage while nobody waits for segments: moving a fuller one would wear the device for
+/// little.
+const SEGMENTS_PER_GARBAGE_AT_REST: u32 = 32;
+
+/// Rule by which victims are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// By the victim policy, which looks ahead.
+    Policy,
+    /// The emptiest segments, for a thread that cannot wait.
+    Emptiest,
+}
+
+/// State of the volume and of the cleaner in which a victim is chosen.
+pub(super) struct Candidates<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) metadata: &'a Metadata,
+    pub(super) excluded: &'a ExcludedVictims,
+    /// Victims of the round so far.
+    pub(super) victims: &'a [SegmentGeneration],
+    /// Dirty nodes beyond which cleaning makes no more nodes dirty.
+    pub(super) dirty_nodes_max: usize,
+}
+
+/// Result of a choice.
+pub(super) struct Chosen {
+    /// The best fit segment; `None` if no segment is worth cleaning now.
+    pub(super) victim: Option<u32>,
+    /// `true` if victims with nodes were left out, because too many nodes are dirty.
+    pub(super) has_waiting: bool,
+}
+
+impl Candidates<'_> {
+    /// Returns the number of `segment`, and the stamp that it has until it is written anew.
+    pub(super) fn generation(&self, segment: u32) -> SegmentGeneration {
+        (segment, self.metadata.usage.entry(segment).stamp)
+    }
+
+    /// Chooses a victim by the victim policy: the scores of all segments are up to date.
+    pub(super) fn best(&self) -> Chosen {
+        let has_waiting = Cell::new(false);
+        let is_at_rest = urgency(self.layout, self.metadata) < Urgency::Critical;
+        let is_fit = |segment: u32| {
+            !self.excluded.is_taken(segment)
+                && self.is_fit(segment, &has_waiting)
+                && !(is_at_rest && self.is_nearly_full(segment, SEGMENTS_PER_GARBAGE_AT_REST))
+        };
+        let best = self.metadata.best_victim(self.layout.segment_blocks, is_fit);
+        let has_waiting = has_waiting.get();
+        let is_worthwhile =
+            |victim: &u32| !has_waiting || !self.is_nearly_full(*victim, SEGMENTS_PER_GARBAGE);
+        Chosen { victim: best.filter(is_worthwhile), has_waiting }
+    }
+
+    /// Chooses the emptiest segment. A thread that lacks segments does not wait for other rounds: a block in two rounds is
+    /// moved once.
+    pub(super) fn emptiest(&self) -> Chosen {
+        let has_waiting = Cell::new(false);
+        let is_fit = |segment: u32| {
+            !self.victims.contains(&self.generation(segment)) && self.is_fit(segment, &has_waiting)
+        };
+        let victim = self.metadata.emptiest_victim(self.layout.segment_blocks, is_fit);
+        Chosen { victim, has_waiting: has_waiting.get() }
+    }
+
+    /// Returns whether `segment` is neither excluded nor waits for a checkpoint, in which case it sets `has_waiting`.
+    fn is_fit(&self, segment: u32, has_waiting: &Cell<bool>) -> bool {
+        if self.excluded.contains(&self.generation(segment)) {
+            return false;
+        }
+        let waits = self.waits(self.metadata.usage.entry(segment));
+        has_waiting.set(has_waiting.get() || waits);
+        !waits
+    }
+
+    /// Returns whether a victim with nodes has to wait for a checkpoint: they become dirty, and stay in memory until then.
+    /// After a checkpoint no victim waits, however many nodes it has.
+    fn waits(&self, entry: &UsageEntry) -> bool {
+        let dirty_nodes = self.metadata.tree.dirty_count();
+        entry.data_group().is_none()
+            && dirty_nodes > self.dirty_nodes_max / NODES_PER_FIRST_VICTIM
+            && dirty_nodes + entry.live_blocks as usize > self.dirty_nodes_max
+    }
+
+    /// Returns whether less than one of `segments_per_garbage` parts of `segment` is garbage: moving its live blocks would
+    /// gain little.
+    fn is_nearly_full(&self, segment: u32, segments_per_garbage: u32) -> bool {
+        let segment_blocks = self.layout.segment_blocks;
+        let garbage_blocks = segment_blocks - self.metadata.usage.entry(segment).live_blocks;
+        u64::from(garbage_blocks) * u64::from(segments_per_garbage) < u64::from(segment_blocks)
+    }
+}
