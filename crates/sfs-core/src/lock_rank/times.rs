@@ -3,7 +3,7 @@
 //! The counts are those of the process, over all volumes: a static table needs no reference from each lock.
 //! Elsewhere the core reads no clock; here the clock changes nothing but the counts.
 
-use super::durations::{DurationHistogram, LockTimes, OCTAVES};
+use super::durations::LockTimes;
 use super::rank::Rank;
 
 /// Returns the times of the locks of each rank since the process began; an empty list in a build that does
@@ -19,7 +19,8 @@ mod kept {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::time::{Duration, Instant};
 
-    use super::{DurationHistogram, LockTimes, OCTAVES, Rank};
+    use super::{LockTimes, Rank};
+    use crate::lock_rank::durations::{DurationHistogram, OCTAVES};
 
     struct AtomicHistogram {
         counts: [AtomicU64; OCTAVES],
