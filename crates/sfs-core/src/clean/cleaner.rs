@@ -33,6 +33,10 @@ use crate::writeback::MovedBlock;
 /// Fraction of the write buffer for one that moved blocks may take.
 const WRITE_BUFFERS_PER_MOVED: usize = 4;
 
+/// Fraction of the volume for one that moved blocks may take, and at least as many as one step reads. The victims of a round that is not committed are room that
+/// the next victims lack.
+const VOLUMES_PER_MOVED: u64 = 256;
+
 /// Blocks of a victim that one step reads, in one request where possible: 1 MiB.
 const STEP_BLOCKS: u64 = 256;
 
@@ -137,6 +141,11 @@ impl Cleaner {
     /// cache has `cache_bytes`.
     pub(crate) fn new(parts: CleanerParts, write_buffer_bytes: usize, cache_bytes: usize) -> Self {
         let CleanerParts { superblock, metadata, dirty, io, chunks, health, counters } = parts;
+        let layout = &superblock.layout;
+        let blocks = u64::from(layout.segment_count) * u64::from(layout.segment_blocks);
+        let in_memory = write_buffer_bytes / WRITE_BUFFERS_PER_MOVED / BLOCK_SIZE;
+        let moved_blocks_max =
+            in_memory.min((blocks / VOLUMES_PER_MOVED).max(STEP_BLOCKS) as usize);
         Self {
             round: Mutex::default(),
             excluded: Mutex::default(),
@@ -148,7 +157,7 @@ impl Cleaner {
             chunks,
             health,
             counters,
-            moved_blocks_max: write_buffer_bytes / WRITE_BUFFERS_PER_MOVED / BLOCK_SIZE,
+            moved_blocks_max,
             dirty_nodes_max: (cache_bytes / BLOCK_SIZE / CACHES_PER_DIRTY).max(DIRTY_NODES_MIN),
             waits_for_checkpoint: AtomicBool::new(false),
         }

@@ -44,6 +44,8 @@ pub(crate) struct Metadata {
     pub(crate) tolerance: Tolerance,
     /// Number of nodes that the last checkpoint wrote.
     pub(crate) checkpoint_nodes: usize,
+    /// Clean segments that the last commits wanted: see [`Metadata::note_wanted_segments`].
+    wanted_segments: usize,
     /// Write clock, in blocks, when the policies last looked at all segments.
     policies_looked_at: Option<u64>,
     /// Changes since the last delta.
@@ -77,10 +79,22 @@ impl Metadata {
             victim_policy,
             tolerance: Tolerance::Exact,
             checkpoint_nodes: 0,
+            wanted_segments: 0,
             policies_looked_at: None,
             changes: PendingChanges::new(next_ino),
             file_count: None,
         }
+    }
+
+    /// Notes that a commit wanted `count` Clean segments, so that no two groups share one. Earlier commits are forgotten by
+    /// and by.
+    pub(crate) fn note_wanted_segments(&mut self, count: usize) {
+        self.wanted_segments = self.wanted_segments.saturating_sub(1).max(count);
+    }
+
+    /// Returns the number of Clean segments that the last commits wanted.
+    pub(crate) fn wanted_segments(&self) -> usize {
+        self.wanted_segments
     }
 
     /// Replaces the usage table, and with it the scores of the segments.

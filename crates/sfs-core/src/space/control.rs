@@ -19,8 +19,8 @@ use crate::request::{Space, VolumeOptions};
 use crate::reserves::{free_segments, reclaimable_segments};
 use crate::writeback::data_layout::LayoutBehaviour;
 use crate::writeback::{
-    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Progress, Selection,
-    Shortage, StepError, spare_blocks,
+    BatchBuilder, CheckpointReason, Checkpointer, CommitRequest, Committer, Merging, Progress,
+    Selection, Shortage, StepError, spare_blocks,
 };
 use crate::{Error, Result};
 
@@ -128,16 +128,20 @@ impl SpaceControl {
     }
 
     /// Commits the dirty data in `selection`: in one batch if it fits, otherwise in several, and reclaims segments
-    /// between them. The commit does not flush.
+    /// between them. Groups share segments only where reclaiming has not sufficed. The commit does not flush.
     pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
         let mut stall = StallDetector::default();
+        let mut merging = Merging::AfterRelease;
         loop {
-            match self.commit_batch(log, &CommitRequest::of(selection)) {
+            let request = CommitRequest { merging, ..CommitRequest::of(selection) };
+            match self.commit_batch(log, &request) {
                 Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => {
                     stall = StallDetector::default();
+                    merging = Merging::AfterRelease;
                 }
                 Ok(_) => return Ok(()),
                 Err(StepError::Shortage(Shortage)) => {
+                    merging = Merging::IfShort;
                     // Cleaning makes nodes dirty, and their checkpoint may take the segments that were
                     // gained. These segments are Clean again once the checkpoint is written.
                     let has_more = self.reclaim(log)?;
@@ -305,21 +309,21 @@ impl SpaceControl {
     }
 
     fn commit_moves(&self, log: &mut LogState, round: &CleaningRound) -> StepResult<()> {
-        let commit = |log: &mut LogState| match round.moves() {
+        let commit = |log: &mut LogState, merging: Merging| match round.moves() {
             [] => Ok(()),
             moves => {
-                let merges_groups = round.merges_groups;
-                let request = CommitRequest { merges_groups, ..CommitRequest::moving(moves) };
+                let merging = if round.merges_groups { Merging::Always } else { merging };
+                let request = CommitRequest { merging, ..CommitRequest::moving(moves) };
                 self.commit_batch(log, &request).map(drop)
             }
         };
-        match commit(log) {
+        match commit(log, Merging::AfterRelease) {
             Err(StepError::Shortage(Shortage)) => {
                 // Other threads have taken segments since the victims were chosen; Drained segments may replace them.
                 if !self.release_drained_segments(log)? {
                     self.checkpoint(log, CheckpointReason::Shortage)?;
                 }
-                commit(log)
+                commit(log, Merging::IfShort)
             }
             other => other,
         }

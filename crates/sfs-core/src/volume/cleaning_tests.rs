@@ -226,7 +226,13 @@ fn the_victim_among_many_segments_is_that_of_a_full_scan() {
         let at = (32, metadata.usage.clock.now());
         let expected = full_scan(&*metadata.victim_policy, metadata.usage.entries(), at, |_| true);
         assert!(expected.is_some(), "step {step}");
-        same += u32::from(metadata.best_victim(32, |_| true) == expected);
+        let best = metadata.best_victim(32, |_| true);
+        // Of two segments with the same score, either is the best.
+        let score = |segment: Option<u32>| {
+            let entry = metadata.usage.entry(segment.expect("a victim"));
+            metadata.victim_policy.score(entry, 32, at.1)
+        };
+        same += u32::from(best == expected || score(best) == score(expected));
     }
     assert!(same >= 594, "{same} of 600 choices are those of a full scan");
     let cleaned = volume.counters().segments_cleaned;
@@ -278,7 +284,7 @@ fn the_background_cleans_garbage_beside_full_segments_of_a_higher_score() {
     let written = after.user_bytes_written - before.user_bytes_written;
     let moved = after.cleaning_bytes - before.cleaning_bytes;
     assert_eq!(after.stalls, 0);
-    assert!(written / 8 < moved && moved < written / 2, "{moved} bytes moved, {written} written");
+    assert!(written / 32 < moved && moved < written / 2, "{moved} bytes moved, {written} written");
 }
 
 /// Regression: a choice that found nothing worth cleaning while enough segments were Clean kept a volume that had become
@@ -294,6 +300,8 @@ fn victims_that_are_not_worthwhile_at_rest_are_cleaned_when_segments_are_short()
     for block in (0..).step_by(250) {
         put(&volume, new, block, 250, 3).expect("there is room");
         volume.sync_all().expect("RAM");
+        // As after a commit to all groups.
+        volume.metadata.write().note_wanted_segments(100);
         if urgency_of(&volume) == Urgency::Critical {
             break;
         }
@@ -303,6 +311,34 @@ fn victims_that_are_not_worthwhile_at_rest_are_cleaned_when_segments_are_short()
     work(&volume);
     let cleaned = volume.counters().segments_cleaned - before;
     assert!(cleaned > 0, "{before} segments cleaned before they were short, none after");
+}
+
+/// Regression: a commit that was short of Clean segments wrote blocks of all groups to one open segment, although Drained
+/// segments only waited for a flush. Cleaning then moved 1.5 bytes for each byte that users wrote here, and moves 1.0 now.
+#[test]
+fn groups_share_no_segment_while_others_can_be_released() {
+    let options = VolumeOptions { yield_cleaning: false, ..VolumeOptions::default() };
+    let volume = new_with_large_segments(121, options);
+    let file = create(&volume, "f");
+    let file_blocks = 84 * 500;
+    for block in (0..file_blocks).step_by(250) {
+        put(&volume, file, block, 250, 1).expect("there is room");
+    }
+    volume.sync_all().expect("RAM");
+    let mut random = SmallRandom(1);
+    let before = volume.counters();
+    for _ in 0..200 {
+        for _ in 0..512 {
+            // The smallest of four numbers is more likely to be small.
+            let block = (0..4).map(|_| random.below(file_blocks)).min().expect("four numbers");
+            put(&volume, file, block, 1, 2).expect("overwriting needs no room");
+        }
+        volume.sync_all().expect("RAM");
+    }
+    let after = volume.counters();
+    let written = after.user_bytes_written - before.user_bytes_written;
+    let moved = after.cleaning_bytes - before.cleaning_bytes;
+    assert!(moved < written / 10 * 12, "{moved} bytes moved, {written} written");
 }
 
 /// Pseudo-random numbers (xorshift64).

@@ -9,8 +9,10 @@ use std::sync::atomic::Ordering;
 
 use sfs_device::BLOCK_SIZE;
 
-use super::budget::{RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments};
-use super::commit_request::{CommitRequest, Progress, Releases, Selection};
+use super::budget::{
+    RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments, wanted_segments,
+};
+use super::commit_request::{CommitRequest, Merging, Progress, Releases, Reserve, Selection};
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
 use super::plan::{FilePlan, keep_largest, plan_files, stage};
 use super::staged::StagedBlock;
@@ -24,6 +26,7 @@ use crate::log::{Batch, LogState};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Release, Remainder, VolumeOptions};
+use crate::reserves::is_checkpoint_worthwhile;
 use crate::segments::SegmentBudget;
 
 /// Files that are examined for each wanted block of the largest groups.
@@ -99,14 +102,19 @@ impl BatchBuilder {
         };
         let limit = plannable_blocks(&*self.behaviour, self.view(log, metadata), request.reserve);
         let (ordered, others) = self.select(request.selection, limit);
-        let (plan, share) = self.plan_that_fits(
+        let mut wanted = 0;
+        let planned = self.plan_that_fits(
             log,
             metadata,
             request,
             (&ordered, &others),
             limit,
-            released.len(),
-        )?;
+            (released.len(), &mut wanted),
+        );
+        if request.reserve == Reserve::Cleaning {
+            metadata.note_wanted_segments(wanted);
+        }
+        let (plan, share) = planned?;
         let Plan { files, mut staged, overwritten, progress } = plan;
         let is_release = request.releases == Releases::Dedicated && !released.is_empty();
         let has_delta = metadata.has_changes() || is_release;
@@ -149,7 +157,8 @@ impl BatchBuilder {
         SpaceView { layout: &self.superblock.layout, log, metadata }
     }
 
-    /// Plans up to `limit` blocks, and fewer until the plan fits into the Clean segments.
+    /// Plans up to `limit` blocks, and fewer until the plan fits into the Clean segments. Sets `wanted` to the Clean segments
+    /// with which the first plan would have fitted.
     fn plan_that_fits<'a>(
         &self,
         log: &LogState,
@@ -157,13 +166,17 @@ impl BatchBuilder {
         request: &CommitRequest<'_>,
         selected: (&'a [Arc<InodeState>], &'a [Arc<InodeState>]),
         mut limit: usize,
-        released: usize,
+        (released, wanted): (usize, &mut usize),
     ) -> std::result::Result<(Plan<'a>, SegmentBudget), BuildError> {
         let view = self.view(log, metadata);
         loop {
             let mut plan = self.plan(metadata, request, selected, limit)?;
-            if request.merges_groups {
+            if request.merging == Merging::Always {
                 self.behaviour.merge_groups(view, &mut plan.staged);
+            }
+            if *wanted == 0 {
+                let contents = (&*plan.files, &*plan.staged);
+                *wanted = wanted_segments(&*self.behaviour, view, contents, request.reserve);
             }
             let share = |plan: &Plan<'_>| {
                 let contents = (&*plan.files, &*plan.staged);
@@ -171,6 +184,12 @@ impl BatchBuilder {
             };
             if let Some(share) = share(&plan) {
                 return Ok((plan, share));
+            }
+            if request.merging == Merging::AfterRelease
+                && (metadata.usage.releasable_count() > 0
+                    || is_checkpoint_worthwhile(view.layout, metadata))
+            {
+                return Err(Shortage.into());
             }
             self.behaviour.merge_groups(view, &mut plan.staged);
             if let Some(share) = share(&plan) {

@@ -48,10 +48,20 @@ pub(crate) struct CommitRequest<'a> {
     pub(crate) releases: Releases,
     /// `true` if the delta is written even when the data ordered with it does not fit.
     pub(crate) delta_first: bool,
-    /// `true` if data of any group goes to the open segments with room. A batch needs a summary block for
-    /// each group, so a round of cleaning on a full volume with small segments may otherwise use as much
-    /// space as it gains.
-    pub(crate) merges_groups: bool,
+    pub(crate) merging: Merging,
+}
+
+/// When data of any group goes to the open segments with room. Blocks in the segment of another group die at another
+/// time than their neighbours, and are moved for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Merging {
+    /// If Clean segments are too few, none can be released, and no checkpoint is worthwhile that would release some.
+    AfterRelease,
+    /// If Clean segments are too few.
+    IfShort,
+    /// Always. A batch needs a summary block for each group, so a round of cleaning on a full volume with small
+    /// segments may otherwise use as much space as it gains.
+    Always,
 }
 
 /// Drained segments that a batch releases.
@@ -68,8 +78,9 @@ pub(crate) enum Releases {
 impl<'a> CommitRequest<'a> {
     /// Requests a commit of the dirty data in `selection`.
     pub(crate) fn of(selection: &'a Selection) -> Self {
-        let (reserve, releases) = (Reserve::Cleaning, Releases::Piggyback);
-        Self { moves: &[], reserve, releases, selection, delta_first: false, merges_groups: false }
+        let (reserve, releases, merging) =
+            (Reserve::Cleaning, Releases::Piggyback, Merging::IfShort);
+        Self { moves: &[], reserve, releases, selection, delta_first: false, merging }
     }
 
     /// Requests a commit of blocks that the cleaner moves.
@@ -89,8 +100,8 @@ impl<'a> CommitRequest<'a> {
     }
 
     fn delta_only(releases: Releases) -> Self {
-        let (selection, reserve) = (&NO_FILES, Reserve::Checkpoint);
-        Self { moves: &[], reserve, releases, selection, delta_first: true, merges_groups: false }
+        let (selection, reserve, merging) = (&NO_FILES, Reserve::Checkpoint, Merging::IfShort);
+        Self { moves: &[], reserve, releases, selection, delta_first: true, merging }
     }
 }
 
