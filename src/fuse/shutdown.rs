@@ -15,8 +15,8 @@ use super::fuse_shell::FuseShell;
 use super::privileges;
 use super::reply_result::{OperationResult, Refusal, ReplyBytes};
 
-/// Number of the command: `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`. By its number the
-/// kernel returns a value, but in fact it takes one.
+/// Number of the command: `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`. The number
+/// says that the command returns a value, but in fact the command takes one.
 const SHUTDOWN: u32 = 0x8004_587d;
 
 /// Highest flag: lose what is not durable. The flags 0 and 1 make everything durable first.
