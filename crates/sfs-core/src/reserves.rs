@@ -24,13 +24,6 @@ const CLEANING_SEGMENTS: usize = 3;
 /// Segments that a small commit may open, and one that gives early warning.
 pub(crate) const COMMIT_SEGMENTS: usize = 4;
 
-/// Blocks that a checkpoint has to release for each node that it writes, if space is left. Segments that wait are room
-/// for garbage that cleaning lacks: with twice as many it moves more blocks than the checkpoints save.
-const RELEASED_BLOCKS_PER_NODE: usize = 6;
-
-/// Unused segments for one that may wait for a checkpoint.
-const UNUSED_PER_PINNED: usize = 4;
-
 /// Returns the segments that the next checkpoint may have to open when `changed_leaves` more leaves are changed
 /// before it.
 pub(crate) fn checkpoint_segments(
@@ -76,15 +69,4 @@ pub(crate) fn free_segments(metadata: &Metadata) -> usize {
 /// Returns the segments that will be Clean after a checkpoint, without those that the checkpoint itself takes.
 pub(crate) fn reclaimable_segments(layout: &Layout, metadata: &Metadata) -> usize {
     free_segments(metadata).saturating_sub(checkpoint_segments(layout, metadata, 0))
-}
-
-/// Returns whether so many segments wait for a checkpoint that its nodes are few beside what the segments will hold, or
-/// that the waiting segments are a good part of all unused ones.
-pub(crate) fn is_checkpoint_worthwhile(layout: &Layout, metadata: &Metadata) -> bool {
-    let nodes = metadata.checkpoint_nodes.max(metadata.tree.dirty_count());
-    let worthwhile = nodes * RELEASED_BLOCKS_PER_NODE / layout.segment_blocks as usize;
-    let used = metadata.usage.live_blocks() / Batch::segment_data_blocks(layout) as u64;
-    let unused = u64::from(layout.segment_count).saturating_sub(used);
-    let pinned = metadata.usage.pinned_count();
-    pinned > 0 && pinned >= worthwhile.min(unused as usize / UNUSED_PER_PINNED)
 }

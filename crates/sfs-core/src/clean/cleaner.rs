@@ -33,8 +33,8 @@ use crate::writeback::MovedBlock;
 /// Fraction of the write buffer for one that moved blocks may take.
 const WRITE_BUFFERS_PER_MOVED: usize = 4;
 
-/// Fraction of the volume for one that moved blocks may take, and at least as many as one step reads. The victims of a round that is not committed are room that
-/// the next victims lack.
+/// Fraction of the volume for one that moved blocks may take, if that is at least what one step reads. The victims of a
+/// round are room for garbage that the volume lacks until the round is committed.
 const VOLUMES_PER_MOVED: u64 = 256;
 
 /// Blocks of a victim that one step reads, in one request where possible: 1 MiB.

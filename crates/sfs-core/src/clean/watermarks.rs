@@ -7,7 +7,7 @@ use super::progress::GarbageBlocks;
 use crate::format::Layout;
 use crate::log::Batch;
 use crate::metadata::Metadata;
-use crate::reserves::{clean_target_segments, free_segments, is_checkpoint_worthwhile};
+use crate::reserves::{clean_target_segments, free_segments};
 
 /// Segments of the volume for one segment of the low watermark.
 const SEGMENTS_PER_LOW: usize = 20;
@@ -17,6 +17,13 @@ const SEGMENTS_PER_CRITICAL: usize = 50;
 
 /// Segments that make a checkpoint worthwhile for a waiting thread.
 pub(crate) const WORTHWHILE_SEGMENTS: usize = 4;
+
+/// Blocks that a checkpoint has to release for each node that it writes, if space is left. Segments that wait are room
+/// for garbage that cleaning lacks: with twice as many it moves more blocks than the checkpoints save.
+const RELEASED_BLOCKS_PER_NODE: usize = 6;
+
+/// Unused segments for one that may wait for a checkpoint.
+const UNUSED_PER_PINNED: usize = 4;
 
 /// Urgency of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +54,17 @@ pub(crate) fn urgency(layout: &Layout, metadata: &Metadata) -> Urgency {
     } else {
         Urgency::None
     }
+}
+
+/// Returns whether so many segments wait for a checkpoint that its nodes are few beside what the segments will hold, or
+/// that the waiting segments are a good part of all unused ones.
+pub(crate) fn is_checkpoint_worthwhile(layout: &Layout, metadata: &Metadata) -> bool {
+    let nodes = metadata.checkpoint_nodes.max(metadata.tree.dirty_count());
+    let worthwhile = nodes * RELEASED_BLOCKS_PER_NODE / layout.segment_blocks as usize;
+    let used = metadata.usage.live_blocks() / Batch::segment_data_blocks(layout) as u64;
+    let unused = u64::from(layout.segment_count).saturating_sub(used);
+    let pinned = metadata.usage.pinned_count();
+    pinned > 0 && pinned >= worthwhile.min(unused as usize / UNUSED_PER_PINNED)
 }
 
 /// Returns the garbage in the segments that are in use.

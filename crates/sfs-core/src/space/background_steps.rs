@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::checkpoint_due::{self, SinceCheckpoint};
 use super::control::{SpaceControl, ignore_shortage};
 use crate::Result;
-use crate::clean::watermarks::{Urgency, garbage, urgency};
+use crate::clean::watermarks::{Urgency, garbage, is_checkpoint_worthwhile, urgency};
 use crate::clean::{CleaningRound, ReadStep};
 use crate::log::LogState;
 use crate::metadata::Metadata;
 use crate::request::Work;
-use crate::reserves::{clean_target_segments, is_checkpoint_worthwhile};
+use crate::reserves::clean_target_segments;
 use crate::writeback::{CheckpointReason, StepError};
 
 /// Time after which a cleaner that has yielded to users looks again.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::admission::Admission;
 use super::outlook::Outlook;
 use super::throttle::{CleaningPace, WriteBufferMarks};
-use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage};
+use crate::clean::watermarks::{WORTHWHILE_SEGMENTS, garbage, is_checkpoint_worthwhile};
 use crate::clean::{Cleaner, CleaningRound, Discards, StallDetector};
 use crate::counters::AtomicCounters;
 use crate::files::{DirtyData, Orphans};
@@ -131,13 +131,13 @@ impl SpaceControl {
     /// between them. Groups share segments only where reclaiming has not sufficed. The commit does not flush.
     pub(crate) fn commit(&self, log: &mut LogState, selection: &Selection) -> StepResult<()> {
         let mut stall = StallDetector::default();
-        let mut merging = Merging::AfterRelease;
+        let mut merging = self.merging();
         loop {
             let request = CommitRequest { merging, ..CommitRequest::of(selection) };
             match self.commit_batch(log, &request) {
                 Ok(Progress::More) if !matches!(selection, Selection::Largest(_)) => {
                     stall = StallDetector::default();
-                    merging = Merging::AfterRelease;
+                    merging = self.merging();
                 }
                 Ok(_) => return Ok(()),
                 Err(StepError::Shortage(Shortage)) => {
@@ -152,6 +152,15 @@ impl SpaceControl {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Returns when the groups of the next batch may share segments: not while Drained segments only wait for a flush or for
+    /// a checkpoint that is worthwhile.
+    fn merging(&self) -> Merging {
+        let metadata = self.metadata.read();
+        let can_release = metadata.usage.releasable_count() > 0
+            || is_checkpoint_worthwhile(&self.superblock.layout, &metadata);
+        if can_release { Merging::Never } else { Merging::IfShort }
     }
 
     /// Commits the dirty data in `selection`, with up to `attempts` attempts if the device fails to read a node.
@@ -317,7 +326,7 @@ impl SpaceControl {
                 self.commit_batch(log, &request).map(drop)
             }
         };
-        match commit(log, Merging::AfterRelease) {
+        match commit(log, self.merging()) {
             Err(StepError::Shortage(Shortage)) => {
                 // Other threads have taken segments since the victims were chosen; Drained segments may replace them.
                 if !self.release_drained_segments(log)? {

@@ -74,24 +74,12 @@ pub(super) fn fits_one_batch(
     dirty_blocks <= behaviour.certain_blocks(layout, metadata, spare) / 2
 }
 
-/// Returns the number of leaves that a batch makes dirty, those of its mapping runs and inodes: a checkpoint must be able
-/// to write them.
-fn changed_leaves(files: &[FilePlan<'_>], staged: &[StagedBlock]) -> usize {
-    let same_run =
-        |a: &StagedBlock, b: &StagedBlock| run_key(a.ino, a.block) == run_key(b.ino, b.block);
-    staged.chunk_by(same_run).count() + files.len()
-}
-
-/// Returns the number of Clean segments with which a batch with a short delta can be written, each block to its group.
-pub(super) fn wanted_segments(
-    behaviour: &dyn LayoutBehaviour,
-    view: SpaceView<'_>,
-    (files, staged): (&[FilePlan<'_>], &[StagedBlock]),
-    reserve: Reserve,
-) -> usize {
-    let leaves = changed_leaves(files, staged);
-    let kept = reserved_segments(view.layout, view.metadata, reserve, leaves);
-    DELTA_SEGMENTS + kept + behaviour.opened_segments(view, staged)
+/// Clean segments for a batch.
+pub(super) struct BatchSegments {
+    /// Clean segments with which the batch fits, if its delta is short.
+    pub(super) wanted: usize,
+    /// Share of the batch in the Clean segments; `None` if they do not suffice.
+    pub(super) share: Option<SegmentBudget>,
 }
 
 /// Returns how a batch shares the Clean segments, if they suffice for it and for `reserve` after it. The batch releases
@@ -102,10 +90,14 @@ pub(super) fn share_segments(
     (files, staged): (&[FilePlan<'_>], &[StagedBlock]),
     reserve: Reserve,
     released_segments: usize,
-) -> Option<SegmentBudget> {
+) -> BatchSegments {
     let SpaceView { layout, metadata, .. } = view;
     let opened = behaviour.opened_segments(view, staged);
-    let kept = reserved_segments(layout, metadata, reserve, changed_leaves(files, staged));
+    // The leaves of the mapping runs become dirty, and a checkpoint must be able to write them.
+    let same_run =
+        |a: &StagedBlock, b: &StagedBlock| run_key(a.ino, a.block) == run_key(b.ino, b.block);
+    let leaves = staged.chunk_by(same_run).count() + files.len();
+    let kept = reserved_segments(layout, metadata, reserve, leaves);
     let inline: usize = files.iter().map(|f| f.inline.as_ref().map_or(0, Vec::len)).sum();
     let appended: usize = files.iter().map(|file| file.rest_len).sum();
     let maps_and_releases = behaviour.delta_len_max(staged.len()) + RELEASES_MAX * RELEASE_LEN;
@@ -120,5 +112,6 @@ pub(super) fn share_segments(
     };
     // The upper bound for the delta is cheap; its length takes longer to compute.
     let delta_len_max = metadata.change_count() * CHANGE_LEN_MAX + others;
-    share(delta_len_max).or_else(|| share(metadata.delta_len() + others))
+    let share = share(delta_len_max).or_else(|| share(metadata.delta_len() + others));
+    BatchSegments { wanted: DELTA_SEGMENTS + kept + opened, share }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use sfs_device::BLOCK_SIZE;
 
 use super::budget::{
-    RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments, wanted_segments,
+    BatchSegments, RELEASES_MAX, fits_one_batch, plannable_blocks, share_segments,
 };
 use super::commit_request::{CommitRequest, Merging, Progress, Releases, Reserve, Selection};
 use super::data_layout::{InPlaceBatch, LayoutBehaviour, SpaceView};
@@ -26,7 +26,6 @@ use crate::log::{Batch, LogState};
 use crate::metadata::{Metadata, MetadataStore};
 use crate::mutant::{Mutant, mutated};
 use crate::request::{Release, Remainder, VolumeOptions};
-use crate::reserves::is_checkpoint_worthwhile;
 use crate::segments::SegmentBudget;
 
 /// Files that are examined for each wanted block of the largest groups.
@@ -102,24 +101,22 @@ impl BatchBuilder {
         };
         let limit = plannable_blocks(&*self.behaviour, self.view(log, metadata), request.reserve);
         let (ordered, others) = self.select(request.selection, limit);
-        let mut wanted = 0;
-        let planned = self.plan_that_fits(
+        let (plan, share, wanted) = self.plan_that_fits(
             log,
             metadata,
             request,
             (&ordered, &others),
             limit,
-            (released.len(), &mut wanted),
-        );
-        if request.reserve == Reserve::Cleaning {
-            metadata.note_wanted_segments(wanted);
-        }
-        let (plan, share) = planned?;
+            released.len(),
+        )?;
         let Plan { files, mut staged, overwritten, progress } = plan;
         let is_release = request.releases == Releases::Dedicated && !released.is_empty();
         let has_delta = metadata.has_changes() || is_release;
         if staged.is_empty() && files.is_empty() && !has_delta {
             return Ok(CommitBatch { progress, ..CommitBatch::default() });
+        }
+        if request.reserve == Reserve::Cleaning {
+            metadata.note_wanted_segments(wanted);
         }
 
         let lengthens = files.iter().any(|file| file.lengthens);
@@ -157,8 +154,8 @@ impl BatchBuilder {
         SpaceView { layout: &self.superblock.layout, log, metadata }
     }
 
-    /// Plans up to `limit` blocks, and fewer until the plan fits into the Clean segments. Sets `wanted` to the Clean segments
-    /// with which the first plan would have fitted.
+    /// Plans up to `limit` blocks, and fewer until the plan fits into the Clean segments. Also returns the number of Clean
+    /// segments that the first plan wanted.
     fn plan_that_fits<'a>(
         &self,
         log: &LogState,
@@ -166,34 +163,30 @@ impl BatchBuilder {
         request: &CommitRequest<'_>,
         selected: (&'a [Arc<InodeState>], &'a [Arc<InodeState>]),
         mut limit: usize,
-        (released, wanted): (usize, &mut usize),
-    ) -> std::result::Result<(Plan<'a>, SegmentBudget), BuildError> {
+        released: usize,
+    ) -> std::result::Result<(Plan<'a>, SegmentBudget, usize), BuildError> {
         let view = self.view(log, metadata);
+        let mut wanted = None;
         loop {
             let mut plan = self.plan(metadata, request, selected, limit)?;
             if request.merging == Merging::Always {
                 self.behaviour.merge_groups(view, &mut plan.staged);
             }
-            if *wanted == 0 {
-                let contents = (&*plan.files, &*plan.staged);
-                *wanted = wanted_segments(&*self.behaviour, view, contents, request.reserve);
-            }
-            let share = |plan: &Plan<'_>| {
+            let segments = |plan: &Plan<'_>| {
                 let contents = (&*plan.files, &*plan.staged);
                 share_segments(&*self.behaviour, view, contents, request.reserve, released)
             };
-            if let Some(share) = share(&plan) {
-                return Ok((plan, share));
+            let BatchSegments { wanted: wanted_now, share } = segments(&plan);
+            let wanted = *wanted.get_or_insert(wanted_now);
+            if let Some(share) = share {
+                return Ok((plan, share, wanted));
             }
-            if request.merging == Merging::AfterRelease
-                && (metadata.usage.releasable_count() > 0
-                    || is_checkpoint_worthwhile(view.layout, metadata))
-            {
+            if request.merging == Merging::Never {
                 return Err(Shortage.into());
             }
             self.behaviour.merge_groups(view, &mut plan.staged);
-            if let Some(share) = share(&plan) {
-                return Ok((plan, share));
+            if let Some(share) = segments(&plan).share {
+                return Ok((plan, share, wanted));
             }
             if limit == 0 {
                 return Err(Shortage.into());

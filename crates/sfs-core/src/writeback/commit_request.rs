@@ -51,12 +51,12 @@ pub(crate) struct CommitRequest<'a> {
     pub(crate) merging: Merging,
 }
 
-/// When data of any group goes to the open segments with room. Blocks in the segment of another group die at another
-/// time than their neighbours, and are moved for it.
+/// Rule for when the groups of a batch share the open segments with room. Blocks that die at other times than their neighbours
+/// are moved by the cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merging {
-    /// If Clean segments are too few, none can be released, and no checkpoint is worthwhile that would release some.
-    AfterRelease,
+    /// Never: the batch fails with a shortage instead.
+    Never,
     /// If Clean segments are too few.
     IfShort,
     /// Always. A batch needs a summary block for each group, so a round of cleaning on a full volume with small
