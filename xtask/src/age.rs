@@ -6,12 +6,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use serde::Deserialize;
 
@@ -22,6 +20,7 @@ use crate::{
     fio, machine,
     report::StepOutcome,
     scratch::Scratch,
+    volume_stat::{self, Segments, VolumeStat},
     workspace::{Profile, Programs, Workspace},
 };
 
@@ -38,9 +37,6 @@ const METADATA_MAX: f64 = 0.10;
 
 /// Seconds between two full commits: the core's default.
 const COMMIT_SECONDS: f64 = 5.0;
-
-/// Interval between two readings of the number of empty segments.
-const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct AgeOptions {
@@ -59,27 +55,6 @@ pub(crate) struct AgeOptions {
     /// Loads, one after the other: zipf:THETA or uniform.
     #[arg(long, value_delimiter = ',', default_value = "zipf:0.99,uniform")]
     loads: Vec<String>,
-}
-
-/// Needed part of the output of `sfs-ctl stat --json`.
-#[derive(Deserialize)]
-struct Stat {
-    segments: Segments,
-    mount: Activity,
-}
-
-#[derive(Deserialize)]
-struct Segments {
-    blocks: u64,
-    clean: u64,
-    open: u64,
-    sealed: u64,
-    drained: u64,
-}
-
-#[derive(Deserialize)]
-struct Activity {
-    counters: std::collections::BTreeMap<String, u64>,
 }
 
 /// Needed part of the output of `sfs-lab simulate --json`.
@@ -167,9 +142,8 @@ impl<'a> AgedVolume<'a> {
         fio::run(&self.file, self.blocks * BLOCK_LEN, &out, &verified)
     }
 
-    fn stat(&self) -> Result<Stat> {
-        let json = self.programs.cmd("sfs-ctl").args(["stat", "--json"]).arg(&self.dir).read()?;
-        Ok(serde_json::from_str(&json)?)
+    fn stat(&self) -> Result<VolumeStat> {
+        VolumeStat::read(self.programs, &self.dir)
     }
 
     /// Runs `load` after the load `before`, and checks its effects.
@@ -185,7 +159,7 @@ impl<'a> AgedVolume<'a> {
         let began = self.stat()?;
         let written = (options.times * options.size) << 30;
         // fio verifies at its end the last data that it wrote at each position.
-        let (job, empty) = self.watch_empty(|| {
+        let (job, average) = volume_stat::watch_segments(self.programs, &self.dir, || {
             self.fio(&[
                 "--rw=randwrite",
                 "--bs=4k",
@@ -196,11 +170,7 @@ impl<'a> AgedVolume<'a> {
             ])
         })?;
         let after = self.stat()?;
-        let count = |name: &str| -> Result<f64> {
-            let of = |stat: &Stat| stat.mount.counters.get(name).copied();
-            let both = of(&after).zip(of(&began));
-            both.map(|(after, began)| (after - began) as f64).with_context(|| format!("no {name}"))
-        };
+        let count = |name: &str| after.increase_since(&began, name).map(|count| count as f64);
         let user = count("user_bytes_written")?;
         let metadata = count("metadata_bytes")? / user;
         let log = (count("data_bytes")? + count("cleaning_bytes")?) / user;
@@ -210,7 +180,7 @@ impl<'a> AgedVolume<'a> {
             summaries: count("summary_bytes")? / (blocks + count("summary_bytes")?),
             nodes: count("metadata_bytes")? / blocks,
             sync_interval: job.write.iops * COMMIT_SECONDS,
-            empty,
+            empty: average.empty,
         };
         let predicted =
             self.predict((before, load), options, &after.segments, written, &overhead)?;
@@ -234,30 +204,6 @@ impl<'a> AgedVolume<'a> {
         Ok(())
     }
 
-    /// Runs `work`, and returns with its result how many segments were Clean or Drained, on
-    /// average, while data was written.
-    fn watch_empty<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
-        let (end, ended) = mpsc::channel::<()>();
-        thread::scope(|scope| {
-            let watcher = scope.spawn(move || -> Result<f64> {
-                let (mut empty, mut written) = (Vec::new(), 0);
-                while ended.recv_timeout(WATCH_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                    let stat = self.stat()?;
-                    let bytes = stat.mount.counters.get("user_bytes_written").copied();
-                    if bytes > Some(written) {
-                        empty.push(stat.segments.clean + stat.segments.drained);
-                    }
-                    written = bytes.unwrap_or(0);
-                }
-                Ok(empty.iter().sum::<u64>() as f64 / empty.len().max(1) as f64)
-            });
-            let outcome = work();
-            drop(end);
-            let empty = watcher.join().expect("the watcher does not panic")?;
-            Ok((outcome?, empty))
-        })
-    }
-
     /// Returns the write amplification that the simulator predicts for the same volume and loads.
     fn predict(
         &self,
@@ -267,7 +213,7 @@ impl<'a> AgedVolume<'a> {
         written: u64,
         overhead: &Overhead,
     ) -> Result<f64> {
-        let segments = is.clean + is.open + is.sealed + is.drained;
+        let segments = is.count();
         let sizes = written as f64 / (self.blocks * BLOCK_LEN) as f64;
         let flags = [
             ("--workload", load.to_owned()),

@@ -3,8 +3,8 @@
 //! All filesystems are mounted at once and take turns within every row of every round. So other
 //! activity of the machine affects all alike. The table names every filesystem that is missing.
 
+pub(crate) mod bytes;
 pub(crate) mod compare;
-mod counters;
 pub(crate) mod counts;
 pub(crate) mod pacing;
 pub(crate) mod profile;

@@ -28,6 +28,7 @@ mod semantics;
 mod test;
 mod tokens;
 mod tree;
+mod volume_stat;
 mod where_page;
 mod words;
 mod workspace;
@@ -153,6 +154,8 @@ enum Bench {
     Counts(bench::counts::CountsOptions),
     /// Attribute the processor time of a call to parts, by perf(1); writes `docs/benchmarks.md`.
     Profile(bench::profile::ProfileOptions),
+    /// Measure the bytes that reach the device, by policy, beside the bound.
+    Bytes(bench::bytes::BytesOptions),
     /// Measure the latency of requests during cleaning, with and without yielding.
     Pacing(bench::pacing::PacingOptions),
     /// Measure the longest waits: beside a stream of writes, and during cleaning on a full volume.
@@ -211,6 +214,9 @@ fn run(command: Command) -> anyhow::Result<bool> {
         }
         Command::Bench(Bench::Profile(options)) => {
             return bench::profile::run(&workspace, &options).map(|()| true);
+        }
+        Command::Bench(Bench::Bytes(options)) => {
+            return bench::bytes::run(&workspace, &options).map(|()| true);
         }
         Command::Bench(Bench::Pacing(options)) => {
             return bench::pacing::run(&workspace, &options).map(|()| true);

@@ -4,7 +4,9 @@
 //! section of `docs/lab.md` or `docs/lab/flash.md` is a module of `experiments`.
 
 mod age;
+mod bound;
 mod model;
+mod overwrite;
 mod redraw;
 mod replay;
 mod simulate;
@@ -35,8 +37,12 @@ enum LabCommand {
     Model(model::Arguments),
     /// Make the model of a flash device a block device of this machine, for any filesystem.
     Ssd(ssd::Arguments),
+    /// Print the log write amplification of a cleaner that knows the constant rate of every block.
+    Bound(bound::Arguments),
     /// Fill a mounted filesystem, and delete files at random down to a utilization.
     Age(age::Arguments),
+    /// Overwrite the blocks of a file on any filesystem as a workload does.
+    Overwrite(overwrite::Arguments),
     /// Run a paper's experiments, and print its figures beside ours.
     #[command(subcommand)]
     Reproduce(Paper),
@@ -80,6 +86,8 @@ impl Arguments {
             LabCommand::Model(arguments) => model::run(arguments),
             LabCommand::Ssd(arguments) => ssd::run(arguments),
             LabCommand::Age(arguments) => age::run(arguments),
+            LabCommand::Bound(arguments) => bound::run(arguments),
+            LabCommand::Overwrite(arguments) => overwrite::run(arguments),
             LabCommand::Reproduce(paper) => paper.run(),
             LabCommand::SyncRemainder(arguments) => sync_remainder::run(arguments),
             LabCommand::Table(arguments) => policy_table::run(arguments),

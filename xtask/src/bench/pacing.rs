@@ -9,13 +9,14 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 use anyhow::Result;
 use clap::Args;
 
-use super::{counters, table};
+use super::table;
 use crate::{
     cleanup::{Guard, Undo},
     device::TestDevice,
     filesystem::{Blocks, FilesystemKind},
     fio, machine,
     scratch::Scratch,
+    volume_stat,
     workspace::{Profile, Programs, Workspace},
 };
 
@@ -154,7 +155,7 @@ impl MountedTarget {
         writes: u32,
         secs: u32,
     ) -> Result<PacingSample> {
-        let before = counters::read(programs, &self.dir)?;
+        let before = volume_stat::read_counters(programs, &self.dir)?;
         let [first, second] = how.arguments(writes);
         let job = self.fio(&[
             "--rw=randrw",
@@ -167,8 +168,8 @@ impl MountedTarget {
             &first,
             &second,
         ])?;
-        let after = counters::read(programs, &self.dir)?;
-        let count = |name: &str| counters::increase(&before, &after, name);
+        let after = volume_stat::read_counters(programs, &self.dir)?;
+        let count = |name: &str| volume_stat::increase(&before, &after, name);
         let sides = [&job.read, &job.write];
         let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
         let time: f64 = sides.iter().map(|s| s.clat_ns.mean * s.total_ios as f64).sum();

@@ -3,13 +3,12 @@
 use anyhow::Result;
 
 use super::{
-    super::counters,
     entrant::{Entrant, Entrants, Outcome},
     medium::{Medium, MediumDevice},
     options::TailOptions,
     report::Report,
 };
-use crate::{filesystem::FilesystemKind, mount::Mount, scratch::Scratch};
+use crate::{filesystem::FilesystemKind, mount::Mount, scratch::Scratch, volume_stat};
 
 /// Blocks in a MiB.
 const MIB_BLOCKS: u64 = 256;
@@ -98,11 +97,11 @@ impl<'a> FullVolume<'a> {
             return run();
         }
         let programs = &self.entrant.programs;
-        let before = counters::read(programs, &self.mount.dir)?;
+        let before = volume_stat::read_counters(programs, &self.mount.dir)?;
         let mut outcome = run()?;
-        let after = counters::read(programs, &self.mount.dir)?;
+        let after = volume_stat::read_counters(programs, &self.mount.dir)?;
         for name in ["stalls", "segments_cleaned"] {
-            let count = counters::increase(&before, &after, name)?;
+            let count = volume_stat::increase(&before, &after, name)?;
             outcome.background.insert(name.to_owned(), count as f64);
         }
         Ok(outcome)
